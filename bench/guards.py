@@ -32,9 +32,9 @@ from bench.corpus import CONVERTING, KERNELS, Program
 from bench.interpreters import interpreted_ratios
 from bench.rows import Row
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.capture_print import TaskPrinter, TextBuffer
-from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
-from stoilo.sandbox.transformer import compile_source
+from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
+from stoilo.sandbox.language.transformer import compile_source
+from stoilo.sandbox.process.loader import LanguageRuntime, prepare_runtime
 
 Loader = Callable[[str], Callable[[int], Any]]
 TARGET = 1.04

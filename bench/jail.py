@@ -15,8 +15,9 @@ from collections.abc import Callable
 from bench.rows import Row, interleaved_medians
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_source, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_source, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 PURE = "def add(kwargs):\n    return kwargs['a'] + kwargs['b']\n"
 NUMERIC = """import numpy as np

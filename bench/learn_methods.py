@@ -31,7 +31,7 @@ from stoilo.learn import (
     TrainerOptions,
     split,
 )
-from stoilo.learn.kernels.logistic import make_loss
+from stoilo.learn.kernels.array_models import make_logistic_loss
 from stoilo.learn.transport import TransportName
 
 WORKERS, SAMPLES, WIDTH = 8, 1600, 50
@@ -65,7 +65,7 @@ def regression() -> tuple[tuple[Part, ...], float]:
     x = chooser.standard_normal((SAMPLES, WIDTH))
     odds = 1 / (1 + np.exp(-x @ chooser.standard_normal(WIDTH)))
     y = (chooser.random(SAMPLES) < odds).astype(float)
-    loss: Callable[..., Any] = make_loss(DECAY)
+    loss: Callable[..., Any] = make_logistic_loss(DECAY)
     theta: NDArray[Any] = np.zeros(WIDTH)
     for _ in range(3000):
         theta = theta - 2.0 / SAMPLES * loss({"theta": theta}, x, y)[1]["theta"]
@@ -78,7 +78,7 @@ async def time_to_loss(limit: int | None, made: Hosts, seed: int) -> float:
     parts, target = regression()
     backend = SimulatedBackend(made(), seed=seed)
     settings = LogisticSettings("dgd", rounds=2000, limit=limit, rate=RATE)
-    loss: Callable[..., Any] = make_loss(DECAY)
+    loss: Callable[..., Any] = make_logistic_loss(DECAY)
     async with LogisticTrainer(backend, list(parts), settings, decay=DECAY) as trainer:
         async for update in trainer:
             at = update.snapshot.parameters

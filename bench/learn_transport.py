@@ -19,14 +19,15 @@ from bench.rows import Row, interleaved_medians, seconds_once
 from stoilo.client.capture import capture_task
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.codec.values import from_node, to_node
-from stoilo.learn.acceptance import Expectation, check_reply
-from stoilo.learn.kernels.packing import pack
-from stoilo.learn.tensors import Form, Tensors
+from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot
+from stoilo.learn.core.tensors import Form, Tensors
+from stoilo.learn.driver.acceptance import Expectation, check_reply
+from stoilo.learn.kernels.encoding import pack
 from stoilo.learn.transport import Compressed, Raw, Ternary, Transport, ask, receive
-from stoilo.learn.work import Order, Plain, Reply, Snapshot
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 JAILED = "gradient, drawn and encoded in the jail, accepted"
 CODECS: dict[str, tuple[Transport, float | None, float]] = {

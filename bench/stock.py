@@ -24,7 +24,7 @@ from pathlib import Path
 from bench.rows import Row
 from bench.stock_clients import measure_clients
 from bench.validate import PEER, Pair, write_pair
-from stoilo.server.app.dependencies import ValidatorJails
+from stoilo.server.app.jails import ValidatorJails
 from stoilo.server.engines.interface import (
     Comparison,
     PairVerdict,

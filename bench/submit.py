@@ -31,8 +31,8 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server.admission import tokens
-from stoilo.server.app.assembly import TaskServer
-from stoilo.server.app.run import assemble
+from stoilo.server.app.build import assemble
+from stoilo.server.app.task_server import TaskServer
 from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db import schema
@@ -132,7 +132,7 @@ async def open_server(data: Path) -> AsyncIterator[tuple[TaskServer, str]]:
         store = Store.open(config.database_url)
         stack.callback(store.close)
         project = start_project(config, home, stack, policy, store)
-        server, *_ = assemble(config, home, stack, policy, project, store)
+        server = assemble(config, home, stack, policy, project, store).tasks
         with server.store.write() as connection:
             token = tokens.issue_token(
                 connection, "bench", tokens.Role.RESEARCHER, int(time.time())

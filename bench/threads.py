@@ -14,8 +14,9 @@ from bench.rows import Row
 from stoilo.core.codec import skeleton
 from stoilo.core.types import RunOutcome
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 PROGRAMS = {
     "numeric": """

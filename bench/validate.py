@@ -19,8 +19,13 @@ from pathlib import Path
 from bench.rows import Row, paired_seconds
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.run_status import RunStatus
-from stoilo.executor.result import FORMAT, Disposition, ResultHeader, render_result
-from stoilo.server.app.dependencies import ValidatorJails
+from stoilo.executor.verifier.result import (
+    FORMAT,
+    Disposition,
+    ResultHeader,
+    render_result,
+)
+from stoilo.server.app.jails import ValidatorJails
 from stoilo.server.validation.answers import parse_answer
 from stoilo.server.validation.validators import ValidatorProgram, Validators
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from bench.rows import Row, median_seconds
 from stoilo.audit.format.merkle import leaf_hash
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.admission import HostState, verify_bundle
+from stoilo.executor.verifier.release.trust import (
     load_trust,
     pack_release,
     parse_release_pack,
     read_release,
 )
-from stoilo.executor.verifier import HostState, verify_bundle
-from stoilo.signer.protocol import Admission, SignAdmissions
-from stoilo.signer.service import SignerService
+from stoilo.signer.process.protocol import Admission, SignAdmissions
+from stoilo.signer.process.service import SignerService
 from tests.support.gate import INSTALLED, NOW, GateBench
 
 LEAVES = 1 << 16

@@ -1,9 +1,8 @@
 """DPBGD: a task computes the gradient of one mini-batch; all of them make one step.
 
-All published interfaces: the thesis's `await stoilo.ml.DPBGDTrainer(...)` with a dataset
-and `train_epoch()`, the 2025 one of `stoilo.ddl` with `epoch(data_loader)`, and those of
-2026 with a step a call: `SyncDataParallelTrainer`, which waits for every batch, and
-`StaleSyncDataParallelTrainer`, which ends a step with 7/8 of them.
+Both published interfaces: the thesis's `await stoilo.ml.DPBGDTrainer(...)` with a dataset
+and `train_epoch()`, and the 2025 one of `stoilo.ddl` with `epoch(data_loader)`, a step a
+call; the last one ends each step with 7/8 of its batches.
 """
 
 import digits
@@ -12,7 +11,6 @@ from commandline import run
 from torch import nn
 
 import stoilo
-from stoilo import learn
 
 ADAM = {"lr": 0.05}
 EPOCHS = 15
@@ -36,7 +34,7 @@ async def main(conn: stoilo.Connection | None) -> None:
     """Train the same network through each interface."""
     data = digits.load()
     train, held_out = as_tensors(data.train), as_tensors(data.held_out)
-    for make in (by_dataset, by_loader, by_steps, by_partial_steps):
+    for make in (by_dataset, by_loader, by_partial_steps):
         torch.manual_seed(0)
         model = await make(conn, Network(), train)
         print(f"{make.__name__}: {accuracy(model, held_out):.1%} right")
@@ -70,34 +68,19 @@ async def by_loader(conn, model, data):
     return model
 
 
-async def by_steps(conn, model, data):
-    """Train with a step a call: all eight batches make it."""
-    trainer = learn.SyncDataParallelTrainer(
-        conn, model, nn.CrossEntropyLoss, {}, torch.optim.Adam, ADAM
-    )
-    return await step_by_step(trainer, data, accepted=8)
-
-
 async def by_partial_steps(conn, model, data):
-    """Train without waiting for the slowest batch of a step."""
-    trainer = learn.StaleSyncDataParallelTrainer(
-        conn, model, nn.CrossEntropyLoss, {}, torch.optim.Adam, ADAM
-    )
-    return await step_by_step(trainer, data, accepted=7)
-
-
-async def step_by_step(trainer, data, accepted):
-    """Make the steps, and check how many batches counted in each."""
+    """Train without waiting for the slowest of the eight batches of a step."""
     dataset = torch.utils.data.TensorDataset(*data)
     loader = torch.utils.data.DataLoader(dataset, batch_size=175)
-    async with trainer:
-        for step in range(EPOCHS):
-            metrics = await trainer.train_step(0, step, loader)
-            assert metrics.accepted_tasks == accepted
-    print(
-        f"loss {metrics.average_loss:.3f}, {accepted} of {len(loader)} batches a step"
-    )
-    return trainer.get_model()
+    async with stoilo.ml.DPBGDTrainer(
+        conn, model, nn.CrossEntropyLoss(), torch.optim.Adam, ADAM,
+        options=stoilo.ml.DPBGDOptions(fraction=0.875),
+    ) as trainer:  # fmt: skip
+        for _ in range(EPOCHS):
+            model, loss = await trainer.epoch(loader)
+            assert trainer.epochs[-1].accepted_tasks == 7
+    print(f"loss {loss:.3f}, 7 of {len(loader)} batches a step")
+    return model
 
 
 def as_tensors(pair):

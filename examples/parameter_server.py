@@ -15,7 +15,7 @@ from commandline import run
 
 import stoilo
 from stoilo import learn
-from stoilo.learn.ps.logistic import Mode
+from stoilo.learn.methods.logistic import Mode
 
 WORKERS = 8
 ROUNDS = 12

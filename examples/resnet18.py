@@ -19,7 +19,7 @@ from torch import nn
 
 import stoilo
 from stoilo import learn, ml
-from stoilo.learn.trainers.places import Place
+from stoilo.learn.trainers.options import Place
 
 __all__ = ["BasicBlock", "ResNet", "make_images", "make_resnet18", "train"]
 

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from stoilo.executor.installed import installed_release
-from stoilo.signer.devroot import create_development_root
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.signer.development.root import create_development_root
 
 
 def main() -> None:

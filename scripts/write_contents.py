@@ -17,10 +17,9 @@ import msgspec
 from stoilo.flavors.contents import parse_contents
 from stoilo.flavors.manifest import shipped_flavors
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.channel import Hello, Programs
-from stoilo.sandbox.folders import library_folders
-from stoilo.sandbox.jobs import TASK_JOB
-from stoilo.sandbox.supervisor import zygote_environment
+from stoilo.sandbox.process.channel import TASK_JOB, Hello, Programs
+from stoilo.sandbox.process.environment import library_folders
+from stoilo.sandbox.process.supervisor import zygote_environment
 
 FOLDER = Path(__file__).resolve().parent.parent / "stoilo" / "flavors" / "contents"
 PRINT = """
@@ -47,8 +46,8 @@ sys.path += {folders!r}
 sys.modules["typing_extensions"] = None
 import msgspec
 del sys.modules["typing_extensions"]
-from stoilo.sandbox import blas, zygote
-from stoilo.sandbox.channel import Hello
+from stoilo.sandbox.process import blas, zygote
+from stoilo.sandbox.process.channel import Hello
 zygote._prepare(msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Hello))
 blas.find_thread_setters()
 absent = {{name for name, module in sys.modules.items()
@@ -59,7 +58,7 @@ import ast, importlib, sys
 from pathlib import Path
 sys.path += {folders!r}
 names = ["tuf.api.serialization.json", "_strptime"]  # imported by functions of others
-names += ["stoilo.executor.main"]  # the first: it leaves out parts of what comes after
+names += ["stoilo.executor.verifier.main"]  # the first: it leaves out parts of what comes after
 seen, absent = set(), {{"google", "typing_extensions"}}  # not in its lock
 while names:
     name = names.pop()

@@ -27,7 +27,7 @@ from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.types import Redundancy
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.policies.levels import load_levels
-from stoilo.sandbox.filter_text import render_filter
+from stoilo.sandbox.kernel.filter_text import render_filter
 from stoilo.server.config import ServerConfig
 from stoilo.server.watching.catalogue import METRICS
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from stoilo import learn
 
 if TYPE_CHECKING:
-    from stoilo.learn.facade import fit
-    from stoilo.learn.trainers.asynchronous import DownpourTrainer, VCASGDTrainer
-    from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-    from stoilo.learn.trainers.later import (
-        StaleSyncDataParallelTrainer,
-        SyncDataParallelTrainer,
+    from stoilo.learn.trainers.asynchronous import (
+        DownpourTrainer,
+        LogisticTrainer,
+        VCASGDTrainer,
     )
-    from stoilo.learn.trainers.logistic import LogisticTrainer
+    from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+    from stoilo.learn.trainers.fitting import fit
+    from stoilo.learn.trainers.options import StopRule
     from stoilo.learn.trainers.rounds import (
         DiLoCoTrainer,
         FedAvgTrainer,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         SandblasterTrainer,
         SynchronousTrainer,
     )
-    from stoilo.learn.trainers.stopping import StopRule
     from stoilo.learn.trainers.trainer import TrainerOptions
 
 __all__ = [
@@ -37,9 +36,7 @@ __all__ = [
     "LargeMinibatchTrainer",
     "LogisticTrainer",
     "SandblasterTrainer",
-    "StaleSyncDataParallelTrainer",
     "StopRule",
-    "SyncDataParallelTrainer",
     "SynchronousTrainer",
     "TrainerOptions",
     "VCASGDTrainer",

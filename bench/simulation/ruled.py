@@ -17,8 +17,10 @@ from bench.simulation.hosts import HostKind
 from bench.simulation.project import Assignment, Ending
 from bench.simulation.standings import Standings
 from bench.simulation.unit import Unit
-from stoilo.server.engines.embedded.rules.actions import (
+from stoilo.server.engines.embedded.db.records import (
+    Caller,
     Check,
+    CheckVerdict,
     Close,
     Compare,
     Create,
@@ -27,20 +29,19 @@ from stoilo.server.engines.embedded.rules.actions import (
     Finish,
     Judge,
     ReleaseClass,
+    Result,
     SecondOpinion,
-)
-from stoilo.server.engines.embedded.rules.hosttrust import is_trusted
-from stoilo.server.engines.embedded.rules.lingering import has_stragglers
-from stoilo.server.engines.embedded.rules.quorum import judge
-from stoilo.server.engines.embedded.rules.records import (
-    Caller,
-    CheckVerdict,
-    Copy,
     Validity,
     WorkunitView,
 )
-from stoilo.server.engines.embedded.rules.spotchecks import second_verdict
-from stoilo.server.engines.embedded.rules.transitioner import (
+from stoilo.server.engines.embedded.hosts.host_trust import is_trusted
+from stoilo.server.engines.embedded.scheduling.dispatch import (
+    CANDIDATES_PER_RESULT,
+    WINDOW_LEAST,
+)
+from stoilo.server.engines.embedded.workunits.late_results import has_stragglers
+from stoilo.server.engines.embedded.workunits.spot_checks import second_verdict
+from stoilo.server.engines.embedded.workunits.transitioner import (
     can_receive,
     deadline_of,
     may_issue,
@@ -48,11 +49,8 @@ from stoilo.server.engines.embedded.rules.transitioner import (
     next_actions,
     next_transition,
 )
-from stoilo.server.engines.embedded.scheduling.dispatch import (
-    CANDIDATES_PER_COPY,
-    WINDOW_LEAST,
-)
-from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
+from stoilo.server.engines.embedded.workunits.validator import judge
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,7 +58,7 @@ if TYPE_CHECKING:
     from bench.simulation.hosts import Host
     from bench.simulation.project import Report
     from bench.simulation.scenario import Policy
-    from stoilo.server.engines.embedded.rules.actions import Action
+    from stoilo.server.engines.embedded.db.records import Action
 
 __all__ = ["HostRules", "RulesProject"]
 
@@ -176,7 +174,7 @@ class RulesProject:
         """Give copies of a queue that may go to a host: the first, or by lot of those."""
         if room <= 0:
             return []
-        most = max(room * CANDIDATES_PER_COPY, WINDOW_LEAST)
+        most = max(room * CANDIDATES_PER_RESULT, WINDOW_LEAST)
         found: list[tuple[int, str]] = []
         looked_at: list[tuple[int, str]] = []
         while queue and len(found) < most:
@@ -206,7 +204,7 @@ class RulesProject:
 
     def _is_unsent(self, unit: Unit, copy: str) -> bool:
         """Say whether a copy still waits for a host."""
-        return unit.view.copies[unit.place(copy)].state is CopyState.UNSENT
+        return unit.view.results[unit.place(copy)].state is ResultProgress.UNSENT
 
     def _may_have(self, view: WorkunitView, caller: Caller, now: int) -> bool:
         """Say whether the rules let a host have a copy."""
@@ -221,7 +219,7 @@ class RulesProject:
         deadline = deadline_of(unit.view.redundancy, now)
         unit.change(
             copy,
-            state=CopyState.IN_PROGRESS,
+            state=ResultProgress.IN_PROGRESS,
             user_id=caller.user_id,
             host_key=caller.host_key,
             deadline=deadline,
@@ -244,16 +242,16 @@ class RulesProject:
         if unit is None:
             return
         at = unit.place(report.copy)
-        copy = unit.view.copies[at]
+        copy = unit.view.results[at]
         if unit.hosts[at] != host.id or not can_receive(unit.view, copy):
             return
         if not report.answer:
-            if copy.state is CopyState.OVER:
+            if copy.state is ResultProgress.OVER:
                 return
             self._hosts.failed(host.id, now)
-        outcome = CopyOutcome.SUCCESS if report.answer else CopyOutcome.CLIENT_ERROR
+        outcome = ResultOutcome.SUCCESS if report.answer else ResultOutcome.CLIENT_ERROR
         unit.answers[report.copy] = report.answer
-        unit.change(report.copy, state=CopyState.OVER, outcome=outcome)
+        unit.change(report.copy, state=ResultProgress.OVER, outcome=outcome)
         self._look_at(unit, now)
 
     # ----------------------------------------------------------- moving units
@@ -289,10 +287,14 @@ class RulesProject:
         """Do one action of the rules (the engine's `steps.apply_action`)."""
         match action:
             case Expire(copy):
-                unit.change(copy, state=CopyState.OVER, outcome=CopyOutcome.NO_REPLY)
+                unit.change(
+                    copy, state=ResultProgress.OVER, outcome=ResultOutcome.NO_REPLY
+                )
                 self._hosts.failed(unit.hosts[unit.place(copy)], now)
             case Drop(copy):
-                unit.change(copy, state=CopyState.OVER, outcome=CopyOutcome.NOT_NEEDED)
+                unit.change(
+                    copy, state=ResultProgress.OVER, outcome=ResultOutcome.NOT_NEEDED
+                )
             case Create(count):
                 self._add_copies(unit, count)
             case Finish(kind):
@@ -313,18 +315,18 @@ class RulesProject:
         others = self._hosts.own - set(unit.hosts)
         self._add_copies(unit, 1, recheck=True)
         if not others:
-            copy = unit.view.copies[-1].name
+            copy = unit.view.results[-1].name
             unit.change(copy, for_anybody=True)
             self._unsent.append((unit.number, copy))
 
     def _add_copies(self, unit: Unit, count: int, *, recheck: bool = False) -> None:
         """Add unsent copies, at the end of those that wait."""
-        have = len(unit.view.copies)
+        have = len(unit.view.results)
         fresh = tuple(
-            Copy(f"{unit.number}_{have + place}", recheck=recheck)
+            Result(f"{unit.number}_{have + place}", recheck=recheck)
             for place in range(count)
         )
-        unit.view = replace(unit.view, copies=unit.view.copies + fresh)
+        unit.view = replace(unit.view, results=unit.view.results + fresh)
         unit.hosts += [0] * count
         queue = self._rechecks if recheck else self._unsent
         queue.extend((unit.number, copy.name) for copy in fresh)
@@ -382,7 +384,7 @@ class RulesProject:
         """Make a re-check, unless nobody can do it or one of ours has agreed."""
         agreed = {
             unit.hosts[place]
-            for place, copy in enumerate(unit.view.copies)
+            for place, copy in enumerate(unit.view.results)
             if copy.validity is Validity.VALID
         }
         if not self._hosts.own or self._hosts.own & agreed:
@@ -394,7 +396,7 @@ class RulesProject:
     def _compare(self, unit: Unit, copy: str, now: int) -> None:
         """Compare what came after the end with the canonical result."""
         same = unit.answers[copy] == unit.answers[unit.view.canonical]
-        if not unit.view.copies[unit.place(copy)].recheck:
+        if not unit.view.results[unit.place(copy)].recheck:
             if same:
                 self._decide_valid(unit, [copy], compared=True)
             else:
@@ -426,7 +428,7 @@ class RulesProject:
         if not unit.check_pending:
             return
         unit.check_pending = False
-        for copy in unit.view.copies:
+        for copy in unit.view.results:
             if copy.recheck:
                 unit.change(copy.name, doubts=False, for_anybody=False, answered=True)
         if verdict is CheckVerdict.DIFFERENT:
@@ -436,7 +438,7 @@ class RulesProject:
 
     def _blamed(self, unit: Unit) -> list[tuple[str, int]]:
         """Return copies and hosts, other than ours, that gave the canonical answer."""
-        pairs = zip(unit.hosts, unit.view.copies, strict=True)
+        pairs = zip(unit.hosts, unit.view.results, strict=True)
         return [
             (copy.name, host)
             for host, copy in pairs
@@ -464,7 +466,7 @@ class RulesProject:
 
     def _reward(self, unit: Unit) -> None:
         """Count each valid copy once for its host's quota (the engine pays credit)."""
-        for place, copy in enumerate(unit.view.copies):
+        for place, copy in enumerate(unit.view.results):
             if copy.validity is Validity.VALID and copy.name not in unit.credited:
                 unit.credited.add(copy.name)
                 self._hosts.paid(unit.hosts[place])
@@ -472,16 +474,16 @@ class RulesProject:
     def _ban(self, host: int, now: int) -> None:
         """Give a host no more work, and let nothing of it decide any more."""
         self._hosts.ban(host)
-        counted = {CopyOutcome.SUCCESS, CopyOutcome.NO_REPLY, CopyOutcome.NONE}
+        counted = {ResultOutcome.SUCCESS, ResultOutcome.NO_REPLY, ResultOutcome.NONE}
         for number, copy in self._held.pop(host, ()):
             unit = self._units.get(number)
             if unit is None or unit.view.outcome is not None:
                 continue
-            if unit.view.copies[unit.place(copy)].outcome in counted:
+            if unit.view.results[unit.place(copy)].outcome in counted:
                 unit.change(
                     copy,
-                    state=CopyState.OVER,
-                    outcome=CopyOutcome.INVALID,
+                    state=ResultProgress.OVER,
+                    outcome=ResultOutcome.INVALID,
                     validity=Validity.INVALID,
                 )
                 self._look_at(unit, now)

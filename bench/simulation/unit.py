@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.embedded.rules.records import WorkunitView
+    from stoilo.server.engines.embedded.db.records import WorkunitView
 
 __all__ = ["Unit"]
 
@@ -29,7 +29,7 @@ class Unit:
 
     def change(self, copy: str, **changes: object) -> None:
         """Give a copy other columns."""
-        copies = list(self.view.copies)
+        copies = list(self.view.results)
         at = self.place(copy)
         copies[at] = replace(copies[at], **changes)  # type: ignore[arg-type]  # its fields
-        self.view = replace(self.view, copies=tuple(copies))
+        self.view = replace(self.view, results=tuple(copies))

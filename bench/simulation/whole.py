@@ -15,22 +15,20 @@ from sqlalchemy import insert, select
 
 from bench.simulation.hosts import HostKind
 from bench.simulation.project import Assignment, Ending
+from stoilo.core.boinc.messages import ReportedResult, ResultState, SchedulerRequest
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError
-from stoilo.executor.messages import ReportedResult, ResultState, SchedulerRequest
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.wire.xml import UploadHead
+from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 from stoilo.server.engines.interface import (
     Comparison,
     PairVerdict,
-    Replication,
     ResultCheck,
     ResultVerdict,
-    WorkunitFile,
-    WorkunitSpec,
 )
+from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,9 +37,10 @@ if TYPE_CHECKING:
     from bench.simulation.hosts import Host
     from bench.simulation.project import Report
     from bench.simulation.scenario import Policy
-    from stoilo.executor.messages import SchedulerReply
-    from stoilo.server.engines.embedded.people.accounts import Account
+    from stoilo.core.boinc.messages import SchedulerReply
+    from stoilo.server.engines.embedded.accounts.accounts import Account
     from stoilo.server.engines.interface import ReceivedResult, WorkunitOutcome
+
 
 __all__ = ["EngineProject"]
 
@@ -195,7 +194,7 @@ class EngineProject:
         """Return copies in the order in which they were made; a reply has its own."""
         if not given:
             return ()
-        table = schema.copies
+        table = schema.results
         query = select(table.c.name).where(table.c.name.in_(given)).order_by(table.c.id)
         with self._database.read() as connection:
             names = connection.scalars(query).all()

@@ -66,9 +66,7 @@ def account(
     it. With --new-key it is its owner's alone, if you give the new key to nobody else.
     Clients keep the old key until they attach again or get a new account file.
     """
-    from stoilo.server.engines.embedded.people.accountfile import (  # noqa: PLC0415
-        write_account,
-    )
+    from stoilo.server.engines.embedded.accounts.account_file import write_account  # noqa: PLC0415
 
     with open_project(data) as roster:
         made = roster.accounts.ensure(email, now(), max_level=max_level)
@@ -104,12 +102,12 @@ def account(
 def accounts(data: Path, as_json: bool) -> None:
     """List the accounts of the project, without keys."""
     with open_project(data) as roster:
-        known = roster.list_accounts(now())
+        known = roster.list_accounts()
     if as_json:
         listed = [dataclasses.asdict(one) for one in known]
         click.echo(json.dumps({"accounts": listed}))
         return
-    head = ("number", "e-mail", "level", "hosts", "credit", "a day", "")
+    head = ("number", "e-mail", "level", "hosts", "credit", "")
     rows = [
         (
             one.user_id,
@@ -117,7 +115,6 @@ def accounts(data: Path, as_json: bool) -> None:
             one.max_level,
             one.hosts,
             f"{one.total_credit:.2f}",
-            f"{one.average_credit:.2f}",
             "banned" if one.banned else "" if one.verified else "unverified",
         )
         for one in known

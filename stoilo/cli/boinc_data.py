@@ -16,7 +16,7 @@ from stoilo.core.plaintext import show_plainly
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stoilo.server.engines.embedded.people.roster import Roster
+    from stoilo.server.engines.embedded.accounts.roster import Roster
 
 __all__ = ["DATA", "JSON", "echo_table", "now", "open_project", "project_url"]
 
@@ -36,9 +36,8 @@ def open_project(data: Path) -> Iterator[Roster]:
     Raises:
         UsageError: ``STO-U004`` for a directory that is none.
     """
-    from stoilo.server.app.databases import engine_url  # noqa: PLC0415
     from stoilo.server.config import load_config  # noqa: PLC0415
-    from stoilo.server.engines.embedded.people.roster import open_roster  # noqa: PLC0415
+    from stoilo.server.engines.embedded.accounts.roster import open_roster  # noqa: PLC0415
 
     directory = data / "engine"
     if not directory.is_dir():
@@ -48,7 +47,9 @@ def open_project(data: Path) -> Iterator[Roster]:
             hint="start one with `stoilo up --data DIR`",
         )
     config, _ = load_config(data.absolute(), {}, os.environ)
-    with contextlib.closing(open_roster(directory, engine_url(config))) as roster:
+    with contextlib.closing(
+        open_roster(directory, config.engine_database_url)
+    ) as roster:
         yield roster
 
 

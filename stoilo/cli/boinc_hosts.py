@@ -21,7 +21,7 @@ __all__ = ["ban", "checks", "hosts", "trust"]
 def hosts(data: Path, email: str, as_json: bool) -> None:
     """List the computers of the project, as they describe themselves."""
     with open_project(data) as roster:
-        known = roster.list_hosts(now(), email=email)
+        known = roster.list_hosts(email=email)
     if as_json:
         listed = [dataclasses.asdict(one) for one in known]
         click.echo(json.dumps({"hosts": listed}))

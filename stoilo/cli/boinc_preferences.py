@@ -29,7 +29,6 @@ _Value = TypeVar("_Value")
 @click.option("--any-topic", is_flag=True, help="Tasks of any topic again.")
 @click.option("--venue", help="BOINC's location: home, work, school, or empty.")
 @click.option("--name", help="Name that others see.")
-@click.option("--show-in-statistics/--hide-from-statistics", "exported", default=None)
 @JSON
 def preferences(
     email: str,
@@ -43,7 +42,6 @@ def preferences(
     any_topic: bool,
     venue: str | None,
     name: str | None,
-    exported: bool | None,
     as_json: bool,
 ) -> None:
     """Show what an account lets the project send, or change what is named.
@@ -51,8 +49,8 @@ def preferences(
     It filters on the server and reaches the account's computers, where it can only lower
     what their own opt-in files allow.
     """
-    from stoilo.server.engines.embedded.people.people import Person  # noqa: PLC0415
-    from stoilo.server.engines.embedded.people.preferences import (  # noqa: PLC0415
+    from stoilo.server.engines.embedded.accounts.preferences import (  # noqa: PLC0415
+        Person,
         ProjectPreferences,
         levels_for,
     )
@@ -71,7 +69,6 @@ def preferences(
         person = Person(
             name=_or(name, who.name),
             venue=_or(venue, who.venue),
-            exported=_or(exported, who.exported),
         )
         if (chosen, person) != (was, who):
             roster.choose(user_id, chosen, person, now())

@@ -53,7 +53,7 @@ def programs(
 
     Example: stoilo boinc programs --data project --flavor pure --flavor numeric
     """
-    from stoilo.signer.devprograms import publish_programs  # noqa: PLC0415 - an extra
+    from stoilo.signer.development.programs import publish_programs  # noqa: PLC0415 - an extra
 
     if build is not None and flavors:
         raise UsageError("STO-U003", "--flavor is for building; --from names a build")
@@ -78,11 +78,11 @@ def _make_root(data: Path, now: int) -> None:
 
     A stock project wants its programs before the server starts on it.
     """
-    from stoilo.executor.installed import installed_release  # noqa: PLC0415
+    from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415
     from stoilo.policies.levels import level_files  # noqa: PLC0415
     from stoilo.server.config import load_config  # noqa: PLC0415
     from stoilo.server.data_directory import claim_directory  # noqa: PLC0415
-    from stoilo.signer.devroot import create_development_root  # noqa: PLC0415
+    from stoilo.signer.development.root import create_development_root  # noqa: PLC0415
 
     if (data / "keys" / "root.json").exists():
         return
@@ -100,13 +100,14 @@ def _make_root(data: Path, now: int) -> None:
 
 def _build(directory: Path, output: Path, flavors: tuple[str, ...]) -> None:
     """Freeze the parts for the root in `directory`, under a serial of their own."""
-    from stoilo.cli.release_build import build_parts, built_file  # noqa: PLC0415
+    from stoilo.cli.flavor_build import find_manifest  # noqa: PLC0415 - an extra
     from stoilo.flavors.tree import platform_name  # noqa: PLC0415 - an extra
-    from stoilo.signer.devprograms import next_serial, project_origin  # noqa: PLC0415
+    from stoilo.signer.development.programs import next_serial, project_origin  # noqa: PLC0415
+    from stoilo.signer.part_building import build_parts, built_file  # noqa: PLC0415
 
     origin = project_origin(directory)
     serial = next_serial(directory, platform_name())
-    facts = built_file(
-        directory / "root.json", origin, serial, str(serial), commit="", floors={}
-    )
-    build_parts(output, facts, flavors, str(serial), serial)
+    root = (directory / "root.json").read_bytes()
+    facts = built_file(root, origin, serial, str(serial), commit="", floors={})
+    found = [find_manifest(name) for name in flavors]
+    build_parts(output, facts, found, str(serial), serial)

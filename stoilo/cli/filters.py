@@ -26,10 +26,7 @@ def show_filter(level: str, as_json: bool) -> int:
     """
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.filter_text import (  # noqa: PLC0415 - Linux only
-        audit_level,
-        render_filter,
-    )
+    from stoilo.sandbox.kernel.filter_text import audit_level, render_filter  # noqa: PLC0415 - Linux only
 
     rules = load_level(level)
     if as_json:

@@ -9,7 +9,6 @@ import click
 from stoilo.cli.flavor_attest import attest
 from stoilo.cli.flavor_build import build, lock
 from stoilo.cli.flavor_check import compare, inspect, verify
-from stoilo.cli.flavor_publish import publish, withdraw
 from stoilo.cli.policy import read_source
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
@@ -29,7 +28,7 @@ def flavor() -> None:
     """Name frozen dependency sets, build them, look into them."""
 
 
-for command in (lock, build, attest, inspect, verify, compare, publish, withdraw):
+for command in (lock, build, attest, inspect, verify, compare):
     flavor.add_command(command)
 
 

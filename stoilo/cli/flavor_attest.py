@@ -53,8 +53,8 @@ def attest(
 
     Example: stoilo flavor attest build --key bea.builder.key --output /media/stick/ceremony
     """
-    from stoilo.signer.buildfolder import find_builds, read_inputs  # noqa: PLC0415 - extra
-    from stoilo.signer.builds import attestation_path, make_attestation  # noqa: PLC0415
+    from stoilo.signer.attestations import attestation_path, make_attestation  # noqa: PLC0415
+    from stoilo.signer.build_folder import find_builds, read_inputs  # noqa: PLC0415 - extra
     from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - an extra
     from stoilo.signer.offlinekeys import BUILDER_ROLE  # noqa: PLC0415 - an extra
 

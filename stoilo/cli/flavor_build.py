@@ -65,7 +65,7 @@ def build(
     Example: stoilo flavor build numeric --output build/numeric
     """
     from stoilo.flavors.build import build_flavor  # noqa: PLC0415 - loads the levels
-    from stoilo.signer.partrecords import part_record, render_part  # noqa: PLC0415
+    from stoilo.signer.part_building import part_record, render_part  # noqa: PLC0415
 
     flavor, manifest = find_manifest(name)
     lock_data = None if lock_file is None else read_source(str(lock_file))

@@ -12,7 +12,7 @@ import click
 from stoilo.core.errors import TrustError, UsageError
 
 if TYPE_CHECKING:
-    from stoilo.flavors.loading import LoadedTree
+    from stoilo.flavors.comparison import LoadedTree
 
 __all__ = ["compare", "inspect", "verify"]
 
@@ -30,7 +30,7 @@ def inspect(path: Path, modules: bool, as_json: bool) -> None:
 
     PATH is the output of a build or an unpacked tree; of an archive, its files are listed.
     """
-    from stoilo.flavors.loading import load_tree  # noqa: PLC0415 - used here only
+    from stoilo.flavors.comparison import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)
     document = _summary(loaded)
@@ -94,7 +94,7 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
 
     --tree takes the digest or the `.tree` file of a release. Exit code 0: it holds, 4: not.
     """
-    from stoilo.flavors.loading import load_tree  # noqa: PLC0415 - used here only
+    from stoilo.flavors.comparison import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)
     if packed is not None and loaded.archive != packed:
@@ -134,8 +134,7 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
 
     A and B are outputs of builds, trees or archives. Exit code 0: equal, 4: they differ.
     """
-    from stoilo.flavors.compare import compare_trees  # noqa: PLC0415 - used here only
-    from stoilo.flavors.loading import load_tree  # noqa: PLC0415 - as above
+    from stoilo.flavors.comparison import compare_trees, load_tree  # noqa: PLC0415 - extra
 
     if first.resolve() == second.resolve():
         raise UsageError("STO-F014", "that is one build, named twice")

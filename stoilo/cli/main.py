@@ -36,7 +36,7 @@ COMMANDS = {
     "sandbox": ("stoilo.cli.sandbox", "sandbox", "Run code in the jail."),
     "flavor": ("stoilo.cli.flavor", "flavor", "Name frozen dependency sets."),
     "release": (
-        "stoilo.cli.release",
+        "stoilo.cli.release.group",
         "release",
         "Sign releases offline, publish and check them.",
     ),

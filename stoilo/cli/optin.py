@@ -14,8 +14,8 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
-    from stoilo.executor.optin import OptIn
-    from stoilo.executor.optinfile import FileState
+    from stoilo.executor.verifier.optin import OptIn
+    from stoilo.executor.volunteer.optin_file import FileState
 
 __all__ = ["describe_allowed", "opt_in"]
 
@@ -73,8 +73,8 @@ def show(file: Path | None, as_json: bool) -> int:
 
     Exit code 0, or 2 when a file cannot be used: then nothing runs at all.
     """
-    from stoilo.executor.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
-    from stoilo.executor.optinfile import describe_file  # noqa: PLC0415 - POSIX
+    from stoilo.executor.verifier.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
+    from stoilo.executor.volunteer.optin_file import describe_file  # noqa: PLC0415 - POSIX
 
     places = (*default_files(), *([file] if file else []))
     states = [describe_file(place) for place in places]
@@ -126,7 +126,7 @@ def set_file(  # noqa: PLR0917 - click passes options by name
 
     Example: stoilo volunteer opt-in set --max-level numeric --limit cpu_s=600
     """
-    from stoilo.executor.optinfile import (  # noqa: PLC0415 - POSIX
+    from stoilo.executor.volunteer.optin_file import (  # noqa: PLC0415 - POSIX
         describe_file,
         read_own_file,
         write_opt_in,
@@ -156,7 +156,7 @@ def check(file: Path | None, system: bool, as_json: bool) -> int:
 
     Exit code 0: usable, 2: not, or there is none.
     """
-    from stoilo.executor.optinfile import describe_file  # noqa: PLC0415 - POSIX
+    from stoilo.executor.volunteer.optin_file import describe_file  # noqa: PLC0415 - POSIX
 
     state = describe_file(_place(system, file))
     line = _line(state)
@@ -170,7 +170,7 @@ def _chosen(said: bool | None, present: bool) -> bool:
 
 def _place(system: bool, file: Path | None) -> Path:
     """Return the file that is meant."""
-    from stoilo.executor.optin import default_files  # noqa: PLC0415 - POSIX
+    from stoilo.executor.verifier.optin import default_files  # noqa: PLC0415 - POSIX
 
     if system and file is not None:
         raise UsageError("STO-U003", "--system and a file exclude each other")
@@ -180,7 +180,7 @@ def _place(system: bool, file: Path | None) -> Path:
 
 def _with_limits(opt_in: OptIn, words: tuple[str, ...]) -> OptIn:
     """Return `opt_in` with the limits that the words name."""
-    from stoilo.executor.optinfile import NO_LIMIT  # noqa: PLC0415 - POSIX
+    from stoilo.executor.volunteer.optin_file import NO_LIMIT  # noqa: PLC0415 - POSIX
 
     none = dict.fromkeys(_LIMITS, NO_LIMIT)
     amounts = dict(none) if opt_in.limits is None else dataclasses.asdict(opt_in.limits)
@@ -198,7 +198,7 @@ def _with_limits(opt_in: OptIn, words: tuple[str, ...]) -> OptIn:
 
 
 def _allowed(opt_in: OptIn) -> Allowed:
-    from stoilo.executor.optinfile import NO_LIMIT  # noqa: PLC0415 - POSIX
+    from stoilo.executor.volunteer.optin_file import NO_LIMIT  # noqa: PLC0415 - POSIX
 
     limits = {} if opt_in.limits is None else dataclasses.asdict(opt_in.limits)
     return Allowed(

@@ -15,10 +15,12 @@ from stoilo.cli.scripts import read_as_task
 from stoilo.core.codebook import CODE_PATTERN, find_entry, render_entry
 from stoilo.core.errors import UsageError
 from stoilo.policies.check import check_in_child
-from stoilo.policies.difference import diff_levels, diff_policies, render_changes
 from stoilo.policies.explanation import (
+    diff_levels,
+    diff_policies,
     explain_name,
     explain_source,
+    render_changes,
     render_name,
     render_source,
 )
@@ -31,8 +33,7 @@ from stoilo.policies.policy import (
     default_policy,
     parse_policy,
 )
-from stoilo.policies.render import render_json, render_text
-from stoilo.policies.sarif import render_sarif
+from stoilo.policies.render import render_json, render_sarif, render_text
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level

@@ -18,6 +18,7 @@ import click
 import msgspec
 
 from stoilo.core.errors import UsageError
+from stoilo.core.files import read_bounded
 from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = ["review"]
 AnswerT = TypeVar("AnswerT")
 DAY_S = 86_400
 _MOST_DAYS = 366
+_MOST_BYTES = 1024 * 1024  # of a signed review; the server takes less
 _ENVELOPE = "review.json"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -203,7 +205,7 @@ def sign(
         make_review,
         read_folder,
     )
-    from stoilo.executor.review import sign_review  # noqa: PLC0415 - needs an extra
+    from stoilo.executor.verifier.review import sign_review  # noqa: PLC0415 - needs an extra
     from stoilo.signer.keyfiles import read_private_key  # noqa: PLC0415 - extra
 
     task, private = read_folder(folder), read_private_key(key)
@@ -230,10 +232,9 @@ def sign(
 @json_option
 def submit(task_id: str, file: Path, connection: str | None, as_json: bool) -> None:
     """Hand in the signed review FILE of TASK_ID; every task that it covers goes on."""
-    from stoilo.cli.policy import read_source  # noqa: PLC0415 - each imports the other
     from stoilo.core.rpc import reviews_pb2 as pb  # noqa: PLC0415 - slow import
 
-    request = pb.SubmitReviewRequest(task_id=task_id, envelope=read_source(str(file)))
+    request = pb.SubmitReviewRequest(task_id=task_id, envelope=_read(file))
     answer = _call(connection, lambda wire: wire.call("SubmitReview", request))
     if as_json:
         _print_json({"task_id": task_id, "released": answer.released})
@@ -313,7 +314,7 @@ def enroll(
     Reviewers of a released project are named in a ceremony: with --proposal the account
     is made here, and the list to sign is written.
     """
-    from stoilo.server.operations.enrollment import enroll as enter  # noqa: PLC0415 - needs an extra
+    from stoilo.server.operations.accounts import enroll as enter  # noqa: PLC0415 - needs an extra
     from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - extra
 
     connection = enter(data, name, key.strip().lower(), accounts, os.environ, proposal)
@@ -339,7 +340,7 @@ def withdraw(data: Path, key: str, proposal: Path | None, as_json: bool) -> None
 
     Executors that have the new metadata run nothing more on the strength of its reviews.
     """
-    from stoilo.server.operations.enrollment import withdraw as leave  # noqa: PLC0415 - an extra
+    from stoilo.server.operations.accounts import withdraw as leave  # noqa: PLC0415 - an extra
 
     leave(data, key.strip().lower(), proposal)
     if as_json:
@@ -361,7 +362,7 @@ def _say_proposed(proposal: Path | None) -> None:
 @json_option
 def reviewers(data: Path, as_json: bool) -> None:
     """List the reviewers that the release names (operator)."""
-    from stoilo.server.operations.enrollment import reviewers_of  # noqa: PLC0415 - needs an extra
+    from stoilo.server.operations.accounts import reviewers_of  # noqa: PLC0415 - needs an extra
 
     named = reviewers_of(data)
     if as_json:
@@ -369,6 +370,15 @@ def reviewers(data: Path, as_json: bool) -> None:
         return
     for one in named:
         click.echo(show_plainly(f"{one.key}  {one.name}"))
+
+
+def _read(place: Path) -> bytes:
+    try:
+        return read_bounded(place, _MOST_BYTES)
+    except OSError as error:
+        raise UsageError(
+            "STO-U004", f"{place.name} cannot be read: {error.strerror}"
+        ) from error
 
 
 def _write(place: Path, data: bytes) -> None:

@@ -198,7 +198,7 @@ def run(
     """Run a function of FILE through the gate, the language and the kernel layer."""
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.run import run_source  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.process.run import run_source  # noqa: PLC0415 - Linux only
 
     rules, arguments = load_level(level), read_kwargs(kwargs)
     source = read_as_task(read_bytes(file))
@@ -232,8 +232,8 @@ def probe(
     """Run FILE as a plain program through the kernel layer alone."""
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.run import probe_source  # noqa: PLC0415 - Linux only
-    from stoilo.sandbox.seccomp import Denied  # noqa: PLC0415 - likewise
+    from stoilo.sandbox.kernel.building import Denied  # noqa: PLC0415 - likewise
+    from stoilo.sandbox.process.run import probe_source  # noqa: PLC0415 - Linux only
 
     outcome = probe_source(
         read_source(file),

@@ -56,11 +56,11 @@ SCHEMAS: Final = {
         ("digest",),
     ),
     "opt-in": PublishedSchema(
-        "A volunteer's opt-in (TOML)", "stoilo.executor.optin", "OptInFile"
+        "A volunteer's opt-in (TOML)", "stoilo.executor.verifier.optin", "OptInFile"
     ),
     "review": PublishedSchema(
         "What a reviewer signs (JSON, the payload of a DSSE envelope)",
-        "stoilo.executor.review",
+        "stoilo.executor.verifier.review",
         "Review",
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from stoilo.policies.script import read_script
+from stoilo.policies.entry import read_script
 
 __all__ = ["read_as_task"]
 

@@ -13,7 +13,7 @@ from stoilo.cli.platforms import check_platform
 from stoilo.policies.levels import load_level
 
 if TYPE_CHECKING:
-    from stoilo.sandbox.selftest.verdicts import Attempt, Row
+    from stoilo.sandbox.suite.verdicts import Attempt, Row
 
 __all__ = ["render_table", "selftest"]
 
@@ -67,8 +67,8 @@ def selftest(level: str, *, as_json: bool) -> int:
     """
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.selftest.run import run_selftest  # noqa: PLC0415 - Linux only
-    from stoilo.sandbox.selftest.verdicts import judge_rows  # noqa: PLC0415 - likewise
+    from stoilo.sandbox.suite.selftest import run_selftest  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.suite.verdicts import judge_rows  # noqa: PLC0415 - Linux only
 
     rows = run_selftest(load_level(level))
     code = judge_rows(rows)

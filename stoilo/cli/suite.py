@@ -70,11 +70,13 @@ def open_runner(
     Raises:
         PolicyRefusal: this host cannot make the jail.
     """
+    from stoilo.sandbox.process.supervisor import Jail  # noqa: PLC0415
     from stoilo.sandbox.suite.control import Controls  # noqa: PLC0415 - Linux only
-    from stoilo.sandbox.suite.jails import SuiteJails  # noqa: PLC0415
     from stoilo.sandbox.suite.programs import preload_of  # noqa: PLC0415
-    from stoilo.sandbox.suite.runner import CaseRunner  # noqa: PLC0415
-    from stoilo.sandbox.supervisor import Jail  # noqa: PLC0415
+    from stoilo.sandbox.suite.runner import (  # noqa: PLC0415
+        CaseRunner,
+        SuiteJails,
+    )
 
     levels = _levels_up_to(widest)
     with (

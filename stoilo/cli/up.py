@@ -56,7 +56,7 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
     """Run a server; prints one JSON line when it is ready."""
     del as_json  # the line is JSON anyway; main renders errors
     try:
-        from stoilo.server.app.allocator import settle_collector  # noqa: PLC0415 - extra
+        from stoilo.server.app.process_limits import settle_collector  # noqa: PLC0415 - extra
         from stoilo.server.app.run import UpLine, run_server  # noqa: PLC0415 - extra
         from stoilo.server.config import load_config  # noqa: PLC0415 - extra
     except ModuleNotFoundError as error:
@@ -82,7 +82,7 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
 def find_faces() -> tuple[Face, ...]:
     """Return the pages to mount; none, and a word about it, without the web extra."""
     try:
-        from stoilo.web.face import audit_pages  # noqa: PLC0415 - extra
+        from stoilo.web.routes import audit_pages  # noqa: PLC0415 - extra
     except ModuleNotFoundError as error:
         if error.name != "jinja2":
             raise

@@ -71,7 +71,7 @@ def volunteer(context: click.Context, /, **options: Any) -> int | None:  # noqa:
     for name in _NEEDED:
         if options[name] is None:
             raise click.UsageError(f"Missing option '--{name}'.", context)
-    from stoilo.executor.volunteer import main  # noqa: PLC0415 - needs an extra
+    from stoilo.executor.volunteer.main import main  # noqa: PLC0415 - needs an extra
 
     return main(_arguments(**options))
 

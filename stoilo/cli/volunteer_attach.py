@@ -14,8 +14,8 @@ import platformdirs
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.executor.attachments import Attachments, Means
-    from stoilo.executor.transfer import Transfer
+    from stoilo.executor.volunteer.attachments import Attachments, Means
+    from stoilo.executor.volunteer.transfer import Transfer
 
 __all__ = ["attach", "attachments_at", "data_option", "detach"]
 
@@ -78,11 +78,8 @@ def attach(  # noqa: PLR0917 - click passes options by name
     A key comes from the project's pages, or by --email from its account service: the
     password is then asked for, or read from a pipe. Nothing runs yet.
     """
-    from stoilo.executor.attachments import (  # noqa: PLC0415 - an extra
-        AttachmentFile,
-        Attachments,
-    )
-    from stoilo.executor.transfer import Transfer  # noqa: PLC0415 - an extra
+    from stoilo.executor.volunteer.attachments import AttachmentFile, Attachments  # noqa: PLC0415 - an extra
+    from stoilo.executor.volunteer.transfer import Transfer  # noqa: PLC0415 - an extra
 
     said = AttachmentFile(
         project=_master_url(url),
@@ -122,7 +119,7 @@ def detach(url: str, abort_tasks: bool, data: Path) -> None:
     Unfinished tasks are in the way unless --abort-tasks gives them back: the project
     hears of it if it can be reached, else it waits for their deadlines.
     """
-    from stoilo.executor.leaving import leave_project  # noqa: PLC0415 - an extra
+    from stoilo.executor.volunteer.attachments import leave_project  # noqa: PLC0415 - an extra
 
     attachments = attachments_at(data)
     attachment = attachments.find(url)
@@ -136,7 +133,7 @@ def detach(url: str, abort_tasks: bool, data: Path) -> None:
 
 def attachments_at(data: Path) -> Attachments:
     """Return the attachments below `data`."""
-    from stoilo.executor.attachments import Attachments  # noqa: PLC0415 - an extra
+    from stoilo.executor.volunteer.attachments import Attachments  # noqa: PLC0415 - an extra
 
     return Attachments(data)
 
@@ -154,7 +151,7 @@ def _means(
     root: Path | None, launcher: Path | None, released: bool, trusted: bool
 ) -> Means:
     """Return by what tasks shall run; raises ``STO-U003``."""
-    from stoilo.executor.attachments import choose_means  # noqa: PLC0415 - an extra
+    from stoilo.executor.volunteer.attachments import choose_means  # noqa: PLC0415 - an extra
 
     return choose_means(
         root=root is not None,

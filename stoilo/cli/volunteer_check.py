@@ -13,7 +13,7 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.executor.selfcheck import SelfCheck
+    from stoilo.executor.verifier.inspection import SelfCheck
 
 __all__ = ["self_check"]
 
@@ -47,25 +47,18 @@ def self_check(
     if as_json:
         click.echo(json.dumps(_document(check)))
         return
-    from stoilo.executor.selfcheck import render_check  # noqa: PLC0415 - an extra
+    from stoilo.executor.verifier.inspection import render_check  # noqa: PLC0415 - an extra
 
     click.echo(render_check(check), nl=False)
 
 
 def _compare(project: str, root: bytes, launcher: Path, ca: Path | None) -> SelfCheck:
     """Return what held."""
-    from stoilo.executor.judge import installed_release  # noqa: PLC0415 - an extra
-    from stoilo.executor.releasefetch import fetch_release  # noqa: PLC0415 - as above
-    from stoilo.executor.selfcheck import (  # noqa: PLC0415 - as above
-        OwnParts,
-        check_self,
-        prove_release,
-    )
-    from stoilo.executor.trust import load_trust  # noqa: PLC0415 - as above
-    from stoilo.flavors.launcher import (  # noqa: PLC0415 - as above
-        MAX_LAUNCHER_BYTES,
-        describe_launcher,
-    )
+    from stoilo.executor.verifier.host_verifier import installed_release  # noqa: PLC0415 - an extra
+    from stoilo.executor.verifier.inspection import OwnParts, check_self, prove_release  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.release.trust import load_trust  # noqa: PLC0415 - as above
+    from stoilo.executor.volunteer.release_fetch import fetch_release  # noqa: PLC0415 - as above
+    from stoilo.flavors.launcher_build import MAX_LAUNCHER_BYTES, describe_launcher  # noqa: PLC0415 - as above
 
     program = _read(launcher, MAX_LAUNCHER_BYTES)
     held = describe_launcher(program)

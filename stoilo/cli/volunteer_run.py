@@ -30,8 +30,8 @@ def run(url: str | None, data: Path, *, verbose: bool) -> int:
     Stops on Ctrl-C or SIGTERM; what is not finished goes on at the next start. Each project
     has a process of its own: one that fails ends alone.
     """
-    from stoilo.executor.attachments import arguments_of  # noqa: PLC0415 - an extra
-    from stoilo.executor.volunteer import main  # noqa: PLC0415 - an extra
+    from stoilo.executor.volunteer.attachments import arguments_of  # noqa: PLC0415 - an extra
+    from stoilo.executor.volunteer.main import main  # noqa: PLC0415 - an extra
 
     attachments = attachments_at(data)
     chosen = [attachments.find(url)] if url else attachments.every()

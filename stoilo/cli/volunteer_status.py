@@ -16,8 +16,7 @@ from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
-    from stoilo.executor.control import Control
-    from stoilo.executor.standing import CopyStanding, VolunteerStatus
+    from stoilo.executor.volunteer.status import Control, CopyStanding, VolunteerStatus
 
 __all__ = ["resume", "status", "suspend", "update"]
 
@@ -45,7 +44,7 @@ def status(url: str | None, data: Path, state: Path | None, *, as_json: bool) ->
 
     Reads what a running volunteer writes down about once a second.
     """
-    from stoilo.executor.standing import read_status  # noqa: PLC0415 - an extra
+    from stoilo.executor.volunteer.status import read_status  # noqa: PLC0415 - an extra
 
     found = []
     for project, place in _places(url, data, state):
@@ -95,10 +94,7 @@ def _steer(
     change: Callable[[Control], Control],
 ) -> None:
     """Change what is asked of the volunteers that are meant."""
-    from stoilo.executor.control import (  # noqa: PLC0415 - an extra
-        read_control,
-        write_control,
-    )
+    from stoilo.executor.volunteer.status import read_control, write_control  # noqa: PLC0415 - an extra
 
     for _, place in _places(url, data, state):
         place.mkdir(mode=0o700, exist_ok=True)
@@ -118,7 +114,7 @@ def _places(url: str | None, data: Path, state: Path | None) -> list[tuple[str, 
 
 def _allowed() -> str:
     """Return what this computer's own opt-in allows, in words."""
-    from stoilo.executor.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
+    from stoilo.executor.verifier.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
 
     try:
         return describe_allowed(load_opt_in(default_files()))

@@ -23,7 +23,7 @@ from typing import Any
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-__all__ = ["Answer", "AnswerStream", "HttpClient", "HttpError"]
+__all__ = ["Answer", "AnswerStream", "AnswerTooLargeError", "HttpClient", "HttpError"]
 
 CHUNK = 256 * 1024
 CONNECT_S = 10.0
@@ -31,6 +31,10 @@ CONNECT_S = 10.0
 
 class HttpError(OSError):
     """No whole answer came: no connection, too slow, too large, cut off."""
+
+
+class AnswerTooLargeError(HttpError):
+    """The answer's body has more bytes than were allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ class HttpClient:
             for chunk in stream.chunks():
                 data += chunk
                 if len(data) > most:
-                    raise HttpError(f"the answer has more than {most} bytes")
+                    raise AnswerTooLargeError(f"the answer has more than {most} bytes")
             return Answer(stream.status, stream.headers, bytes(data))
 
     @contextmanager

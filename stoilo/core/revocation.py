@@ -7,7 +7,7 @@ only. What is signed, and what the log's leaf names, is SHA-256 of the PAE of it
     stoilo-revocations/v1 LF  DSSE envelope, one line LF  tlog-proof
 
 is the file that travels with each workunit (`split_revocations`).
-Trust: bytes are hostile until signature and proof hold (`stoilo.executor.revocation`).
+Trust: bytes are hostile until signature and proof hold (`stoilo.executor.verifier.revocation`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The volunteer's side: verifier, runtime, volunteer."""
+"""The volunteer's side: launcher, verifier, slots, our own BOINC-compatible volunteer."""

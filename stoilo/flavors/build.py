@@ -5,7 +5,7 @@
     OUTPUT/verifier/…       the same of a verifier
     OUTPUT/build/…          the log; after a failure also all intermediate files
 
-The record beside them (`PartFile`: version, serial) is `stoilo.signer.partrecords`'s.
+The record beside them (`PartFile`: version, serial) is `stoilo.signer.part_building`'s.
 """
 
 from __future__ import annotations
@@ -202,11 +202,11 @@ def build_verifier(
     plan = FreezePlan(
         part="verifier",
         program=VERIFIER_PROGRAM,
-        entry="stoilo/executor/verifier_entry.py",
+        entry="stoilo/executor/verifier/entry.py",
         contents="verifier",
         lock=data,
         python=parsed.python,
-        extra={"stoilo/executor/built.json": built},
+        extra={"stoilo/executor/verifier/built.json": built},
     )
     frozen = freeze_part(plan, output / "build", python)
     return _ship(plan, frozen, output, output / "verifier", "")

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.flavors.processes import clean_environment, pip_command
+from stoilo.flavors.freeze import clean_environment, pip_command
 
 __all__ = [
     "Lock",

@@ -12,6 +12,6 @@ gc.disable()  # the zygote collects once, when all is imported
 if len(sys.argv) > 1:
     os._exit(2)
 
-from stoilo.sandbox.zygote import main  # noqa: E402 - after collecting has been stopped
+from stoilo.sandbox.process.zygote import main  # noqa: E402 - after collecting has been stopped
 
 main()

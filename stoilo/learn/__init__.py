@@ -15,16 +15,14 @@ if TYPE_CHECKING:
     from stoilo.learn.backends.local import LocalBackend
     from stoilo.learn.backends.server import ServerBackend
     from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
-    from stoilo.learn.data import (
-        Part,
-        chain,
-        collect,
-        split,
+    from stoilo.learn.core.models import ArrayModel, TorchModel
+    from stoilo.learn.core.parts import Part, chain, collect, split
+    from stoilo.learn.core.splits import (
+        split_by_classes,
+        split_by_dirichlet,
+        split_by_label,
     )
-    from stoilo.learn.display import Display
-    from stoilo.learn.evaluation import Evaluation, evaluate
-    from stoilo.learn.facade import METHODS, fit, make_trainer
-    from stoilo.learn.lines import (
+    from stoilo.learn.core.text_files import (
         deal_blocks,
         deal_by_key,
         parse_columns,
@@ -34,43 +32,41 @@ if TYPE_CHECKING:
         read_lines,
         split_lines,
     )
+    from stoilo.learn.driver.run import Run, RunSettings
     from stoilo.learn.methods.downpour import DownpourSettings
     from stoilo.learn.methods.federated import FederatedSettings
     from stoilo.learn.methods.largeminibatch import LargeMinibatchSettings
     from stoilo.learn.methods.lbfgs import Rules
+    from stoilo.learn.methods.logistic import LogisticSettings
+    from stoilo.learn.methods.optimizers import Adagrad, Adam, Momentum, Sgd
     from stoilo.learn.methods.plans import LocalWork, Staleness
-    from stoilo.learn.methods.sandblaster import SandblasterSettings
-    from stoilo.learn.methods.synchronous import SynchronousSettings
-    from stoilo.learn.models import ArrayModel, TorchModel
-    from stoilo.learn.optimizers import Adagrad, Adam, Momentum, Sgd
-    from stoilo.learn.ps.logistic import LogisticSettings
-    from stoilo.learn.ps.server import ParameterServer
-    from stoilo.learn.robust import (
+    from stoilo.learn.methods.robust import (
         CentredClipping,
         Clip,
         CoordinateMedian,
         Krum,
         TrimmedMean,
     )
-    from stoilo.learn.run import Run, RunSettings
-    from stoilo.learn.scores import Scores
-    from stoilo.learn.splits import (
-        split_by_classes,
-        split_by_dirichlet,
-        split_by_label,
+    from stoilo.learn.methods.sandblaster import SandblasterSettings
+    from stoilo.learn.methods.synchronous import SynchronousSettings
+    from stoilo.learn.methods.torch_optimizer import TorchOptimizer
+    from stoilo.learn.store.server import ParameterServer
+    from stoilo.learn.trainers.asynchronous import (
+        DownpourTrainer,
+        LogisticTrainer,
+        VCASGDTrainer,
     )
-    from stoilo.learn.timing import Conditions, Estimate
-    from stoilo.learn.torch_optimizer import TorchOptimizer
-    from stoilo.learn.trainers.asynchronous import DownpourTrainer, VCASGDTrainer
+    from stoilo.learn.trainers.display import Display
     from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-    from stoilo.learn.trainers.epoch import Epoch, Trained, TrainingUpdate
-    from stoilo.learn.trainers.later import (
-        StaleSyncDataParallelTrainer,
-        StepMetrics,
-        SyncDataParallelTrainer,
+    from stoilo.learn.trainers.epochs import (
+        Epoch,
+        EpochMetrics,
+        Trained,
+        TrainingUpdate,
     )
-    from stoilo.learn.trainers.logistic import LogisticTrainer
-    from stoilo.learn.trainers.metrics import EpochMetrics
+    from stoilo.learn.trainers.evaluation import Evaluation, Scores, evaluate
+    from stoilo.learn.trainers.fitting import METHODS, fit, make_trainer
+    from stoilo.learn.trainers.options import StopRule
     from stoilo.learn.trainers.rounds import (
         DiLoCoTrainer,
         FedAvgTrainer,
@@ -78,88 +74,46 @@ if TYPE_CHECKING:
         SandblasterTrainer,
         SynchronousTrainer,
     )
-    from stoilo.learn.trainers.stopping import StopRule
+    from stoilo.learn.trainers.timing import Conditions, Estimate
     from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
     from stoilo.learn.transport import Compressed, Raw, Ternary
 
-_PLACES = {
-    "Adagrad": "optimizers",
-    "Adam": "optimizers",
-    "ArrayModel": "models",
-    "CentredClipping": "robust",
-    "Clip": "robust",
-    "Compressed": "transport",
-    "Conditions": "timing",
-    "CoordinateMedian": "robust",
-    "DPBGDOptions": "trainers.dpbgd",
-    "DPBGDTrainer": "trainers.dpbgd",
-    "DiLoCoTrainer": "trainers.rounds",
-    "Display": "display",
-    "DownpourSettings": "methods.downpour",
-    "DownpourTrainer": "trainers.asynchronous",
-    "Epoch": "trainers.epoch",
-    "EpochMetrics": "trainers.metrics",
-    "Estimate": "timing",
-    "Evaluation": "evaluation",
-    "FedAvgTrainer": "trainers.rounds",
-    "FederatedSettings": "methods.federated",
-    "Krum": "robust",
-    "LargeMinibatchSettings": "methods.largeminibatch",
-    "LargeMinibatchTrainer": "trainers.rounds",
-    "LocalBackend": "backends.local",
-    "LocalWork": "methods.plans",
-    "LogisticSettings": "ps.logistic",
-    "LogisticTrainer": "trainers.logistic",
-    "METHODS": "facade",
-    "Momentum": "optimizers",
-    "ParameterServer": "ps.server",
-    "Part": "data",
-    "Raw": "transport",
-    "Rules": "methods.lbfgs",
-    "Run": "run",
-    "RunSettings": "run",
-    "SandblasterSettings": "methods.sandblaster",
-    "SandblasterTrainer": "trainers.rounds",
-    "Scores": "scores",
-    "ServerBackend": "backends.server",
-    "Sgd": "optimizers",
-    "SimulatedBackend": "backends.simulated",
-    "SimulatedHost": "backends.simulated",
-    "Spell": "backends.simulated",
-    "StaleSyncDataParallelTrainer": "trainers.later",
-    "Staleness": "methods.plans",
-    "StepMetrics": "trainers.later",
-    "StopRule": "trainers.stopping",
-    "SyncDataParallelTrainer": "trainers.later",
-    "SynchronousSettings": "methods.synchronous",
-    "SynchronousTrainer": "trainers.rounds",
-    "Ternary": "transport",
-    "TorchModel": "models",
-    "TorchOptimizer": "torch_optimizer",
-    "Trained": "trainers.epoch",
-    "Trainer": "trainers.trainer",
-    "TrainerOptions": "trainers.trainer",
-    "TrainingUpdate": "trainers.epoch",
-    "TrimmedMean": "robust",
-    "VCASGDTrainer": "trainers.asynchronous",
-    "chain": "data",
-    "collect": "data",
-    "deal_blocks": "lines",
-    "deal_by_key": "lines",
-    "evaluate": "evaluation",
-    "fit": "facade",
-    "make_trainer": "facade",
-    "parse_columns": "lines",
-    "parse_set": "lines",
-    "parse_triple": "lines",
-    "parse_vector": "lines",
-    "read_lines": "lines",
-    "split": "data",
-    "split_by_classes": "splits",
-    "split_by_dirichlet": "splits",
-    "split_by_label": "splits",
-    "split_lines": "lines",
+_HOMES = {
+    "backends.local": "LocalBackend",
+    "backends.server": "ServerBackend",
+    "backends.simulated": "SimulatedBackend SimulatedHost Spell",
+    "core.models": "ArrayModel TorchModel",
+    "core.parts": "Part chain collect split",
+    "core.splits": "split_by_classes split_by_dirichlet split_by_label",
+    "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple"
+    " parse_vector read_lines split_lines",
+    "driver.run": "Run RunSettings",
+    "methods.downpour": "DownpourSettings",
+    "methods.federated": "FederatedSettings",
+    "methods.largeminibatch": "LargeMinibatchSettings",
+    "methods.lbfgs": "Rules",
+    "methods.logistic": "LogisticSettings",
+    "methods.optimizers": "Adagrad Adam Momentum Sgd",
+    "methods.plans": "LocalWork Staleness",
+    "methods.robust": "CentredClipping Clip CoordinateMedian Krum TrimmedMean",
+    "methods.sandblaster": "SandblasterSettings",
+    "methods.synchronous": "SynchronousSettings",
+    "methods.torch_optimizer": "TorchOptimizer",
+    "store.server": "ParameterServer",
+    "trainers.asynchronous": "DownpourTrainer LogisticTrainer VCASGDTrainer",
+    "trainers.display": "Display",
+    "trainers.dpbgd": "DPBGDOptions DPBGDTrainer",
+    "trainers.epochs": "Epoch EpochMetrics Trained TrainingUpdate",
+    "trainers.evaluation": "Evaluation Scores evaluate",
+    "trainers.fitting": "METHODS fit make_trainer",
+    "trainers.options": "StopRule",
+    "trainers.rounds": "DiLoCoTrainer FedAvgTrainer LargeMinibatchTrainer"
+    " SandblasterTrainer SynchronousTrainer",
+    "trainers.timing": "Conditions Estimate",
+    "trainers.trainer": "Trainer TrainerOptions",
+    "transport": "Compressed Raw Ternary",
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "METHODS",
@@ -205,11 +159,8 @@ __all__ = [
     "SimulatedBackend",
     "SimulatedHost",
     "Spell",
-    "StaleSyncDataParallelTrainer",
     "Staleness",
-    "StepMetrics",
     "StopRule",
-    "SyncDataParallelTrainer",
     "SynchronousSettings",
     "SynchronousTrainer",
     "Ternary",
@@ -243,10 +194,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import a public name at its first use (PEP 562)."""
-    if name not in _PLACES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'stoilo.learn' has no attribute {name!r}")
-    place = importlib.import_module(f"stoilo.learn.{_PLACES[name]}")
-    value = getattr(place, name)
+    home = importlib.import_module(f"stoilo.learn.{_HOME_OF[name]}")
+    value = getattr(home, name)
     globals()[name] = value
     return value
 

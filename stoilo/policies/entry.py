@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import codecs
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stoilo.core.limits import BOUNDS
 from stoilo.core.types import Finding, Severity
 from stoilo.policies.findings import FIRST_PLACE, Lines, make_finding
 
@@ -14,12 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "TaskText",
     "find_entry_problems",
     "find_main_block",
     "find_missing",
     "find_repeated_definitions",
     "is_main_test",
     "last_function",
+    "read_script",
 ]
 
 
@@ -169,3 +174,48 @@ def is_main_test(test: ast.expr) -> bool:
     names = [side.id for side in sides if isinstance(side, ast.Name)]
     values = [side.value for side in sides if isinstance(side, ast.Constant)]
     return names == ["__name__"] and values == ["__main__"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskText:
+    """What a file becomes, and what was done to it, one note a change."""
+
+    source: bytes
+    notes: tuple[str, ...] = ()
+
+
+def read_script(data: bytes) -> TaskText:
+    r"""Return the task that the file's bytes `data` (the user's own) hold.
+
+    Line ends become ``\n``; each ``if __name__ == "__main__":`` without ``else`` becomes as
+    many empty lines. What cannot be parsed is left for the gate to explain.
+    """
+    if len(data) > BOUNDS.source_bytes:
+        return TaskText(data)
+    plain = data.removeprefix(codecs.BOM_UTF8)
+    plain = plain.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    notes = () if plain == data else ("line ends and byte order mark are normalised",)
+    blocks = _script_blocks(plain)
+    lines = plain.split(b"\n")
+    for block in blocks:
+        for number in range(block.lineno, (block.end_lineno or block.lineno) + 1):
+            lines[number - 1] = b""
+    dropped = (
+        f'line {block.lineno}: the block `if __name__ == "__main__":` is left out'
+        for block in blocks
+    )
+    return TaskText(b"\n".join(lines), (*notes, *dropped))
+
+
+def _script_blocks(data: bytes) -> list[ast.If]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(data.decode("utf-8"), "<task>", feature_version=(3, 11))
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return []
+    return [
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and not node.orelse and is_main_test(node.test)
+    ]

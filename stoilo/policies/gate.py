@@ -20,7 +20,6 @@ from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import Finding, Verdict
 from stoilo.policies import entry as entries
-from stoilo.policies.constants import find_large_constants
 from stoilo.policies.findings import (
     FIRST_PLACE,
     Lines,
@@ -36,21 +35,21 @@ from stoilo.policies.limits import (
     TREE_LIMITS,
     TreeLimits,
     find_finally_bombs,
+    find_large_constants,
     find_oversize,
 )
-from stoilo.policies.names import find_deceptive_names
+from stoilo.policies.names import find_deceptive_names, find_deep_brackets
 from stoilo.policies.policy import Policy, default_policy
-from stoilo.policies.scan import find_deep_brackets
 from stoilo.policies.text import check_text
-from stoilo.sandbox.findings import (
+from stoilo.sandbox.language.rules import (
     FINALLY,
+    LANGUAGE_DIGEST,
     MODULE,
     MODULE_NAME,
     RELATIVE,
     STAR,
 )
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
-from stoilo.sandbox.transformer import check_tree
+from stoilo.sandbox.language.transformer import check_tree
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level

@@ -27,7 +27,7 @@ from stoilo.policies.wire import (
 
 __all__ = ["GATE_JOB", "GATE_LIMITS", "Gate", "GateJail", "GateReport", "too_costly"]
 
-GATE_JOB = "stoilo.policies.gate_job"
+GATE_JOB = "stoilo.policies.wire"
 
 GATE_LIMITS = RunLimits(
     cpu_s=5,
@@ -70,7 +70,7 @@ class GateReport(Protocol):
 
 
 class GateJail(Protocol):
-    """A jail running `GATE_JOB`; `stoilo.sandbox.supervisor.Jail` is one."""
+    """A jail running `GATE_JOB`; `stoilo.sandbox.process.supervisor.Jail` is one."""
 
     def run(
         self, request: bytes, limits: RunLimits, wall_s: float | None = None

@@ -10,6 +10,8 @@ import functools
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from stoilo.core.codec.forms import FORMS, ORDERED, SHARED
+from stoilo.core.codec.nodes import Instance, Ndarray, Node, NumpyScalar, Tensor
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level, parse_levels
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_level_name",
+    "find_argument_types",
     "level_files",
     "level_names",
     "load_level",
@@ -89,3 +92,35 @@ def check_level_name(name: str) -> None:
     """Raise ``STO-P002`` unless `name` is empty (choose for me) or a shipped level."""
     if name:
         load_level(name)
+
+
+_TYPES: dict[type, str] = {
+    Ndarray: "numpy.ndarray",
+    NumpyScalar: "numpy.generic",
+    Tensor: "torch.Tensor",
+}
+_PLAIN_FORMS = frozenset({ORDERED, SHARED})
+
+
+def find_argument_types(node: Node) -> tuple[str, ...]:
+    """Return the dotted library types in a decoded argument node, sorted; iterative.
+
+    Args:
+        node: from `stoilo.core.codec.skeleton.decode`, and therefore bounded.
+    """
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        name = _TYPES.get(type(one))
+        if name is not None:
+            found.add(name)
+        elif isinstance(one, Instance):
+            if one.class_name in FORMS - _PLAIN_FORMS:
+                found.add(one.class_name)
+            stack += [*one.state.values(), one.base]
+        elif isinstance(one, dict):
+            stack += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple | set | frozenset):
+            stack += one
+    return tuple(sorted(found))

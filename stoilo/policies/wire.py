@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,7 +20,10 @@ from stoilo.core.types import Finding, Severity, Verdict
 from stoilo.policies.findings import FINDINGS_SHOWN
 from stoilo.policies.gate import GateRequest, engine_digest, judge
 from stoilo.policies.levels import level_names
-from stoilo.policies.policy import Policy, parse_policy
+from stoilo.policies.policy import Policy, default_policy, parse_policy
+
+if TYPE_CHECKING:
+    from stoilo.core.levels import Level
 
 __all__ = [
     "ANSWER_BYTES",
@@ -28,9 +32,12 @@ __all__ = [
     "parse_answer",
     "parse_batch",
     "parse_request",
+    "prepare",
     "render_batch",
     "render_request",
+    "run",
 ]
+
 
 ANSWER_BYTES = 256 * 1024
 """Largest answer: `FINDINGS_SHOWN` findings of bounded length."""
@@ -231,3 +238,34 @@ def _disbelieve(reason: str) -> InternalError:
         f"the gate's answer was not believed: {reason}",
         hint="submit again; if it stays, report the source to the operator",
     )
+
+
+# Touches each rule once, so that nothing is imported or read for the first time inside.
+_WARM_UP = """import math
+\u03b1 = "\u00e9" * 2
+def task(kwargs):
+    try:
+        return math.pi + \u03b1[1 - 1]
+    finally:
+        pass
+"""
+
+
+def prepare(level: Level) -> None:
+    """Load levels, policy and rules; `level` is that of the gate's own jail."""
+    del level
+    default_policy()
+    engine_digest()
+    for text in (_WARM_UP, "import ", "\u00e9\u202e", "import nothing"):
+        request = GateRequest(source=text.encode(), validator=text.encode())
+        parse_answer(answer_request(render_request(request)), request)
+    judge(GateRequest(source=b"\xff"))
+    parse_batch(answer_batch(render_batch([])), [])
+
+
+def run(request: bytes, output: object) -> bytes:
+    """Return the answer to one request or to a batch of them; total on any bytes."""
+    del output
+    if request.startswith(b"["):
+        return answer_batch(request)
+    return answer_request(request)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.mirrors import parse_mirrors
+from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
 from stoilo.server.engines.replication import parse_replication
 
 EVERY_ONE = 100
@@ -114,7 +114,7 @@ class ServerConfig:
         adaptive: levels for which a host with a record may work alone, comma-separated.
         spot_check_percent: share of results that trusted hosts compute again.
         mirrors: data servers that hosts may have shared files from, as
-            ``URL [weight=N] [utc=±H]``, comma-separated.
+            URLs with final slash, comma-separated.
         keep_workunits_days: how long rows of finished workunits and their copies are
             kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """
@@ -153,12 +153,30 @@ class ServerConfig:
 
     @property
     def engine_database_url(self) -> str:
-        """Return the SQLAlchemy URL of the engine's tables in force."""
+        """Return the SQLAlchemy URL of the engine's tables in force.
+
+        The log's databases are always SQLite files: its sequencer rests on a flushed
+        commit in each of two files on (best) two disks. One MariaDB would be one place,
+        with one backup that could take both back in time together.
+
+        Raises:
+            UsageError: ``STO-B062`` where a MariaDB would begin empty beside the SQLite
+                file that this project has used so far.
+        """
         if self.engine_database:
             return self.engine_database
-        if self.database and not self.database.startswith("sqlite"):
-            return self.database
-        return f"sqlite:///{self.data / 'engine' / 'engine.sqlite'}"
+        file = self.data / "engine" / "engine.sqlite"
+        if not self.database or self.database.startswith("sqlite"):
+            return f"sqlite:///{file}"
+        if file.exists():  # else the project's hosts and running work would be gone
+            raise UsageError(
+                "STO-B062",
+                "workunits and volunteers' accounts lie in engine/engine.sqlite, not in "
+                "the database of the settings",
+                hint=f'keep them there with engine_database = "sqlite:///{file}", or move '
+                "them: stoilo backup, then stoilo restore --database URL",
+            )
+        return self.database
 
 
 @dataclass(frozen=True, slots=True)

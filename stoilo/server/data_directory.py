@@ -24,7 +24,7 @@ from typing import IO
 import msgspec
 
 from stoilo.core.errors import InternalError
-from stoilo.server.tls import write_private
+from stoilo.core.files import write_durably
 
 __all__ = ["CONNECTION_FILE", "ConnectionFile", "DataDir", "claim_directory"]
 
@@ -82,7 +82,7 @@ class DataDir:
     def write_connection(self, content: ConnectionFile) -> None:
         """Write the connection file, 0600."""
         text = msgspec.json.format(msgspec.json.encode(content), indent=2)
-        write_private(self.connection, text + b"\n")
+        write_durably(self.connection, text + b"\n", mode=0o600)
 
 
 def claim_directory(path: Path) -> DataDir:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["LOCAL_NAMES", "TlsFiles", "ensure_tls", "write_private"]
+from stoilo.core.files import write_durably
+
+__all__ = ["LOCAL_NAMES", "TlsFiles", "ensure_tls"]
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 LIFE_DAYS = 825
@@ -37,17 +38,6 @@ class TlsFiles:
     key: bytes
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only we can read, atomically and durably."""
-    draft = path.with_name(path.name + ".new")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-
-
 def ensure_tls(
     directory: Path, now: dt.datetime, names: Sequence[str] = LOCAL_NAMES
 ) -> TlsFiles:
@@ -60,7 +50,7 @@ def ensure_tls(
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = _make(now, names)
     for path, data in zip(paths, (made.ca, made.certificate, made.key), strict=True):
-        write_private(path, data)
+        write_durably(path, data, mode=0o600)
     return made
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from stoilo.core.ed25519 import PrivateKey, load_private_key
 from stoilo.core.errors import TrustError
+from stoilo.core.files import write_durably
 
 __all__ = [
     "ensure_key",
@@ -71,29 +72,12 @@ def _read(path: Path, forbidden: int) -> bytes:
 
 def write_public_file(path: Path, data: bytes) -> None:
     """Write what everybody may read (0644; its folder says who reaches it)."""
-    write_private_file(path, data, mode=0o644)
+    write_durably(path, data, mode=0o644)
 
 
-def write_private_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write `data` durably and atomically: temporary file, fsync, rename, fsync."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make renames inside `path` durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def write_private_file(path: Path, data: bytes) -> None:
+    """Write what only this user may read, durably and atomically."""
+    write_durably(path, data, mode=0o600)
 
 
 def _check_private(

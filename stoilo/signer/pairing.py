@@ -12,13 +12,13 @@ from collections.abc import Collection
 from typing import Final
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.built import Built
-from stoilo.executor.release import PartFile
-from stoilo.flavors.launcher import describe_launcher
+from stoilo.executor.verifier.installation import Built
+from stoilo.executor.verifier.release.targets import PartFile
+from stoilo.flavors.launcher_build import describe_launcher
 
 __all__ = ["BUILT_PATH", "check_built", "check_launcher"]
 
-BUILT_PATH: Final = "_internal/stoilo/executor/built.json"
+BUILT_PATH: Final = "_internal/stoilo/executor/verifier/built.json"
 """Where a verifier's tree holds what it was built with."""
 
 

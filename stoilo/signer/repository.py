@@ -1,22 +1,21 @@
-"""Writing a release's TUF metadata: roles are signed, versioned and published in order.
+"""A release directory whose signing keys lie on this machine: python-tuf's `Repository`.
 
-Files are never changed once published, except ``timestamp.json``. Root comes first and the
-timestamp last, so that a reader never meets metadata whose parts are missing.
+Published files never change, except ``timestamp.json``. Root comes first and the timestamp
+last, so that a reader never meets metadata whose parts are missing.
 Source: TUF specification 1.0.34 §3 to §5; expiries from signing-audit §1.5.
 """
 
 from __future__ import annotations
 
 import fcntl
-import os
+import hashlib
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from securesystemslib.signer import CryptoSigner, Key
 from tuf.api.exceptions import RepositoryError
@@ -26,29 +25,28 @@ from tuf.api.metadata import (
     Metadata,
     MetaFile,
     Root,
-    Signed,
     Snapshot,
     T,
     TargetFile,
     Targets,
     Timestamp,
 )
+from tuf.repository import AbortEdit, Repository
 
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.executor.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
-from stoilo.signer.keyfiles import (
-    sync_directory,
-    write_private_file,
-    write_public_file,
-)
+from stoilo.core.files import sync_directory, write_durably
+from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.signer.keyfiles import write_private_file, write_public_file
 from stoilo.signer.roles import role_limits
 
 __all__ = [
     "LIFETIMES",
     "Delegation",
+    "ReleaseRepository",
     "RoleKeys",
+    "checked_pieces",
     "newest",
     "newest_file",
     "publish_root",
@@ -67,6 +65,7 @@ LIFETIMES: Final = {
 COPY_BYTES: Final = 1024 * 1024
 KEPT_SNAPSHOTS: Final = 3
 _NOTHING: Final[Mapping[str, TargetFile]] = {}
+_KINDS: Final = {"root": Root, "snapshot": Snapshot, "timestamp": Timestamp}
 _VERSIONED = re.compile(r"([0-9]+)\.([a-z]+)\.json")
 
 
@@ -95,6 +94,109 @@ class Delegation:
     path: str
 
 
+class ReleaseRepository(Repository):
+    """A release directory, edited by whoever holds `keys` of some of its roles.
+
+    Args:
+        directory: the release; `publishing` keeps other publishers out.
+        keys: by role; all of a role's keys sign.
+        now: Unix seconds; a whole life begins here.
+    """
+
+    def __init__(self, directory: Path, keys: Mapping[str, RoleKeys], now: int) -> None:
+        self._directory = directory
+        self._keys = keys
+        self._now = now
+
+    def open(self, role: str) -> Metadata[Any]:
+        """Return a role's newest metadata, or an empty one to begin with."""
+        kind: Any = _KINDS.get(role, Targets)
+        metadata: Metadata[Any] | None = newest(self._directory, role, kind)
+        if metadata is None:
+            metadata = Metadata(kind())
+            metadata.signed.version = 0  # `close` makes it 1
+        # What a replaced online key signed may be a thief's: only its version counts, so
+        # that the next one is above it.
+        if role in {"snapshot", "timestamp"} and not self._is_certified(role, metadata):
+            if role == "snapshot":
+                metadata.signed.meta = {}
+            else:
+                metadata.signed.snapshot_meta = self.snapshot_info
+        return metadata
+
+    def close(self, role: str, md: Metadata[Any]) -> None:
+        """Publish `md` one version up, with a whole life, signed by all of our keys."""
+        md.signed.version += 1
+        # A delegated role lives as long as targets does.
+        md.signed.expires = self._time + LIFETIMES.get(role, LIFETIMES["targets"])
+        md.signatures.clear()
+        for signer in self._keys[role].signers():
+            md.sign(signer, append=True)
+        file = _metadata_file(self._directory, role, md.signed.version)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_public_file(file, md.to_bytes())
+
+    @property
+    def targets_infos(self) -> dict[str, MetaFile]:
+        """What a snapshot must name: every targets role, signed as root delegates it.
+
+        Raises:
+            TrustError: STO-K012 or STO-K014.
+        """
+        root = newest(self._directory, "root", Root)
+        targets = newest(self._directory, "targets", Targets)
+        if root is None or targets is None:
+            raise TrustError("STO-K014", "the release has no root or no targets")
+        owners: dict[str, Root | Targets] = {"targets": root.signed}
+        delegations = targets.signed.delegations
+        for name in (delegations.roles or {}) if delegations else {}:
+            owners[name] = targets.signed
+        found = {}
+        for name, owner in owners.items():
+            role = newest(self._directory, name, Targets)
+            if role is None:
+                raise TrustError("STO-K014", f"the release lacks its role {name}")
+            try:
+                owner.verify_delegate(name, role.signed_bytes, role.signatures)
+            except RepositoryError as error:
+                raise TrustError("STO-K012", f"too few signatures: {error}") from error
+            found[f"{name}.json"] = self._info(name, role.signed.version)
+        return found
+
+    @property
+    def snapshot_info(self) -> MetaFile:
+        """What the timestamp must name."""
+        snapshot = newest(self._directory, "snapshot", Snapshot)
+        if snapshot is None:
+            raise TrustError("STO-K014", "the release has no snapshot")
+        return self._info("snapshot", snapshot.signed.version)
+
+    def is_fresh(self, role: str) -> bool:
+        """Whether more than half of the life of a role's newest metadata remains."""
+        life = LIFETIMES.get(role, LIFETIMES["targets"])
+        return bool(self.open(role).signed.expires > self._time + life / 2)
+
+    @property
+    def _time(self) -> datetime:
+        return datetime.fromtimestamp(self._now, UTC)
+
+    def _is_certified(self, role: str, metadata: Metadata[Any]) -> bool:
+        root = newest(self._directory, "root", Root)
+        if root is None:
+            return False
+        try:
+            root.signed.verify_delegate(
+                role, metadata.signed_bytes, metadata.signatures
+            )
+        except RepositoryError:
+            return False
+        return True
+
+    def _info(self, role: str, version: int) -> MetaFile:
+        data = _metadata_file(self._directory, role, version).read_bytes()
+        return MetaFile(version, len(data), {"sha256": str(content_digest(data))})
+
+
 @contextmanager
 def publishing(directory: Path) -> Iterator[None]:
     """Keep other publishers of this release out; not for use within itself."""
@@ -115,22 +217,20 @@ def publish_root(
 
     Later versions are signed by the same root keys; changing those is a ceremony.
     """
-    current = newest(directory, "root", Root)
-    if current is not None and _is_fresh(current.signed, "root", now):
-        return
-    marks = {DEVELOPMENT_MARK: True} if development else {}
-    marks |= {REHEARSAL_MARK: True} if rehearsal else {}
-    root = Root(
-        version=1 if current is None else current.signed.version + 1,
-        expires=_expiry("root", now),
-        consistent_snapshot=True,
-        unrecognized_fields=marks,
-    )
-    for name, role in roles.items():
-        for key in role.public():
-            root.add_key(key, name)
-        root.roles[name].threshold = role.threshold
-    _publish(directory, "root", Metadata(root), roles["root"])
+    release = ReleaseRepository(directory, roles, now)
+    with release.edit_root() as root:
+        if root.version and release.is_fresh("root"):
+            raise AbortEdit
+        root.consistent_snapshot = True
+        root.unrecognized_fields = {DEVELOPMENT_MARK: True} if development else {}
+        if rehearsal:
+            root.unrecognized_fields[REHEARSAL_MARK] = True
+        root.keys.clear()
+        for name, role in roles.items():
+            root.roles[name].keyids.clear()
+            root.roles[name].threshold = role.threshold
+            for key in role.public():
+                root.add_key(key, name)
 
 
 def publish_targets(
@@ -154,28 +254,21 @@ def publish_targets(
         delegations: the roles that this one delegates to.
         kept: what is named as well and already lies in the directory.
     """
-    current = newest(directory, name, Targets)
-    targets = dict(kept) | {
+    wanted = dict(kept) | {
         path: TargetFile.from_data(path, data, ["sha256"])
         for path, data in files.items()
     }
     delegated = _delegations(delegations)
-    if (
-        current is not None
-        and current.signed.targets == targets
-        and current.signed.delegations == delegated
-        and _is_fresh(current.signed, "targets", now)
-    ):
-        return
-    for path, data in files.items():
-        _write_target(directory, path, data)
-    role = Targets(
-        version=1 if current is None else current.signed.version + 1,
-        expires=_expiry("targets", now),
-        targets=targets,
-        delegations=delegated,
-    )
-    _publish(directory, name, Metadata(role), keys)
+    release = ReleaseRepository(directory, {name: keys}, now)
+    with release.edit_targets(name) as role:
+        same = (role.targets, role.delegations) == (wanted, delegated)
+        if role.version and same and release.is_fresh(name):
+            raise AbortEdit
+        for path, data in files.items():
+            file = _target_file(directory, path, content_digest(data))
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private_file(file, data)
+        role.targets, role.delegations = wanted, delegated
 
 
 def refresh_online_metadata(directory: Path, online: PrivateKey, now: int) -> None:
@@ -187,74 +280,29 @@ def refresh_online_metadata(directory: Path, online: PrivateKey, now: int) -> No
         TrustError: STO-K012 or STO-K014.
     """
     keys = RoleKeys((online,), 1)
-    meta = _verified_targets(directory)
-    snapshot = newest(directory, "snapshot", Snapshot)
-    if (
-        snapshot is None
-        or snapshot.signed.meta != meta
-        or not _is_fresh(snapshot.signed, "snapshot", now)
-        or not _is_certified(directory, "snapshot", snapshot)
-    ):
-        version = 1 if snapshot is None else snapshot.signed.version + 1
-        fresh = Snapshot(version=version, expires=_expiry("snapshot", now), meta=meta)
-        snapshot = Metadata(fresh)
-        _publish(directory, "snapshot", snapshot, keys)
-    _refresh_timestamp(directory, keys, snapshot.signed.version, now)
-    _drop_old_snapshots(directory, snapshot.signed.version)
+    release = ReleaseRepository(directory, {"snapshot": keys, "timestamp": keys}, now)
+    try:
+        release.do_snapshot(force=not release.is_fresh("snapshot"))
+        release.do_timestamp(force=not release.is_fresh("timestamp"))
+    except ValueError as error:  # an older file came back, as from a backup
+        raise TrustError("STO-K014", f"the release goes back: {error}") from error
+    _drop_old_snapshots(directory, release.snapshot_info.version)
 
 
 def newest(directory: Path, name: str, kind: type[T]) -> Metadata[T] | None:
-    """Return the newest published metadata of role `name`, None when there is none."""
+    """Return the newest published metadata of role `name`, None when there is none.
+
+    Raises:
+        TrustError: STO-K013 for what cannot be read.
+    """
     versions = [
         int(match[1])
         for path in (directory / "metadata").glob("*.json")
         if (match := _VERSIONED.fullmatch(path.name)) and match[2] == name
     ]
-    if not versions:
+    path = _metadata_file(directory, name, max(versions, default=0))
+    if not path.exists():
         return None
-    return _read(directory / "metadata" / f"{max(versions)}.{name}.json", kind)
-
-
-def store_target(directory: Path, path: str, source: Path) -> TargetFile:
-    """Store the file `source` as target `path`, and return what metadata says of it.
-
-    For files too large to be held in memory: name the result in `publish_targets`'
-    ``kept``. The copy is durable and is not linked to `source`.
-    """
-    info = TargetFile.from_file(path, str(source), ["sha256"])
-    plain = directory / "targets" / path
-    file = plain.with_name(f"{info.hashes['sha256']}.{plain.name}")
-    if not file.exists():
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = file.with_name(f".{file.name}.new")
-        with source.open("rb") as reader, temporary.open("wb") as writer:
-            shutil.copyfileobj(reader, writer, COPY_BYTES)
-            writer.flush()
-            os.fsync(writer.fileno())
-        with temporary.open("rb") as copied:
-            info.verify_length_and_hashes(copied)
-        temporary.replace(file)
-        sync_directory(file.parent)
-    return info
-
-
-def newest_file(directory: Path, role: str, path: str) -> bytes | None:
-    """Return the target at `path` that the newest metadata of `role` names, or None."""
-    metadata = newest(directory, role, Targets)
-    info = None if metadata is None else metadata.signed.targets.get(path)
-    if info is None:
-        return None
-    plain = directory / "targets" / path
-    try:
-        data = plain.with_name(f"{info.hashes['sha256']}.{plain.name}").read_bytes()
-        info.verify_length_and_hashes(data)
-    except (OSError, RepositoryError) as error:
-        raise TrustError("STO-K014", f"target {path} is missing or damaged") from error
-    return data
-
-
-def _read(path: Path, kind: type[T]) -> Metadata[T]:
-    """Return metadata of role type `kind`; raises ``STO-K013``."""
     try:
         metadata = Metadata[T].from_bytes(path.read_bytes())
     except (RepositoryError, OSError) as error:
@@ -264,104 +312,77 @@ def _read(path: Path, kind: type[T]) -> Metadata[T]:
     return metadata
 
 
-def _verified_targets(directory: Path) -> dict[str, MetaFile]:
-    """Return what a snapshot must name: every targets role, signed as delegated."""
-    root = newest(directory, "root", Root)
-    targets = newest(directory, "targets", Targets)
-    if root is None or targets is None:
-        raise TrustError("STO-K014", "the release has no root or no targets")
-    meta = {"targets.json": _describe(directory, "targets", targets.signed.version)}
+def newest_file(directory: Path, role: str, path: str) -> bytes | None:
+    """Return the target at `path` that the newest metadata of `role` names, or None."""
+    metadata = newest(directory, role, Targets)
+    info = None if metadata is None else metadata.signed.targets.get(path)
+    if info is None:
+        return None
     try:
-        root.signed.verify_delegate("targets", targets.signed_bytes, targets.signatures)
-        delegations = targets.signed.delegations
-        for name in (delegations.roles or {}) if delegations else {}:
-            role = newest(directory, name, Targets)
-            if role is None:
-                raise TrustError("STO-K014", f"the release lacks its role {name}")
-            targets.signed.verify_delegate(name, role.signed_bytes, role.signatures)
-            meta[f"{name}.json"] = _describe(directory, name, role.signed.version)
-    except RepositoryError as error:
-        raise TrustError("STO-K012", f"too few signatures: {error}") from error
-    return meta
+        data = _target_file(directory, path, info.hashes["sha256"]).read_bytes()
+        info.verify_length_and_hashes(data)
+    except (OSError, RepositoryError) as error:
+        raise TrustError("STO-K014", f"target {path} is missing or damaged") from error
+    return data
 
 
-def _is_certified(directory: Path, name: str, metadata: Metadata[T]) -> bool:
-    """Whether the newest root's keys signed it; not so after these were replaced."""
-    root = newest(directory, "root", Root)
-    if root is None:
-        return False
-    try:
-        root.signed.verify_delegate(name, metadata.signed_bytes, metadata.signatures)
-    except RepositoryError:
-        return False
-    return True
+def store_target(directory: Path, path: str, source: Path) -> TargetFile:
+    """Store the file `source` as target `path`, and return what metadata says of it.
+
+    For files too large to be held in memory: name the result in `publish_targets`'
+    ``kept``. The copy is durable and is not linked to `source`.
+    """
+    info = TargetFile.from_file(path, str(source), ["sha256"])
+    file = _target_file(directory, path, info.hashes["sha256"])
+    if not file.exists():
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_durably(file, checked_pieces(source, info.hashes["sha256"]))
+    return info
 
 
-def _refresh_timestamp(
-    directory: Path, keys: RoleKeys, snapshot_version: int, now: int
-) -> None:
-    """Publish the timestamp for a snapshot, unless the present one still serves."""
-    path = directory / "metadata" / "timestamp.json"
-    current = _read(path, Timestamp) if path.exists() else None
-    described = _describe(directory, "snapshot", snapshot_version)
-    if (
-        current is not None
-        and current.signed.snapshot_meta == described
-        and _is_fresh(current.signed, "timestamp", now)
-        and _is_certified(directory, "timestamp", current)
-    ):
-        return
-    timestamp = Timestamp(
-        version=1 if current is None else current.signed.version + 1,
-        expires=_expiry("timestamp", now),
-        snapshot_meta=described,
-    )
-    metadata = Metadata(timestamp)
-    for signer in keys.signers():
-        metadata.sign(signer, append=True)
-    write_public_file(path, metadata.to_bytes())
+def checked_pieces(source: Path, digest: str) -> Iterator[bytes]:
+    """Yield a file's bytes to be copied; at its end raise ``STO-K056`` for another digest.
+
+    The copy never gets its name then: who gives it one by its digest may trust names.
+    """
+    state = hashlib.sha256()
+    with source.open("rb") as file:
+        while piece := file.read(COPY_BYTES):
+            state.update(piece)
+            yield piece
+    if state.hexdigest() != digest:
+        raise TrustError("STO-K056", f"{source.name} changed while it was copied")
 
 
-def _describe(directory: Path, name: str, version: int) -> MetaFile:
-    """Return what snapshot or timestamp say of a role: version, length and hash."""
-    data = (directory / "metadata" / f"{version}.{name}.json").read_bytes()
-    return MetaFile(version, len(data), {"sha256": str(content_digest(data))})
+def _metadata_file(directory: Path, role: str, version: int) -> Path:
+    name = "timestamp" if role == "timestamp" else f"{version}.{role}"
+    return directory / "metadata" / f"{name}.json"
 
 
-def _publish(directory: Path, name: str, metadata: Metadata[T], keys: RoleKeys) -> None:
-    """Sign with every key of the role and write ``<version>.<name>.json``."""
-    for signer in keys.signers():
-        metadata.sign(signer, append=True)
-    file = directory / "metadata" / f"{metadata.signed.version}.{name}.json"
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_public_file(file, metadata.to_bytes())
-
-
-def _write_target(directory: Path, path: str, data: bytes) -> None:
-    """Store a target under its consistent-snapshot name."""
+def _target_file(directory: Path, path: str, digest: str) -> Path:
+    """Return where a target lies, by its consistent-snapshot name."""
     plain = directory / "targets" / path
-    file = plain.with_name(f"{content_digest(data)}.{plain.name}")
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private_file(file, data)
+    return plain.with_name(f"{digest}.{plain.name}")
 
 
 def _delegations(rows: Sequence[Delegation]) -> Delegations | None:
     """Return TUF's form of `rows`, each terminating and bound to one path pattern."""
     if not rows:
         return None
-    keys: dict[str, Key] = {}
-    roles: dict[str, DelegatedRole] = {}
-    for row in rows:
-        public = {key.keyid: key for key in row.keys.public()}
-        keys.update(public)
-        roles[row.name] = DelegatedRole(
+    public = {row.name: {key.keyid: key for key in row.keys.public()} for row in rows}
+    roles = {
+        row.name: DelegatedRole(
             row.name,
-            keyids=list(public),
+            keyids=list(public[row.name]),
             threshold=row.keys.threshold,
             terminating=True,
             paths=[row.path],
         )
-    return Delegations(keys, roles)
+        for row in rows
+    }
+    return Delegations(
+        {k: v for keys in public.values() for k, v in keys.items()}, roles
+    )
 
 
 def _drop_old_snapshots(directory: Path, version: int) -> None:
@@ -371,13 +392,3 @@ def _drop_old_snapshots(directory: Path, version: int) -> None:
         if match and int(match[1]) <= version - KEPT_SNAPSHOTS:
             path.unlink(missing_ok=True)
     sync_directory(directory / "metadata")
-
-
-def _is_fresh(signed: Signed, role: str, now: int) -> bool:
-    """Whether more than half of the role's life remains."""
-    return signed.expires > datetime.fromtimestamp(now, UTC) + LIFETIMES[role] / 2
-
-
-def _expiry(role: str, now: int) -> datetime:
-    """Return when metadata signed now ends."""
-    return datetime.fromtimestamp(now, UTC) + LIFETIMES[role]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import TrustError
-from stoilo.executor.result import parse_result, render_result
-from stoilo.executor.volunteer import main
+from stoilo.executor.verifier.result import parse_result, render_result
+from stoilo.executor.volunteer.main import main
 
 if TYPE_CHECKING:
     from stoilo.core.codec.nodes import Node
-    from stoilo.executor.execute import Executor, Work
+    from stoilo.executor.verifier.execution import Executor, Work
 
 __all__ = ["Cheat", "falsify"]
 

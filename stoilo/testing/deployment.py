@@ -22,8 +22,8 @@ from typing import Self
 import msgspec
 
 from stoilo.core.errors import InternalError
-from stoilo.executor.optin import OptIn
-from stoilo.executor.optinfile import write_opt_in
+from stoilo.executor.verifier.optin import OptIn
+from stoilo.executor.volunteer.optin_file import write_opt_in
 
 __all__ = ["Deployment", "UpLine"]
 

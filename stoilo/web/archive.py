@@ -19,10 +19,14 @@ from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.format.record import Mention, Record, check_record
-from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
+from stoilo.audit.format.tiles import TILE_WIDTH
 from stoilo.audit.log.side import ObjectKind, SideStore, side_path
-from stoilo.audit.read.reader import find_policy
-from stoilo.audit.read.source import DirectorySource, LogSource
+from stoilo.audit.read.source import (
+    DirectorySource,
+    LogSource,
+    find_policy,
+    read_entries,
+)
 from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
 
@@ -95,7 +99,7 @@ class View:
         """Return one entry, None when no published checkpoint covers it.
 
         Raises:
-            TrustError: ``STO-L030``, ``STO-L031`` the log's own files are broken.
+            TrustError: ``STO-L010``, ``STO-L031`` the log's own files are broken.
         """
         if not 0 <= index < self.size:
             return None
@@ -158,11 +162,7 @@ class View:
 
     def _bundle(self, number: int) -> list[bytes]:
         if number not in self._bundles:
-            tile = tile_at(ENTRIES, number, self.size)
-            data = self._source.tile(tile) or self._source.tile(tile.full)
-            if data is None:
-                raise TrustError("STO-L031", f"the bundle of tile {number} is missing")
-            self._bundles[number] = decode_bundle(data, tile.width)
+            self._bundles[number] = read_entries(self._source.tile, number, self.size)
         return self._bundles[number]
 
 
@@ -187,6 +187,7 @@ class Archive:
         note = source.checkpoint()
         if note is None:
             raise UnreachableError("STO-L170", "the log has published nothing yet")
+        # The checkpoint first: all that is read after it is at least as new.
         head = _read_head(note, source)
         side = None
         if side_path(self.data_dir).is_file():

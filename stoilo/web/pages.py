@@ -23,12 +23,14 @@ from stoilo.web.archive import Entry, View
 from stoilo.web.details import (
     Shape,
     describe_limits,
+    describe_permission,
     describe_redundancy,
+    judge_rules,
     list_details,
+    remarks_of,
 )
 from stoilo.web.listing import Listing, list_source
-from stoilo.web.rules import describe_permission, judge_rules, remarks_of
-from stoilo.web.story import Attempt, TaskStory
+from stoilo.web.timeline import Attempt, Timeline
 
 __all__ = ["PAGE_ENTRIES", "Asset", "Pages", "load_assets"]
 
@@ -93,6 +95,7 @@ class Pages:
         environment = jinja2.Environment(
             loader=jinja2.PackageLoader("stoilo.web"),
             autoescape=True,
+            # A misspelt name must fail a test, not leave a gap on a page.
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -134,17 +137,19 @@ class Pages:
             limits=_limits(entry),
         )
 
-    def task(self, view: View, story: TaskStory) -> str:
+    def task(self, view: View, timeline: Timeline) -> str:
         """Return the page of one task; its newest attempt is told in full."""
-        attempt = story.attempts[-1] if story.attempts else None
+        attempt = timeline.attempts[-1] if timeline.attempts else None
         return self._render(
             "task.html",
             view=view,
-            story=story,
-            summary=wording.summarize_task(story),
-            state=wording.describe_state(story.outcome),
+            timeline=timeline,
+            summary=wording.summarize_task(timeline),
+            state=wording.describe_state(timeline.outcome),
             attempt=attempt,
-            outcome_remarks=remarks_of(story.outcome.code if story.outcome else ""),
+            outcome_remarks=remarks_of(
+                timeline.outcome.code if timeline.outcome else ""
+            ),
             **(_attempt_parts(view, attempt) if attempt else {}),
         )
 

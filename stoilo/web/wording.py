@@ -23,7 +23,7 @@ from stoilo.audit.format.record import (
 )
 from stoilo.core.limits import KIB, MIB
 from stoilo.web.archive import Entry
-from stoilo.web.story import TaskStory
+from stoilo.web.timeline import Timeline
 
 __all__ = [
     "KIND_TITLES",
@@ -54,10 +54,10 @@ KIND_TITLES = {
     "unknown": "Unknown",
 }
 _STATES = {
-    "succeeded": "It succeeded: enough copies agreed on one result.",
+    "succeeded": "It succeeded: enough results agreed.",
     "user_error": "It ended with an error of its own code.",
     "system_error": "It ended without a result; the code says why.",
-    "expired": "Its time ended before enough copies agreed.",
+    "expired": "Its time ended before enough results agreed.",
     "cancelled": "It was cancelled.",
 }
 _ACTS = {
@@ -115,7 +115,7 @@ def render_seconds(count: int) -> str:
 
 
 def render_amount(count: int, noun: str) -> str:
-    """Return ``1 copy``-like counts: ``17 bytes``."""
+    """Return ``1 byte``-like counts: ``17 bytes``."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
 
@@ -178,7 +178,7 @@ def _describe_workunit(record: WorkunitRecord) -> str:
         return f"The admission in entry {record.admission} was not used."
     return (
         f"Attempt {record.attempt} of a task at level {record.level} went out "
-        f"to {render_amount(record.redundancy.target_results, 'copy')}."
+        f"as {render_amount(record.redundancy.target_results, 'result')}."
     )
 
 
@@ -205,11 +205,11 @@ def _describe_revocation(record: RevocationRecord) -> str:
     return f"Revocation statement {record.sequence}: {listed} withdrawn."
 
 
-def summarize_task(story: TaskStory) -> str:
+def summarize_task(timeline: Timeline) -> str:
     """Return the one sentence at the top of a task's page."""
-    if not story.attempts:
+    if not timeline.attempts:
         return "The log names this task, but no attempt of it was admitted."
-    record = story.attempts[-1].record
+    record = timeline.attempts[-1].record
     many = render_amount(record.redundancy.target_results, "volunteer")
     return (
         f"A function of one researcher, run at level {record.level} "

@@ -11,7 +11,7 @@ from bench.simulation.ruled import HostRules, RulesProject
 from bench.simulation.run import draws, lots, simulate
 from bench.simulation.scenario import POLICIES, Scenario
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.embedded.rules.transitioner import may_issue
+from stoilo.server.engines.embedded.workunits.transitioner import may_issue
 
 # Fixed seeds: each number below is the same in every run. Four standard deviations of
 # room, so that a change of an unrelated draw rarely needs another seed.

@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stoilo.server.engines.embedded.people.accounts import load_secret
-from stoilo.server.mirror.pull import Origin, sync
-from stoilo.server.mirror.serving import create_mirror_app
-from stoilo.server.mirror.shelf import Shelf
-from tests.support.boinc import BoincClient
+from stoilo.server.engines.embedded.accounts.accounts import load_secret
 from tests.support.boincproject import BoincProject
 from tests.support.meddler import Meddler
-from tests.support.mirrors import FickleMirror, serve_app
+from tests.support.mirrors import CachingMirror, serve_app
 from tests.support.wire import UNFINISHED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -27,38 +22,32 @@ INPUT = re.compile(rb"(<name>([0-9a-f]{64})</name>)(<url>)")
 
 
 @pytest.fixture(scope="module")
-def mirror(tmp_path_factory: pytest.TempPathFactory) -> FickleMirror:
-    folder = tmp_path_factory.mktemp("mirror")
-    Shelf(folder).write_index()
-    return FickleMirror(create_mirror_app(folder), folder)
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> CachingMirror:
+    return CachingMirror(tmp_path_factory.mktemp("mirror"))
 
 
 @pytest.fixture(scope="module")
-def mirrored(frozen: Path, mirror: FickleMirror) -> Iterator[BoincProject]:
+def mirrored(frozen: Path, mirror: CachingMirror) -> Iterator[BoincProject]:
     """A project with one mirror that holds what its tasks share."""
     with serve_app(mirror) as url, pytest.MonkeyPatch.context() as patch:
         mirror.url = url
         patch.setenv("STOILO_SERVER_MIRRORS", url)
         with BoincProject(frozen) as project:
-            task = project.submit()
-            pull(project, mirror.folder)
+            secret = project.deployment.data / "engine" / "mirror.secret"
+            mirror.key = load_secret(secret).hex()
+            mirror.project = str(project.line.project)
+            task = project.submit()  # else nothing is shared that could be asked for
+            wait_until_checked(mirror)
             project.researcher.cancel(task)
             yield project
 
 
-def pull(project: BoincProject, folder: Path) -> None:
-    """Fill the mirror as soon as the project has something to share."""
-    key = load_secret(project.deployment.data / "engine" / "mirror.secret").hex()
-    with Origin(str(project.line.project), key) as origin:
-        limit = time.monotonic() + 300
-        while not sync(origin, Shelf(folder), 10**9).fetched:
-            assert time.monotonic() < limit, "nothing is shared"
-            time.sleep(0.5)
-
-
-def wait_until_checked(client: BoincClient, mirror: FickleMirror) -> None:
+def wait_until_checked(mirror: CachingMirror) -> None:
     """Wait until the project has looked at pieces of the mirror's files."""
-    client.wait_for(lambda: mirror.pieces)
+    limit = time.monotonic() + 300
+    while not mirror.pieces:
+        assert time.monotonic() < limit, "the mirror is not checked"
+        time.sleep(0.5)
 
 
 def closed_port() -> int:
@@ -67,12 +56,11 @@ def closed_port() -> int:
 
 
 def test_client_fetches_from_the_mirror_and_survives_one_that_lies(
-    mirrored: BoincProject, mirror: FickleMirror
+    mirrored: BoincProject, mirror: CachingMirror
 ) -> None:
     with mirrored.client(cpus=1) as client:
-        wait_until_checked(client, mirror)
         mirrored.wait(mirrored.submit(), client)
-        assert mirror.whole == Counter(dict.fromkeys(mirror.files(), 1))
+        assert set(mirror.whole.values()) == {1}
     mirror.lies = True
     with mirrored.client(cpus=1) as client:
         task = mirrored.submit()
@@ -85,7 +73,7 @@ def test_client_fetches_from_the_mirror_and_survives_one_that_lies(
 
 
 def test_client_goes_on_where_mirrors_are_dead_or_have_nothing(
-    mirrored: BoincProject, mirror: FickleMirror
+    mirrored: BoincProject, mirror: CachingMirror
 ) -> None:
     dead = f"http://127.0.0.1:{closed_port()}/"
     gone = f"{mirror.url}gone"

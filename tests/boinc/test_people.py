@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.accounts.accounts import Account
+from stoilo.server.engines.embedded.accounts.preferences import (
+    Person,
+    ProjectPreferences,
+)
+from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.people.accounts import Account
-from stoilo.server.engines.embedded.people.people import Person
-from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
 from tests.support.boinc import BoincClient
 from tests.support.boincpackage import BOINC
 from tests.support.engine import ProjectServer

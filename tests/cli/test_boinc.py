@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import insert, select
 
 from stoilo.cli.main import main
+from stoilo.core.boinc.messages import HostInfo, SchedulerRequest
 from stoilo.core.errors import DeniedError
-from stoilo.executor.messages import HostInfo, SchedulerRequest
-from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.rules.hosttrust import is_trusted_account
+from stoilo.server.engines.embedded.hosts.host_trust import is_trusted_account
 from tests.support.engine import make_spec
 
 EMAIL = "a@example.org"
@@ -207,7 +207,7 @@ def test_trusted_accounts_are_listed(data, engine, capsys):
 
 def add_check(engine, workunit, verdict, ended_at):
     engine.create_workunits([make_spec(workunit)])
-    table = schema.copies
+    table = schema.results
     with engine._database.write() as connection:
         query = select(table.c.id, table.c.workunit_id)
         copy = connection.execute(query.where(table.c.name == f"{workunit}_0")).one()

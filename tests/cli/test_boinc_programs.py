@@ -6,9 +6,9 @@ import pytest
 
 from stoilo.cli import boinc_programs
 from stoilo.cli.main import main
-from stoilo.signer import devprograms
-from stoilo.signer.devprograms import PublishedPrograms, project_root
-from stoilo.signer.devroot import create_development_root
+from stoilo.signer.development import programs as devprograms
+from stoilo.signer.development.programs import PublishedPrograms, project_root
+from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED, NOW
 from tests.support.slots import built_for
 from tests.support.stage import make_verifier, write_build

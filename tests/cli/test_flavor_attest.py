@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from stoilo.cli.main import cli
 from stoilo.core.errors import StoiloError
-from stoilo.signer.builds import read_attestation
+from stoilo.signer.attestations import read_attestation
 from stoilo.signer.offlinekeys import create_key, open_key
 from tests.support.stage import EASY, PASSPHRASE, make_flavor, write_build
 

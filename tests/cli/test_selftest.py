@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from stoilo.cli.main import cli
 from stoilo.cli.selftest import render_table
-from stoilo.sandbox.selftest.verdicts import Attempt, Row, State
+from stoilo.sandbox.suite.verdicts import Attempt, Row, State
 
 
 def test_command_says_that_the_jail_holds_here():

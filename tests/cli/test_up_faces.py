@@ -26,6 +26,6 @@ def test_without_jinja2_the_server_runs_without_pages(caplog):
 
 
 def test_missing_module_of_our_own_is_our_own_fault(monkeypatch):
-    monkeypatch.setitem(sys.modules, "stoilo.web.face", None)
+    monkeypatch.setitem(sys.modules, "stoilo.web.routes", None)
     with pytest.raises(ModuleNotFoundError):
         find_faces()

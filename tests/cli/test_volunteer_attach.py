@@ -14,8 +14,8 @@ import pytest
 import urllib3
 
 from stoilo.cli.main import main
-from stoilo.executor.control import read_control
-from stoilo.executor.ledger import CopyRecord, Ledger
+from stoilo.executor.volunteer.ledger import CopyRecord, Ledger
+from stoilo.executor.volunteer.status import read_control
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from tests.support.engine import (
     BodyValidation,

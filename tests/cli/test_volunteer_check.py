@@ -23,8 +23,8 @@ from stoilo.audit.format.record import (
 )
 from stoilo.audit.format.release_proof import render_release_proof
 from stoilo.cli.main import main
-from stoilo.executor.execute import installed_release
-from stoilo.executor.targetfiles import ArchiveFile, PartFile
+from stoilo.executor.verifier.execution import installed_release
+from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
 from stoilo.server.http.release_files import read_index
 from stoilo.signer.keyfiles import read_private_key
 from tests.support.release import ReleasedProject

@@ -158,11 +158,12 @@ sys.path[:0] = {paths!r}
 import msgspec, pyseccomp
 from stoilo.core.errors import StoiloError
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import PROBE_JOB, encode_probe
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import PROBE_JOB
+from stoilo.sandbox.process.run import encode_probe
+from stoilo.sandbox.process.supervisor import Jail
 level = msgspec.structs.replace(load_level("pure"), preload=())
 start = "import sys; sys.path[:0] = {paths!r}\\n"
-start += "from stoilo.sandbox.zygote import main; main()"
+start += "from stoilo.sandbox.process.zygote import main; main()"
 command = lambda: [sys.executable, "-s", "-c", start]
 assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0
 rules = pyseccomp.SyscallFilter(pyseccomp.ERRNO(errno.EPERM))

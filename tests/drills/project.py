@@ -20,12 +20,12 @@ from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.cli.demo.researcher import load_research
 from stoilo.core.errors import InternalError
-from stoilo.executor import workdir
-from stoilo.executor.execute import VerifiedExecutor, Work
-from stoilo.executor.result import Disposition, parse_result
-from stoilo.executor.trust import pack_release, read_release
-from stoilo.executor.verifier import HostState
-from stoilo.server.revocation.withdrawals import FOLDER
+from stoilo.executor.verifier import workunit
+from stoilo.executor.verifier.admission import HostState
+from stoilo.executor.verifier.execution import VerifiedExecutor, Work
+from stoilo.executor.verifier.release.trust import pack_release, read_release
+from stoilo.executor.verifier.result import Disposition, parse_result
+from stoilo.server.revocation.wishes import FOLDER
 from stoilo.testing.deployment import Deployment
 
 __all__ = ["CODE", "DrillHost", "DrillProject", "Packet", "running_witness"]
@@ -188,12 +188,12 @@ class DrillHost:
         place = self._folder / f"work-{self._count}"
         place.mkdir()
         files = {
-            workdir.ADMISSION: packet.envelope,
-            workdir.PROOF: packet.proof,
-            workdir.TASK_MODULE: packet.module,
-            workdir.ARGUMENTS: packet.arguments,
-            workdir.RELEASE: packet.release,
-            workdir.REVOCATIONS: packet.revocations,
+            workunit.ADMISSION: packet.envelope,
+            workunit.PROOF: packet.proof,
+            workunit.TASK_MODULE: packet.module,
+            workunit.ARGUMENTS: packet.arguments,
+            workunit.RELEASE: packet.release,
+            workunit.REVOCATIONS: packet.revocations,
         }
         for name, data in files.items():
             (place / name).write_bytes(data)

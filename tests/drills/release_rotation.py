@@ -8,7 +8,8 @@ from typing import Final
 
 from securesystemslib.signer import Signer
 
-from stoilo.signer.ceremony.changes import Changes, RoleChange
+from stoilo.signer.ceremony.key_holders import RoleChange
+from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.repository import LIFETIMES
 from tests.drills.release_scene import ReleaseScene
 from tests.drills.release_theft import Forger

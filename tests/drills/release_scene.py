@@ -15,14 +15,13 @@ from securesystemslib.signer import CryptoSigner, Signer
 
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.trust import load_trust, read_release
-from stoilo.signer.ceremony.asks import online_role
-from stoilo.signer.ceremony.changes import Changes, RoleChange
-from stoilo.signer.ceremony.combining import combine
+from stoilo.executor.verifier.release.trust import load_trust, read_release
 from stoilo.signer.ceremony.folder import Ceremony
-from stoilo.signer.ceremony.holders import KeyHolder
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
+from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.signing import signable
+from stoilo.signer.ceremony.requests import online_role
+from stoilo.signer.ceremony.signatures import combine, signable
 from stoilo.signer.offlinekeys import OfflineKey
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import CeremonyBench, new_key

@@ -8,7 +8,7 @@ from pathlib import Path
 from stoilo.core.errors import StoiloError
 from stoilo.core.revocation import split_revocations
 from stoilo.core.statement import parse_statement
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.client import SignerClient
 from tests.drills.project import DrillHost, DrillProject
 from tests.drills.report import Drill, Notes
 from tests.drills.thief import DAY_S, Thief

@@ -29,10 +29,10 @@ from stoilo.core.statement import (
     render_statement,
 )
 from stoilo.core.types import Redundancy
-from stoilo.executor.execute import installed_release
-from stoilo.executor.release import TrustedRelease
-from stoilo.executor.trust import load_trust, read_release
-from stoilo.executor.verifier import admission_leaf
+from stoilo.executor.verifier.admission import admission_leaf
+from stoilo.executor.verifier.execution import installed_release
+from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.release.trust import load_trust, read_release
 from stoilo.flavors.manifest import find_flavor
 from tests.drills.project import DrillProject, Packet
 

@@ -15,7 +15,7 @@ from stoilo.cli.demo import watched
 from stoilo.cli.demo.command import run_demo
 from stoilo.cli.demo.parts import real_parts
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import probe_source
+from stoilo.sandbox.process.run import probe_source
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.testing.deployment import Deployment
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec.skeleton import decode
-from stoilo.executor.release import InstalledRelease
+from stoilo.executor.verifier.release.targets import InstalledRelease
 from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.testing.deployment import UpLine
 from tests.support.openpython import find_open_python, is_open
 from tests.support.release import ReleasedProject
@@ -30,7 +30,7 @@ WAIT_S = 60.0
 READ = "print(len(open({path!r}, 'rb').read()) > 0)"
 PING = """
 from pathlib import Path
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.client import SignerClient
 with SignerClient(Path({path!r}), timeout_s=30) as client:
     try:
         print(client.ping().log_vkey)

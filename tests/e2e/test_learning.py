@@ -10,11 +10,11 @@ from torch import nn
 import stoilo
 from stoilo.client.journal import Journal
 from stoilo.learn.backends.server import ServerBackend
-from stoilo.learn.data import split
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.parts import split
+from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
-from stoilo.learn.models import ArrayModel
-from stoilo.learn.run import Run, RunSettings
 from stoilo.testing.deployment import Deployment
 from tests.support.traces import count_work_leaves
 

@@ -49,7 +49,7 @@ async def train(conn, mode, folder):
             updates.append(update.update)
             if len(updates) == 1:
                 for shard in server.shards.values():
-                    os.kill(shard.pid, signal.SIGKILL)
+                    os.kill(shard.process.pid, signal.SIGKILL)
     await asyncio.to_thread(server.close)
     return trainer.snapshot.parameters["theta"], updates, data
 

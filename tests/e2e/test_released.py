@@ -18,13 +18,13 @@ import pytest
 from stoilo.audit.format.release_proof import check_release_proof
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest
-from stoilo.executor.release import InstalledRelease, RevocationFile
+from stoilo.executor.verifier.release.targets import InstalledRelease, RevocationFile
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
-from stoilo.signer.onlinekeys import make_online_keys
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
+from stoilo.signer.process.online_keys import make_online_keys
 from stoilo.testing.deployment import Deployment
 from tests.support.release import ReleasedProject, flavor_files
 from tests.support.wire import RawClient

@@ -12,11 +12,11 @@ from torch import nn
 import stoilo
 from stoilo.client.journal import Journal
 from stoilo.learn.backends.server import ServerBackend
-from stoilo.learn.data import split
+from stoilo.learn.core.models import TorchModel
+from stoilo.learn.core.parts import split
+from stoilo.learn.driver.run import Run
+from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.models import TorchModel
-from stoilo.learn.optimizers import Sgd
-from stoilo.learn.run import Run
 from stoilo.testing.deployment import Deployment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

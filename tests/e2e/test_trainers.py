@@ -85,15 +85,6 @@ async def loader_of_2025(place):
     return trainer.epochs
 
 
-def by_steps(kind):
-    async def train(place):
-        arguments = place, Network(), nn.CrossEntropyLoss, {}, *ADAM
-        async with kind(*arguments) as trainer:
-            return [await trainer.train_step(0, i, make_loader()) for i in range(2)]
-
-    return train
-
-
 async def vcasgd_of_the_later_text(place):
     async with stoilo.ddl.VCASGDTrainer(
         conn=place, model=Network(), loss_fn=nn.CrossEntropyLoss(),
@@ -109,8 +100,6 @@ async def vcasgd_of_the_later_text(place):
 TRAININGS = {method: by_fit(method) for method in METHODS} | {
     "DPBGDTrainer.train_epoch": dataset_of_the_thesis,
     "DPBGDTrainer.epoch": loader_of_2025,
-    "SyncDataParallelTrainer": by_steps(stoilo.ddl.SyncDataParallelTrainer),
-    "StaleSyncDataParallelTrainer": by_steps(stoilo.ddl.StaleSyncDataParallelTrainer),
     "VCASGDTrainer.train_epoch": vcasgd_of_the_later_text,
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 MARKS = {
     "signer": "stoilo.signer.process",
     "volunteer": "stoilo.executor.volunteer",
-    "zygote": "stoilo.sandbox.zygote",
+    "zygote": "stoilo.sandbox.process.zygote",
 }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.executor.built import Built, render_built
+from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.flavors.tree import platform_name
 from tests.support.openpython import find_open_python
 

@@ -17,9 +17,9 @@ from stoilo.flavors.contents import load_contents
 from stoilo.flavors.inspect import look_inside
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.jobs import TASK_JOB
-from stoilo.sandbox.run import TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"
 FOLDERS = {"pure": "benign", "numeric": "benign_numeric"}
@@ -90,7 +90,7 @@ def test_tree_holds_the_committed_contents_and_nothing_else(part, frozen):
     missing = set(contents.modules) - set(inside.modules)
     assert {name for name in missing if not name.startswith("_")} <= set(BUILT_IN)
     assert set(inside.libraries) <= set(contents.libraries)
-    expected = {*contents.data, "stoilo/executor/built.json"}
+    expected = {*contents.data, "stoilo/executor/verifier/built.json"}
     others = {f for f in inside.files if not f.startswith("licences/")}
     assert others - expected == set()
     assert {o.partition(" ")[0] for o in inside.options} == {

@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 
 from stoilo.flavors.archive import write_archive
-from stoilo.flavors.launcher import launcher_sources
+from stoilo.flavors.launcher_build import launcher_sources
 from stoilo.flavors.tree import describe_tree, platform_name
 
 PROGRAM = (
     Path(__file__).parents[1] / "executor" / "launcher" / "programs" / "fuzz_parsers.c"
 )
-SOURCES = ("archive.c", "manifest.c", "sha256.c", "failure.c")
+SOURCES = ("archive.c", "header.c", "manifest.c", "sha256.c", "failure.c")
 ROUNDS = 50_000  # of one seed
 
 

@@ -24,11 +24,12 @@ from stoilo.core.errors import PolicyRefusal
 from stoilo.core.levels import SyscallRules
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_outcome
+from stoilo.sandbox.language.transformer import compile_source
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, read_outcome
+from stoilo.sandbox.process.supervisor import Jail
 from stoilo.sandbox.suite.case import Kind, find_cases, read_case
-from stoilo.sandbox.suite.ground import Ground
-from stoilo.sandbox.supervisor import Jail
-from stoilo.sandbox.transformer import compile_source
+from stoilo.sandbox.suite.programs import Ground
 from tests.support.turns import turns_within
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"

@@ -6,7 +6,7 @@ import sys
 PROBE = """
 import sys
 sys.modules["typing_extensions"] = None
-import stoilo.sandbox.zygote, stoilo.sandbox.jobs.task
+import stoilo.sandbox.process.zygote, stoilo.sandbox.process.task_job
 print(*sorted(name for name in sys.modules if name in {named!r}))
 """
 SLOW = (

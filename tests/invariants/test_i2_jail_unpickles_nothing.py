@@ -19,9 +19,9 @@ sys.addaudithook(lambda event, _: noted.append(event) if event == "pickle.find_c
 
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.capture_print import TextBuffer
-from stoilo.sandbox.jobs import {job}
-from stoilo.sandbox.run import TaskRequest
+from stoilo.sandbox.language.output import TextBuffer
+from stoilo.sandbox.process import {job}
+from stoilo.sandbox.process.run import TaskRequest
 
 PICKLE = b"\\x80\\x04\\x8c\\x09fractions\\x8c\\x08Fraction\\x93K\\x01\\x85R."
 {job}.prepare(load_level("numeric"))
@@ -54,10 +54,12 @@ def run(job: str, requests: str, *, control: bool = False) -> str:
     return done.stdout.split()[-1]
 
 
-@pytest.mark.parametrize(("job", "requests"), [("task", TASK), ("validate", VALIDATE)])
+@pytest.mark.parametrize(
+    ("job", "requests"), [("task_job", TASK), ("validate_job", VALIDATE)]
+)
 def test_job_unpickles_nothing(job, requests):
     assert run(job, requests) == "0"
 
 
 def test_hook_would_note_it():
-    assert run("task", "[]", control=True) == "1"
+    assert run("task_job", "[]", control=True) == "1"

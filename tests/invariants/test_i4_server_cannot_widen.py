@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.boinc.messages import SchedulerReply, Wishes
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.executor import volunteer
-from stoilo.executor.assignments import Known, request_of
-from stoilo.executor.ledger import Ledger
-from stoilo.executor.messages import SchedulerReply, Wishes
-from stoilo.executor.optin import LEVEL_ORDER
-from stoilo.executor.pace import Settings
-from stoilo.executor.projectfile import ProjectFile
-from stoilo.executor.wire import parse_reply, render_request
-from stoilo.sandbox.supervisor import zygote_command, zygote_environment
+from stoilo.executor.verifier.optin import LEVEL_ORDER
+from stoilo.executor.volunteer import main as volunteer
+from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.volunteer.project_file import ProjectFile
+from stoilo.executor.volunteer.scheduler import Known, Settings, request_of
+from stoilo.executor.volunteer.scheduler_rpc import parse_reply, render_request
+from stoilo.sandbox.process.supervisor import zygote_command, zygote_environment
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
 

@@ -12,8 +12,8 @@ import pytest
 
 LIST = Path(__file__).with_name("trusted_base.txt")
 PARTS = {
-    "verifier": "stoilo.executor.main, stoilo.executor.explain, stoilo.executor.selfcheck",
-    "zygote": "stoilo.sandbox.zygote, stoilo.sandbox.jobs.task",
+    "verifier": "stoilo.executor.verifier.main",
+    "zygote": "stoilo.sandbox.process.zygote, stoilo.sandbox.process.task_job",
 }
 ALLOWED = frozenset(
     {
@@ -73,7 +73,7 @@ def test_verifier_has_no_network_and_starts_no_program_of_others():
     done = subprocess.run(
         [
             *(sys.executable, "-I", "-c"),
-            "import stoilo.executor.main, sys; print(*sys.modules)",
+            "import stoilo.executor.verifier.main, sys; print(*sys.modules)",
         ],
         capture_output=True,
         check=True,

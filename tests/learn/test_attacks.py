@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
-from stoilo.learn.data import Part
-from stoilo.learn.methods.synchronous import (
-    Synchronous,
-    SynchronousSettings,
-    combine_robustly,
-    sum_gradients,
-)
-from stoilo.learn.models import ArrayModel
-from stoilo.learn.optimizers import Sgd
-from stoilo.learn.robust import (
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.parts import Part
+from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods import robust
+from stoilo.learn.methods.optimizers import Sgd
+from stoilo.learn.methods.robust import (
     CentredClipping,
     Clip,
     CoordinateMedian,
     Krum,
     TrimmedMean,
 )
-from stoilo.learn.run import Run, RunSettings
+from stoilo.learn.methods.synchronous import (
+    Synchronous,
+    SynchronousSettings,
+    sum_gradients,
+)
 from tests.support.learning import Net, load_digits, split_evenly
 
 PARTS, WRONG, BLOCK = 20, 2, 14
@@ -69,7 +69,7 @@ async def train(attack, rule=None, clip=None, epochs=24, poll_s=0.0):
         [len(part) for part in parts],
         Sgd(1.0),
         SynchronousSettings(epochs, block=BLOCK),
-        combine=combine_robustly(rule) if rule else sum_gradients,
+        combine=robust.RobustSum(rule) if rule else sum_gradients,
     )
     hosts = [SimulatedHost(poll_s=poll_s)] * (PARTS - WRONG)
     cheats = [SimulatedHost(cheat=ATTACKS[attack], poll_s=poll_s)] * WRONG

@@ -5,16 +5,17 @@ import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
-from stoilo.learn.data import split
+from stoilo.learn.core.orders import Order
+from stoilo.learn.core.parts import split
+from stoilo.learn.core.tensors import add
+from stoilo.learn.driver.in_flight import Pace
+from stoilo.learn.driver.probing import look_at, measure_seconds
+from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods import robust
+from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
-from stoilo.learn.optimizers import Sgd
-from stoilo.learn.pace import Pace
-from stoilo.learn.probing import expect_norm, measure_seconds
-from stoilo.learn.run import Run, RunSettings
-from stoilo.learn.tensors import add, norm
-from stoilo.learn.work import Order
 from tests.support.points import make_model, make_samples
 
 
@@ -48,7 +49,7 @@ async def move_of_first_answer(run):
         before = run.method.snapshot.parameters
         while run.method.snapshot.version == 0:
             await run.step()
-    return norm(add(run.method.snapshot.parameters, before, -1.0))
+    return robust.safe_norm(add(run.method.snapshot.parameters, before, -1.0))
 
 
 @pytest.mark.parametrize("kind", ["gradient", "local_steps"])
@@ -101,7 +102,7 @@ async def test_large_entries_of_finite_norm_are_not_refused():
 def test_function_that_fails_says_nothing_about_norms():
     model, part = make_model(), split(*make_samples(), 1)[0]
     order = Order("k", "gradient", model.first(), 0, 999, rows=(0, 999))
-    assert expect_norm(model, order, part) is None
+    assert look_at(model, order, part).norm is None
 
 
 def test_time_of_a_sample_is_measured():

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import Part
+from stoilo.learn.core.models import ArrayModel, TorchModel
+from stoilo.learn.core.parts import Part
+from stoilo.learn.core.torch_modules import Layer, Momenta
 from stoilo.learn.methods.federated import FederatedSettings
 from stoilo.learn.methods.plans import LocalWork
-from stoilo.learn.models import ArrayModel, TorchModel
-from stoilo.learn.momenta import Layer, Momenta
-from stoilo.learn.torch_optimizer import TorchOptimizer
+from stoilo.learn.methods.torch_optimizer import TorchOptimizer
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
 from stoilo.learn.trainers.rounds import FedAvgTrainer
 

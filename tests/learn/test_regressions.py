@@ -10,21 +10,21 @@ from torch import nn
 from stoilo.client.capture.stored import StoredValue
 from stoilo.client.results import user_error
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
-from stoilo.learn import flights
 from stoilo.learn.backends.interface import Ending, Handle
 from stoilo.learn.backends.local import LocalBackend, run_job
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
-from stoilo.learn.buffers import keep_buffers
-from stoilo.learn.data import split
+from stoilo.learn.core.models import ArrayModel, TorchModel
+from stoilo.learn.core.orders import Order, Reply, Snapshot, Update
+from stoilo.learn.core.parts import split
+from stoilo.learn.driver import in_flight
+from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods.buffers import keep_buffers
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.optimizers import Adagrad, Sgd
 from stoilo.learn.methods.plans import LocalWork, Staleness
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import VcasgdSettings
-from stoilo.learn.models import ArrayModel, TorchModel
-from stoilo.learn.optimizers import Adagrad, Sgd
-from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-from stoilo.learn.work import Order, Reply, Snapshot, Update
 
 LOSS = nn.functional.cross_entropy
 
@@ -246,8 +246,8 @@ async def test_work_whose_answer_did_not_count_is_another_task_when_ordered_agai
 
 
 def test_failures_of_old_work_are_forgotten(monkeypatch):
-    monkeypatch.setattr(flights, "MOST_FAILURES", 2)
-    found = flights.Flights()
+    monkeypatch.setattr(in_flight, "MOST_FAILURES", 2)
+    found = in_flight.Flights()
     for key in "abca":
         found.failures(key)
     assert found.save().plain["failures"] == {"c": 1, "a": 1}

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from stoilo.learn.robust import (
+from stoilo.learn.core.orders import Reply
+from stoilo.learn.core.tensors import add, scale
+from stoilo.learn.methods.robust import (
     CentredClipping,
     Clip,
     CoordinateMedian,
@@ -20,8 +22,6 @@ from stoilo.learn.robust import (
     TrimmedMean,
     combine,
 )
-from stoilo.learn.tensors import add, scale
-from stoilo.learn.work import Reply
 
 PARTS, WRONG, STEPS, RATE = 20, 2, 120, 1.0
 REACHED, LOST = 0.95, 0.5

@@ -8,13 +8,13 @@ import pytest
 from stoilo.core.errors import UnreachableError
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
-from stoilo.learn.data import split
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.parts import split
+from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.federated import FederatedSettings, fedavg
+from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.models import ArrayModel
-from stoilo.learn.optimizers import Sgd
-from stoilo.learn.run import Run, RunSettings
 from tests.support.trainings import KEYS, make_run, squares
 
 SESSION_S = 60.0

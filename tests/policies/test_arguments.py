@@ -1,6 +1,6 @@
 from stoilo.core.codec.nodes import Instance, Ndarray, NumpyScalar, Tensor
 from stoilo.core.codec.values import to_node
-from stoilo.policies.arguments import find_argument_types
+from stoilo.policies.levels import find_argument_types
 
 ARRAY = Ndarray("int8", (1,), b"1")
 

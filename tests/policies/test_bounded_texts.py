@@ -14,8 +14,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.core.finding import TEXT_BYTES, TEXT_CHARS, Finding, Severity, bound_text
 from stoilo.policies import wire
 from stoilo.policies.gate import GateRequest
-from stoilo.policies.render import render_json, render_text
-from stoilo.policies.sarif import render_sarif
+from stoilo.policies.render import render_json, render_sarif, render_text
 from stoilo.policies.wire import (
     ANSWER_BYTES,
     answer_request,

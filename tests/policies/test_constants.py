@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.policies.constants import ConstantLimits, find_large_constants
 from stoilo.policies.findings import Lines
+from stoilo.policies.limits import ConstantLimits, find_large_constants
 
 REFUSED = {
     "tower": ("9**9**9", "STO-P029"),

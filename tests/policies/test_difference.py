@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.policies.difference import (
+from stoilo.policies.explanation import (
     Effect,
     diff_levels,
     diff_policies,

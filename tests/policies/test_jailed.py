@@ -9,7 +9,7 @@ from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
 from stoilo.policies.wire import answer_batch, answer_request
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.supervisor import Jail
 
 REQUEST = GateRequest(b"import math\ndef f(d):\n    return math.pi\n")
 

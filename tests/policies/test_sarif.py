@@ -8,7 +8,7 @@ import pytest
 from stoilo.core.types import Severity, Verdict
 from stoilo.policies.findings import FIRST_PLACE, Place, make_finding
 from stoilo.policies.gate import GateRequest, judge
-from stoilo.policies.sarif import render_sarif
+from stoilo.policies.render import render_sarif
 
 HOSTILE = (
     "import os, socket\nfrom os import *\ndef task(d):\n    return os.system('{0}')\n"

@@ -3,8 +3,8 @@ import ast
 import pytest
 
 from stoilo.core.limits import BOUNDS
+from stoilo.policies.entry import read_script
 from stoilo.policies.gate import GateRequest, judge
-from stoilo.policies.script import read_script
 
 TASK = b"def task(kwargs):\n    return 1\n"
 BLOCK = b'if __name__ == "__main__":\n    import argparse\n    task({})\n'

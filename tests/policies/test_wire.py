@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
 from stoilo.policies.gate import GateRequest, judge
-from stoilo.policies.gate_job import prepare, run
 from stoilo.policies.levels import load_level
 from stoilo.policies.wire import (
     answer_request,
     parse_answer,
     parse_request,
+    prepare,
     render_request,
+    run,
 )
 
 REQUEST = GateRequest(

@@ -11,13 +11,14 @@ from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import from_node
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.binder import TaskReferences
-from stoilo.sandbox.capture_print import TextBuffer
-from stoilo.sandbox.jobs.task import run_call
-from stoilo.sandbox.jobs.validate import run_validator
-from stoilo.sandbox.loader import prepare_runtime
-from stoilo.sandbox.run import PROBE_JOB, TASK_JOB, encode_probe, read_probe
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.language.output import TextBuffer
+from stoilo.sandbox.process.binder import TaskReferences
+from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
+from stoilo.sandbox.process.loader import prepare_runtime
+from stoilo.sandbox.process.run import encode_probe, read_probe
+from stoilo.sandbox.process.supervisor import Jail
+from stoilo.sandbox.process.task_job import run_call
+from stoilo.sandbox.process.validate_job import run_validator
 
 LIMITS = RunLimits(
     cpu_s=5, wall_s=10, memory_bytes=256 << 20, result_bytes=1 << 20, output_bytes=8192

@@ -11,8 +11,9 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.run_status import RunStatus
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail, zygote_environment
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail, zygote_environment
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"
 PROGRAMS = sorted(
@@ -22,7 +23,7 @@ HEADER = re.compile(r"# /// stoilo-case\n((?:#.*\n)*?)# ///\n")
 PLAIN_CPYTHON = """
 import contextlib, io, json, os, sys, types, warnings
 import numpy
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import to_node
 
 def answer(source, kwargs):

@@ -10,7 +10,7 @@ import pytest
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import ModuleRule
 from stoilo.sandbox.facades import build_facades
-from stoilo.sandbox.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.rules import NameKind, attribute_kind
 
 FORBIDDEN = (
     types.FrameType,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.sandbox.supervisor import zygote_environment
+from stoilo.sandbox.process.supervisor import zygote_environment
 
 SCRIPT = Path(__file__).parent / "reachable" / "hostile.py"
 ROOTS = {

@@ -8,9 +8,9 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.jobs import TASK_JOB
-from stoilo.sandbox.run import TaskRequest
-from stoilo.sandbox.supervisor import Jail, zygote_command
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest
+from stoilo.sandbox.process.supervisor import Jail, zygote_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 RUNS, WARM_UP = 1000, 100
@@ -93,12 +93,12 @@ def run_all(jail, requests, runs, limits):
 
 LEAKING = """
 import os
-from stoilo.sandbox import rlimits
-read, kept = rlimits.read_address_space, []
+from stoilo.sandbox.kernel import mandatory
+read, kept = mandatory.read_address_space, []
 def leak(statm):
     kept.append((os.pidfd_open(os.getpid()), bytearray(8192)))
     return read(statm)
-rlimits.read_address_space = leak
+mandatory.read_address_space = leak
 from stoilo.sandbox"""
 
 

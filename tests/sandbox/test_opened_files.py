@@ -8,14 +8,9 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.run_status import RunStatus
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import (
-    PROBE_JOB,
-    TASK_JOB,
-    TaskRequest,
-    encode_probe,
-    run_task,
-)
-from stoilo.sandbox.supervisor import Jail, zygote_command
+from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, encode_probe, run_task
+from stoilo.sandbox.process.supervisor import Jail, zygote_command
 
 STRACE = shutil.which("strace")
 pytestmark = pytest.mark.skipif(STRACE is None, reason="needs strace")
@@ -42,7 +37,7 @@ def test_nothing_is_opened_and_sys_modules_does_not_grow_in_the_jail(
             "-o",
             str(trace),
             sys.executable,
-            *["-s", "-P", "-m", "stoilo.sandbox.zygote"],
+            *["-s", "-P", "-m", "stoilo.sandbox.process.zygote"],
         ]
 
     rules = request.getfixturevalue(level)

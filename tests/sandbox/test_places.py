@@ -15,15 +15,15 @@ PROGRAM = """
 import sys
 sys.path[:0] = {paths!r}
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.selftest import run
+from stoilo.sandbox.suite import selftest
 start = "import sys; sys.path[:0] = {paths!r}\\n"
 def command(entry):
     return lambda: [sys.executable, "-s", "-c", start + entry]
 only = ("non_root_uid", "not_dumpable", "no_new_privs", "seccomp", "landlock")
-rows = run.run_selftest(
+rows = selftest.run_selftest(
     load_level("pure"),
-    zygote=command("from stoilo.sandbox.zygote import main; main()"),
-    trials=command(run.TRIALS_ENTRY),
+    zygote=command("from stoilo.sandbox.process.zygote import main; main()"),
+    trials=command(selftest.TRIALS_ENTRY),
     only=only,
 )
 for row in rows:
@@ -116,12 +116,12 @@ import sys
 sys.path[:0] = {paths!r}
 import dataclasses, msgspec
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.jobs import PROBE_JOB
-from stoilo.sandbox.run import encode_probe
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import PROBE_JOB
+from stoilo.sandbox.process.run import encode_probe
+from stoilo.sandbox.process.supervisor import Jail
 level = msgspec.structs.replace(load_level("numeric"), preload=())
 start = "import sys; sys.path[:0] = {paths!r}\\n"
-start += "from stoilo.sandbox.zygote import main; main()"
+start += "from stoilo.sandbox.process.zygote import main; main()"
 source = '''
 import os, threading, time
 threading.stack_size(65536)

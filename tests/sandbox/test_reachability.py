@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.policies.levels import level_names
-from stoilo.sandbox.supervisor import zygote_environment
+from stoilo.sandbox.process.supervisor import zygote_environment
 
 FOLDER = Path(__file__).parent / "reachable"
 WALK = FOLDER / "walk.py"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.policies.levels import level_names
+from stoilo.sandbox.process.supervisor import zygote_environment
 from stoilo.sandbox.suite.source_scan import scan_level
-from stoilo.sandbox.supervisor import zygote_environment
 
 FOLDER = Path(__file__).parent / "scan"
 UNREAD = "UNREAD"

@@ -8,8 +8,9 @@ from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.facades.members import find_class, hidden_names
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 LIMITS = RunLimits(cpu_s=20, wall_s=60, memory_bytes=1 << 30)
 HEAD = """

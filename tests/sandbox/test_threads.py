@@ -10,9 +10,9 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.run_status import RunStatus
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.jobs import TASK_JOB
-from stoilo.sandbox.run import TaskRequest, encode_probe, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, encode_probe, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 MIB = 1 << 20
 SHARE_MEMORY = """

@@ -14,9 +14,9 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.run_status import RunStatus
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.jobs import TASK_JOB
-from stoilo.sandbox.run import TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail, zygote_command
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail, zygote_command
 
 STRACE = shutil.which("strace")
 CASES = Path(__file__).parents[1] / "attack" / "cases"

@@ -19,10 +19,10 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 import stoilo.server.migrations as history
 from stoilo.core.errors import InternalError
-from stoilo.server.db.store import SERVER, begin_writing, open_engine
-from stoilo.server.engines.embedded.database import ENGINE, Database
+from stoilo.server.db.store import SERVER, begin_writing, open_engine, upgrade
+from stoilo.server.engines.embedded.db.database import ENGINE, Database
 from stoilo.server.engines.stock.project.database import STOCK
-from stoilo.server.migrations import Branch, render_upgrade, upgrade
+from stoilo.server.migrations import Branch, render_upgrade
 from tests.support.mariadb import MariaServer
 
 BRANCHES = [SERVER, ENGINE, STOCK]

@@ -9,22 +9,26 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
-from stoilo.executor.release import ReviewerKey, RevocationFile
-from stoilo.server.app.dependencies import facts_of
-from stoilo.signer.devroot import (
+from stoilo.executor.verifier.release.targets import ReviewerKey, RevocationFile
+from stoilo.server.app.trust import facts_of
+from stoilo.signer.development.lists import (
+    enroll_reviewer,
+    replace_online_key,
+    settle_revocations,
+    withdraw_reviewer,
+)
+from stoilo.signer.development.root import (
     certify_fresh_epoch,
     create_development_root,
     revoke,
 )
-from stoilo.signer.onlinekeys import (
+from stoilo.signer.process.online_keys import (
     certified_online_key,
     make_online_keys,
     renew_online_metadata,
 )
-from stoilo.signer.protocol import Ping, Pong, Refreshed, RefreshMetadata
-from stoilo.signer.reviewers import enroll_reviewer, withdraw_reviewer
-from stoilo.signer.revoking import replace_online_key, settle_revocations
-from stoilo.signer.service import SignerService
+from stoilo.signer.process.protocol import Ping, Pong, Refreshed, RefreshMetadata
+from stoilo.signer.process.service import SignerService
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject
 

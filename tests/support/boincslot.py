@@ -17,8 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from stoilo.executor.built import Built, render_built
-from stoilo.executor.shm import (
+from stoilo.executor.verifier.boinc_shm import (
     MMAP_FILE,
     SEGMENT_BYTES,
     AppStatus,
@@ -31,6 +30,7 @@ from stoilo.executor.shm import (
     render_control,
     render_heartbeat,
 )
+from stoilo.executor.verifier.installation import Built, render_built
 from tests.support.descendants import descendants
 
 __all__ = [
@@ -51,8 +51,8 @@ BEAT_S = 0.05
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from stoilo.executor.built import parse_built
-from stoilo.executor.main import Surroundings, catch_signals, run_verifier
+from stoilo.executor.verifier.installation import parse_built
+from stoilo.executor.verifier.main import Surroundings, catch_signals, run_verifier
 from tests.support.slots import installed_runtimes
 built = parse_built(Path(sys.argv[1]).read_bytes())
 around = Surroundings(

@@ -14,23 +14,29 @@ from pathlib import Path
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.witness.settings import NO_WITNESSES
 from stoilo.core.ed25519 import PrivateKey
-from stoilo.executor.release import BuilderFile, BuilderKey, EpochFile, PartFile
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    BuilderKey,
+    EpochFile,
+    PartFile,
+)
 from stoilo.policies.policy import default_policy
-from stoilo.signer.builds import BuildInputs, attestation_path, make_attestation
-from stoilo.signer.ceremony.asks import FirstRelease, first_targets, online_role
-from stoilo.signer.ceremony.changes import Changes, NewTarget
+from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
+from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
-from stoilo.signer.ceremony.holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
 from stoilo.signer.ceremony.proposal import (
+    Changes,
+    NewTarget,
     ReleasePlan,
     first_proposal,
     next_proposal,
 )
 from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.reading import open_published
-from stoilo.signer.ceremony.signing import sign_proposal, signable
+from stoilo.signer.ceremony.requests import FirstRelease, first_targets, online_role
+from stoilo.signer.ceremony.signatures import sign_proposal, signable
 from stoilo.signer.offlinekeys import OfflineKey, PublicKeyFile, fingerprint
-from stoilo.signer.onlinekeys import OnlineKeys
+from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import INSTALLED
 

@@ -1,4 +1,4 @@
-"""Workers of given speeds on a virtual clock: for tests and benchmarks of `learn.ps`."""
+"""Workers of given speeds on a virtual clock: for tests and benchmarks of `learn.store`."""
 
 from __future__ import annotations
 

@@ -14,27 +14,26 @@ import uvicorn
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
-from stoilo.executor.result import Disposition, ResultHeader, render_result
-from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
+from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
+from stoilo.server.engines.embedded.web.app import HttpOptions, create_project_app
 from stoilo.server.engines.interface import (
     Comparison,
     OutcomeKind,
     PairVerdict,
     ReceivedResult,
-    Replication,
     ResultCheck,
     ResultVerdict,
-    WorkunitFile,
     WorkunitOutcome,
-    WorkunitSpec,
 )
+from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.http.http_timeout import TimedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from stoilo.executor.execute import Work
+    from stoilo.executor.verifier.execution import Work
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
+
 
 __all__ = [
     "BodyValidation",

@@ -9,12 +9,12 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from stoilo.learn.ps import shards
+from stoilo.learn.store import shards
 
 __all__ = ["KINDS", "Careless", "Hasty", "kill_before"]
 
 
-class Careless(shards.Shard):
+class Careless(shards.LocalShard):
     """Writes values and marks in two transactions."""
 
     def _write(self, file: Connection, rows: Sequence[Any]) -> None:
@@ -23,7 +23,7 @@ class Careless(shards.Shard):
         super()._write(file, rows)
 
 
-class Hasty(shards.Shard):
+class Hasty(shards.LocalShard):
     """Acknowledges before it writes."""
 
     later: Sequence[Any] = ()
@@ -40,8 +40,8 @@ class Hasty(shards.Shard):
         super().close()
 
 
-KINDS: Mapping[str, type[shards.Shard]] = {
-    "careful": shards.Shard,
+KINDS: Mapping[str, type[shards.LocalShard]] = {
+    "careful": shards.LocalShard,
     "careless": Careless,
     "hasty": Hasty,
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 from stoilo.cli.flavor_build import find_manifest
 from stoilo.flavors.build import build_flavor
 from stoilo.flavors.freeze import PACKAGE
-from stoilo.signer.devprograms import publish_programs
-from stoilo.signer.partrecords import part_record, render_part
+from stoilo.signer.development.programs import publish_programs
+from stoilo.signer.part_building import part_record, render_part
 
 __all__ = ["publish_flavor"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoilo.core.digests import Digest
-from stoilo.executor.unpack import WantedTree
+from stoilo.executor.verifier.trees import WantedTree
 from stoilo.flavors.archive import XzWriter, write_archive
 from stoilo.flavors.tree import describe_tree, platform_name, render_tree, tree_digest
 

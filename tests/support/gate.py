@@ -45,16 +45,16 @@ from stoilo.core.revocation import (
 )
 from stoilo.core.statement import Statement, make_nonce, render_statement
 from stoilo.core.types import Redundancy
-from stoilo.executor.release import InstalledRelease, ReviewerKey
-from stoilo.executor.revocation import revocation_leaf
-from stoilo.executor.verifier import TaskBundle, admission_leaf
-from stoilo.signer.devroot import (
+from stoilo.executor.verifier.admission import TaskBundle, admission_leaf
+from stoilo.executor.verifier.release.targets import InstalledRelease, ReviewerKey
+from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
+from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     DevelopmentRoot,
     create_development_root,
 )
 from stoilo.signer.keyfiles import ensure_key, read_private_key
-from stoilo.signer.reviewers import enroll_reviewer, list_reviewers
 
 __all__ = ["INSTALLED", "MODULE", "Admitted", "GateBench", "small_level"]
 

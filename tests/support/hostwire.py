@@ -6,21 +6,21 @@ import hashlib
 
 import urllib3
 
-from stoilo.core.errors import UnreachableError
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     FileInfo,
     SchedulerReply,
     SchedulerRequest,
     UploadInfo,
 )
-from stoilo.executor.transfer import PERMANENT, Refused
-from stoilo.executor.wire import (
+from stoilo.core.errors import UnreachableError
+from stoilo.executor.volunteer.scheduler_rpc import (
     find_scheduler,
     parse_reply,
     parse_upload_reply,
     render_request,
     render_upload_head,
 )
+from stoilo.executor.volunteer.transfer import PERMANENT, Refused
 
 __all__ = ["HostWire"]
 

@@ -8,8 +8,9 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.run_status import RunStatus
 from stoilo.core.types import RunOutcome, TaskState
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_items, read_outcome
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, read_items, read_outcome
+from stoilo.sandbox.process.supervisor import Jail
 from stoilo.testing.service import FakeTaskService, Outcome
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stoilo.learn.methods.states import join, pick
-from stoilo.learn.optimizers import Adam, Optimizer, Sgd
-from stoilo.learn.tensors import Array, Tensors, add
-from stoilo.learn.work import Method, Order, Reply, Snapshot, State, Update
+from stoilo.learn.core.orders import Method, Order, Reply, Snapshot, State, Update
+from stoilo.learn.core.states import join, pick
+from stoilo.learn.core.tensors import Array, Tensors, add
+from stoilo.learn.methods.optimizers import Adam, Optimizer, Sgd
 
 __all__ = [
     "Answer",

@@ -19,11 +19,11 @@ import numpy as np
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import Instance, Tensor
 from stoilo.core.codec.values import from_node, to_node
-from stoilo.executor.result import parse_result, render_result
-from stoilo.executor.volunteer import main
+from stoilo.executor.verifier.result import parse_result, render_result
+from stoilo.executor.volunteer.main import main
 
 if TYPE_CHECKING:
-    from stoilo.executor.execute import Executor, Work
+    from stoilo.executor.verifier.execution import Executor, Work
 
 __all__ = ["ENCODED_LIES", "LIES", "OTHERS", "Liar", "lie_about"]
 

@@ -1,4 +1,4 @@
-"""Mirrors for tests: on a loopback port in a thread, honest or not."""
+"""Mirrors for tests: HTTP caches on a loopback port in a thread, honest or not."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ import socket
 import threading
 import time
 from collections import Counter
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import urllib3
 import uvicorn
-from starlette.responses import Response
-
-from stoilo.server.mirror.listing import INDEX
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from starlette.applications import Starlette
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["FickleMirror", "serve_app"]
-
-DIGEST = 64
-"""Length of a file's name."""
+__all__ = ["CachingMirror", "serve_app"]
 
 
 @contextlib.contextmanager
@@ -53,46 +51,67 @@ def serve_app(app: object) -> Iterator[str]:
         listener.close()
 
 
-class FickleMirror:
-    """A mirror's application that can change its mind, and counts what it sends.
+class CachingMirror:
+    """What a caching proxy does, as the how-to sets one up; it can change its mind.
 
     Args:
-        app: the honest one.
-        folder: of its files.
+        folder: of the files that it keeps.
 
     Attributes:
         url: where it is served, set by who serves it.
+        project: master URL of the project, set when that is there.
+        key: the mirrors' key.
         lies: send zeros in place of whole files, and the right pieces: so it passes
             every check of its project.
         whole: whole files asked for, by name.
         pieces: ranges asked for.
-        asked_in_vain: what was refused.
+        asked_in_vain: what it could not get.
     """
 
-    def __init__(self, app: Starlette, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self.url = ""
+        self.project = ""
+        self.key = ""
         self.folder = folder
         self.lies = False
         self.whole: Counter[str] = Counter()
         self.pieces = 0
         self.asked_in_vain = 0
-        self._app = app
-
-    def files(self) -> list[str]:
-        """Return the names of the files."""
-        return [one.name for one in self.folder.iterdir() if len(one.name) == DIGEST]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         name = scope["path"].removeprefix("/")
-        ranged = any(key == b"range" for key, _ in scope["headers"])
-        if len(name) != DIGEST and name != INDEX:
+        path = await run_in_threadpool(self._bring, name)
+        ranged = "range" in Request(scope).headers
+        answer: Response
+        if path is None:
             self.asked_in_vain += 1
-        if len(name) == DIGEST and not ranged:
+            answer = Response(status_code=404)
+        elif self.lies and not ranged:
+            answer = Response(bytes(path.stat().st_size))
+        else:
+            answer = FileResponse(path)
+        if path is not None and not ranged:
             self.whole[name] += 1
-            if self.lies:
-                zeros = bytes((self.folder / name).stat().st_size)
-                await Response(zeros)(scope, receive, send)
-                return
         self.pieces += ranged
-        await self._app(scope, receive, send)
+        await answer(scope, receive, send)
+
+    def _bring(self, name: str) -> Path | None:
+        """Return where a file lies, fetched if it is not here; None without one."""
+        path = self.folder / name
+        if "/" in name or not self.project:
+            return None
+        if not path.exists():
+            got = urllib3.request(
+                "GET",
+                f"{self.project}mirror/file/{name}",
+                headers={"Authorization": f"Bearer {self.key}"},
+                retries=False,
+            )
+            if (
+                got.status != HTTPStatus.OK
+                or "public" not in got.headers["cache-control"]
+            ):
+                return None
+            path.write_bytes(got.data)
+        return path

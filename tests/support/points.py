@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stoilo.learn.models import ArrayModel
-from stoilo.learn.tensors import Array, Tensors
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.tensors import Array, Tensors
 
 __all__ = ["WISHES", "make_model", "make_samples", "softmax_loss"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from stoilo.server.engines.interface import AppProgram, CodeSignKey, SignedFile
+from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
 from stoilo.server.release.programs import ReleasedPrograms
 from stoilo.signer.boinckeys import (
     generate_boinc_key,

@@ -21,14 +21,15 @@ from types import TracebackType
 from typing import Self
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.libc import kill_with_parent
+from stoilo.sandbox.kernel.libc import kill_with_parent
+from stoilo.server.engines.embedded.accounts.roster import open_roster
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.people.roster import open_roster
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
-from stoilo.server.engines.embedded.wire.bodies import BodyPace
-from stoilo.server.engines.embedded.wire.http import HttpOptions
-from stoilo.server.engines.embedded.wire.rates import CallLimits
-from stoilo.server.engines.interface import WorkunitOutcome, WorkunitSpec
+from stoilo.server.engines.embedded.web.app import HttpOptions
+from stoilo.server.engines.embedded.web.body_limit import BodyPace
+from stoilo.server.engines.embedded.web.rate_limit import CallLimits
+from stoilo.server.engines.interface import WorkunitOutcome
+from stoilo.server.engines.workunits import WorkunitSpec
 from stoilo.server.http.http_timeout import TimedProtocol
 from tests.support.engine import BodyValidation, ProjectServer
 

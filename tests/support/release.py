@@ -18,7 +18,7 @@ from tuf.api.metadata import TargetFile
 from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey, parse_public_key
-from stoilo.executor.release import (
+from stoilo.executor.verifier.release.targets import (
     ArchiveFile,
     EpochFile,
     EpochsFile,
@@ -30,7 +30,7 @@ from stoilo.executor.release import (
     RevocationFile,
     TrustedRelease,
 )
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.release.trust import (
     EPOCHS_FILE,
     POLICIES_FILE,
     PROJECT_FILE,
@@ -38,9 +38,9 @@ from stoilo.executor.trust import (
     REVOCATION_FILE,
     load_trust,
 )
+from stoilo.signer.development.root import log_policy_files
 from stoilo.signer.keyfiles import write_private_file
-from stoilo.signer.logpolicy import log_policy_files
-from stoilo.signer.onlinekeys import (
+from stoilo.signer.process.online_keys import (
     OnlineKeys,
     find_key,
     make_online_keys,

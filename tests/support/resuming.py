@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stoilo.learn.work import Method, Order, State, Update
+from stoilo.learn.core.orders import Method, Order, State, Update
 from tests.support.learning import Answer
 
 __all__ = ["Drive", "store"]

@@ -21,24 +21,24 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.run_status import RunStatus
 from stoilo.core.statement import parse_statement, statement_digest
 from stoilo.core.types import Finding, Severity, Verdict
-from stoilo.executor.result import Disposition, ResultHeader, render_result
+from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.server.engines.interface import (
     Assimilator,
     Comparison,
-    CopyOutcome,
-    CopyState,
-    CopyView,
     NotDecidedYet,
     OutcomeKind,
     PairVerdict,
     ReceivedResult,
     ResultCheck,
+    ResultOutcome,
+    ResultProgress,
     ResultVerdict,
+    ResultView,
     Validation,
     WorkunitOutcome,
-    WorkunitSpec,
     WorkunitStatus,
 )
+from stoilo.server.engines.workunits import WorkunitSpec
 from stoilo.server.log.ports import SourceUnderReview
 from stoilo.server.validation.validators import JailAnswer, Watch
 
@@ -186,7 +186,7 @@ class PythonValidators:
     functions: dict[str, Callable[..., object]] = field(default_factory=dict)
 
     def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
-        """Answer one request as `stoilo.sandbox.jobs.validate` does."""
+        """Answer one request as `stoilo.sandbox.process.validate_job` does."""
         del limits, watch
         node = decode(request)
         assert isinstance(node, dict)
@@ -278,7 +278,9 @@ class MemoryEngine:
         if name not in self.specs:
             return None
         quorum = self.specs[name].redundancy.min_quorum
-        copy = CopyView(f"{name}_0", CopyState.UNSENT, CopyOutcome.NONE, "", 0, 0)
+        copy = ResultView(
+            f"{name}_0", ResultProgress.UNSENT, ResultOutcome.NONE, "", 0, 0
+        )
         text = f"needs {quorum} distinct users, 1 attached"
         return WorkunitStatus(name, (copy,), self.ended.get(name), quorum, 1, text)
 

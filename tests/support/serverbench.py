@@ -15,10 +15,10 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.executor.release import Reviewer
+from stoilo.executor.verifier.release.targets import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server.admission import tokens
-from stoilo.server.app.assembly import Neighbours, TaskServer
+from stoilo.server.app.task_server import Dependencies, TaskServer
 from stoilo.server.db.store import Store
 from stoilo.server.log.ports import ProjectFacts
 from tests.support.server import (
@@ -132,7 +132,7 @@ def make_bench(
     engine, judge, validators = MemoryEngine(results), PlainJudge(), PythonValidators()
     store = Store.open(url or f"sqlite:///{tmp_path / 'server.sqlite'}")
     project, side = Project(clock), SideStore.in_memory()
-    around = Neighbours(
+    around = Dependencies(
         log=log,
         signer=signer,
         engine=engine,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     FileInfo,
     HostInfo,
     OtherResult,
@@ -20,9 +20,9 @@ from stoilo.executor.messages import (
     UploadInfo,
     Wishes,
 )
-from stoilo.executor.result import Disposition, ResultHeader, render_result
-from stoilo.executor.transfer import Refused
-from stoilo.executor.wire import CLIENT_VERSION, PLATFORM
+from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
+from stoilo.executor.volunteer.scheduler_rpc import CLIENT_VERSION, PLATFORM
+from stoilo.executor.volunteer.transfer import Refused
 from tests.support.hostwire import HostWire
 
 __all__ = ["Behaviour", "CrowdReport", "SimulatedHost", "make_hosts"]

@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.executor.built import Built, BuiltFloors
-from stoilo.executor.home import Home
-from stoilo.executor.initdata import INIT_FILE, SlotInfo
-from stoilo.executor.main import Surroundings, run_verifier
-from stoilo.executor.result import ResultFile, parse_result
-from stoilo.executor.runtimes import InstalledRuntimes, Runtimes
-from stoilo.executor.slot import render_soft_link
+from stoilo.executor.verifier.boinc_slot import INIT_FILE, SlotInfo, render_soft_link
+from stoilo.executor.verifier.installation import Built, BuiltFloors, Home
+from stoilo.executor.verifier.main import Surroundings, run_verifier
+from stoilo.executor.verifier.result import ResultFile, parse_result
+from stoilo.executor.verifier.runtimes import InstalledRuntimes, Runtimes
 from stoilo.flavors.tree import platform_name
 
 __all__ = ["BoincData", "Ended", "built_for", "installed_runtimes", "run_in_slot"]

@@ -35,8 +35,8 @@ from stoilo.audit.format.release_proof import (
 from stoilo.audit.witness.settings import without_urls
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
-from stoilo.executor.built import Built, render_built
-from stoilo.executor.release import (
+from stoilo.executor.verifier.installation import Built, render_built
+from stoilo.executor.verifier.release.targets import (
     ArchiveFile,
     BuilderFile,
     BuilderKey,
@@ -49,9 +49,9 @@ from stoilo.executor.release import (
     ProjectFile,
     ReviewerFile,
     RevocationFile,
+    part_target,
 )
-from stoilo.executor.releaseparts import part_target
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.release.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -66,20 +66,21 @@ from stoilo.executor.trust import (
 )
 from stoilo.flavors.archive import XzWriter, write_archive
 from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest
-from stoilo.signer.builds import BuildInputs, attestation_path, make_attestation
-from stoilo.signer.ceremony.boincfiles import sign_boinc_files
-from stoilo.signer.ceremony.changes import Changes, NewTarget
-from stoilo.signer.ceremony.current import CurrentRelease, open_current
+from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
+from stoilo.signer.ceremony.base_release import CurrentRelease, open_current
+from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
-from stoilo.signer.ceremony.holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
 from stoilo.signer.ceremony.proposal import (
+    Changes,
+    NewTarget,
     Proposal,
     ReleasePlan,
     first_proposal,
     next_proposal,
 )
 from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.signing import sign_proposal
+from stoilo.signer.ceremony.signatures import sign_proposal
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.offlinekeys import Hardness, OfflineKey, create_key, open_key
 from stoilo.signer.repository import refresh_online_metadata
@@ -349,7 +350,7 @@ def make_verifier(folder: Path, built: Built) -> dict[str, bytes | Path]:
     """Return the targets of a tiny verifier and of the launcher that starts it."""
     tree = {
         "stoilo-verifier": b"a verifier",
-        "_internal/stoilo/executor/built.json": render_built(built),
+        "_internal/stoilo/executor/verifier/built.json": render_built(built),
     }
     files = _make_tree(folder, "verifier", tree, built.serial)
     record = files[f"verifier/{PLATFORM}.json"]

@@ -24,17 +24,18 @@ from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import (
     ReceivedResult,
     WorkunitOutcome,
-    WorkunitSpec,
     WorkunitStatus,
 )
 from stoilo.server.engines.stock.engine import StockEngine, StockOptions
 from stoilo.server.engines.stock.installation.facts import short_host
 from stoilo.server.engines.stock.project.directory import StockProject
+from stoilo.server.engines.workunits import WorkunitSpec
 from tests.support.engine import BodyValidation, OutcomeRecorder
 from tests.support.stockvolunteer import StockVolunteer, create_stock_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 __all__ = ["LiveBench", "LiveDaemons", "NamedEngine", "NamedRecorder", "live_bench"]
 

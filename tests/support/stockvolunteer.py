@@ -14,8 +14,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import Final
 
+from stoilo.core.boinc.xml import Element, XmlBounds, parse_xml
 from stoilo.core.errors import InternalError
-from stoilo.executor.xmltext import Element, XmlBounds, parse_xml
 
 __all__ = ["HeldCopy", "StockVolunteer", "create_stock_account"]
 

@@ -6,8 +6,8 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import TrustError
-from stoilo.learn.acceptance import Expectation, check_reply
-from stoilo.learn.tensors import Form
+from stoilo.learn.core.tensors import Form
+from stoilo.learn.driver.acceptance import Expectation, check_reply
 from tests.support.liar import ENCODED_LIES, LIES, OTHERS, lie_about
 
 EXPECTED = Expectation(7, 4, {"w": Form("float64", (2, 3))}, {})

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from stoilo.learn.backends.interface import Backend
 from stoilo.learn.backends.local import LocalBackend
-from stoilo.learn.data import split
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.parts import split
+from stoilo.learn.core.tensors import Tensors
+from stoilo.learn.driver.run import Run, RunSettings, Watcher
+from stoilo.learn.methods.optimizers import Adam
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.models import ArrayModel
-from stoilo.learn.optimizers import Adam
-from stoilo.learn.run import Run, RunSettings, Watcher
-from stoilo.learn.tensors import Tensors
 
 __all__ = ["EPOCHS", "KEYS", "PARTS", "STEPS", "make_run", "squares"]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
-from stoilo.executor.computing import PreferenceFiles
-from stoilo.executor.execute import Executor
-from stoilo.executor.host import Volunteer
-from stoilo.executor.ledger import Ledger
-from stoilo.executor.pace import Settings
-from stoilo.executor.transfer import Transfer
+from stoilo.executor.verifier.execution import Executor
+from stoilo.executor.volunteer.client import Volunteer
+from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.volunteer.preferences import PreferenceFiles
+from stoilo.executor.volunteer.scheduler import Settings
+from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.interface import OutcomeKind

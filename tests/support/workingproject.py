@@ -14,10 +14,10 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from stoilo.core.types import Redundancy
-from stoilo.executor.host import Volunteer
-from stoilo.executor.ledger import Ledger
-from stoilo.executor.pace import Settings
-from stoilo.executor.transfer import Transfer
+from stoilo.executor.volunteer.client import Volunteer
+from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.volunteer.scheduler import Settings
+from stoilo.executor.volunteer.transfer import Transfer
 from tests.support.attackers import HeldCopy, resident_kib, take_copy
 from tests.support.engine import EchoExecutor, make_spec
 from tests.support.project import ProjectProcess

@@ -29,10 +29,9 @@ from stoilo.audit.format.record import (
 )
 from stoilo.audit.log.side import SideStore
 from stoilo.core.digests import content_digest
-from stoilo.server.http.log_files import log_routes
+from stoilo.server.http.log_files import log_routes, side_routes
 from stoilo.server.http.routes import PublicPlace
-from stoilo.server.http.side_files import side_routes
-from stoilo.web.face import audit_pages
+from stoilo.web.routes import audit_pages
 from tests.support.archive import ORIGIN, ArchiveWriter
 from tests.support.faulty_log import LogKey
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.limits import BOUNDS
-from stoilo.web.colours import Colour, colour_source
+from stoilo.web.listing import Colour, colour_source
 
 MODULES = sorted((Path(__file__).parents[2] / "stoilo" / "core").glob("*.py"))
 PYTHON = st.lists(

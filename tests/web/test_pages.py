@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from stoilo.audit.format.record import OutcomeRecord
 from stoilo.core.digests import content_digest
 from stoilo.server.http.routes import PublicPlace
-from stoilo.web.face import audit_pages
+from stoilo.web.routes import audit_pages
 from tests.support.archive import ORIGIN, ArchiveWriter
 
 KINDS = [
@@ -24,8 +24,8 @@ KINDS = [
     (6, "Review", "A reviewer signed for a source at level pure."),
     (7, "Retention", "Deleted on purpose: 1 source of tasks that had ended."),
     (8, "Admission", "The gate permitted one attempt of a task."),
-    (9, "Workunit", "Attempt 1 of a task at level pure went out to 2 copies."),
-    (19, "Result", "It succeeded: enough copies agreed on one result."),
+    (9, "Workunit", "Attempt 1 of a task at level pure went out as 2 results."),
+    (19, "Result", "It succeeded: enough results agreed."),
     (20, "Revocation", "Revocation statement 1: 1 flavor withdrawn."),
     (21, "Unknown", "It cannot be shown: see its page."),
 ]
@@ -60,14 +60,14 @@ def test_overview_names_the_witnesses(get):
     assert "Cosigned by w, 2026-11-18 11:06:47 UTC" in words(get("/audit/").text)
 
 
-def test_task_page_tells_verdict_limits_copies_and_outcome(get):
+def test_task_page_tells_verdict_limits_results_and_outcome(get):
     text = words(get("/audit/task/pi").text)
     for part in (
         "It succeeded",
         "Not revoked",
         "passed, with a remark STO-P034 a definition is bound again",
         "Memory 512 MiB",
-        "Must agree 2 copies",
+        "Must agree 2 results",
         "No level lets a task open a file",
     ):
         assert part in text
@@ -110,10 +110,10 @@ def test_deleted_source_leads_to_the_entry_that_says_so(get):
     assert re.search(r"retention rules \( ?entry 18 ?\)", text)
 
 
-def test_outcome_is_told_with_its_copies(get):
+def test_outcome_is_told_with_its_results(get):
     text = words(get("/audit/task/pi").text)
-    assert "Outcome It succeeded: enough copies agreed on one result." in text
-    assert "Copies that agreed 2" in text
+    assert "Outcome It succeeded: enough results agreed." in text
+    assert "Results that agreed 2" in text
     assert "Outcome It" not in words(get("/audit/task/secret").text)
 
 

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from stoilo.server.http.routes import PublicPlace
-from stoilo.web.face import _Face
+from stoilo.web.routes import _Handlers
 
 READERS = 60  # more than the threads that a server has for everything
 SOON_S, LATE_S = 2, 60  # who waits in vain, and who is answered on any machine
@@ -59,8 +59,8 @@ def crowd(serving, ask_for):
 
 
 def test_project_answers_while_pages_take_long(crowd, tmp_path):
-    face = _Face(PublicPlace(tmp_path, "http://x.test/"))
-    assert crowd(face.guarded, 2, LATE_S)
+    handlers = _Handlers(PublicPlace(tmp_path, "http://x.test/"))
+    assert crowd(handlers.guarded, 2, LATE_S)
 
 
 def test_without_threads_of_their_own_pages_would_stop_the_project(crowd):

@@ -50,7 +50,7 @@ class Checkpoint:
     root: bytes
 
 
-def parse_size(text: str, *, code: str = "STO-L014") -> int:
+def parse_size(text: str, *, code: str = "STO-L010") -> int:
     """Parse a decimal without leading zeros, at most 2^63-1."""
     if not _SIZE.fullmatch(text) or int(text) > MAX_SIZE:
         raise TrustError(code, f"not a size or index: {text[:32]!r}")
@@ -61,21 +61,22 @@ def parse_checkpoint(text: bytes) -> Checkpoint:
     """Parse a note's text (hostile until its signature was verified).
 
     Raises:
-        TrustError: ``STO-L014``.
+        TrustError: ``STO-L010``.
     """
     try:
         lines = text.decode().split("\n")
     except UnicodeDecodeError:
-        raise TrustError("STO-L014", "the checkpoint is not UTF-8") from None
+        raise TrustError("STO-L010", "the checkpoint is not UTF-8") from None
     if len(lines) != _FIELDS + 1 or lines[-1] or not lines[0]:
-        raise TrustError("STO-L014", "a checkpoint has exactly three lines")
+        raise TrustError("STO-L010", "a checkpoint has exactly three lines")
     origin, size_text, root_text = lines[:_FIELDS]
     size = parse_size(size_text)
-    root = decode_base64(root_text, code="STO-L014")
+    root = decode_base64(root_text, code="STO-L010")
     if len(origin.encode()) > MAX_ORIGIN_BYTES or len(root) != HASH_BYTES:
-        raise TrustError("STO-L014", "the checkpoint's origin or root is malformed")
+        raise TrustError("STO-L010", "the checkpoint's origin or root is malformed")
+    # Else a log could later claim to have begun from whatever that root stands for.
     if size == 0 and root != EMPTY_ROOT:
-        raise TrustError("STO-L014", "an empty log must have the empty tree's root")
+        raise TrustError("STO-L010", "an empty log must have the empty tree's root")
     return Checkpoint(origin, size, root)
 
 
@@ -114,6 +115,7 @@ def check_consistency(old: Checkpoint, new: Checkpoint, path: Sequence[bytes]) -
         raise TrustError("STO-L021", "the two checkpoints are of different logs")
     if not 0 <= old.size <= new.size:
         raise TrustError("STO-L021", f"the log shrank from {old.size} to {new.size}")
+    # For these there is no proof to send: nothing came before, or nothing was added.
     if old.size in {0, new.size}:
         expected = new.root if old.size == new.size else EMPTY_ROOT
         if path or old.root != expected:

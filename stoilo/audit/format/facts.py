@@ -119,7 +119,7 @@ class WorkunitRecord(_Public, frozen=True, tag="workunit"):
         codes: codes of the gate's findings, none of them a refusal.
         reviews: commitments of the reviews it stands on, as their own records give them.
         limits: what one run may use.
-        redundancy: how many copies, how many must agree.
+        redundancy: how many results, how many must agree.
         epoch: number of the gate key's epoch.
         admitted_at: s.
         not_after: no run starts later, s.
@@ -180,7 +180,7 @@ class OutcomeRecord(_Public, frozen=True, tag="outcome"):
         state: the task's final state.
         code: why it did not succeed, empty when it did.
         result: salted commitment of the canonical result.
-        agreeing: copies whose results agreed; 0 where none counted.
+        agreeing: results that agreed; 0 where none counted.
     """
 
     kind: ClassVar[LeafKind] = LeafKind.RESULT

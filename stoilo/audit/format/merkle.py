@@ -51,6 +51,7 @@ NodeReader = Callable[[int, int], bytes]
 
 def leaf_hash(data: bytes) -> bytes:
     """Return the hash of one leaf's bytes (RFC 6962 2.1)."""
+    # Leaves and nodes begin with other bytes, so that a node never passes for a leaf.
     return hashlib.sha256(b"\0" + data).digest()
 
 
@@ -232,6 +233,7 @@ def consistency_proof(old: int, new: int, node: NodeReader) -> list[bytes]:
         else:
             path.append(range_root(start, middle, node))
             start, whole = middle, False
+    # The old root itself is known to whoever checks; a part of the old tree is not.
     if not whole:
         path.append(range_root(start, end, node))
     return path[::-1]
@@ -277,6 +279,7 @@ def replay_consistency(
     if not path:
         raise TrustError("STO-L021", "the consistency proof is empty")
     steps = list(path)
+    # A perfect old tree is one node of the new one, and its root is not sent again.
     if old_size & (old_size - 1) == 0:
         steps.insert(0, old_root)
     first, last = old_size - 1, new_size - 1
@@ -300,6 +303,7 @@ def replay_consistency(
 
 def _climb(first: int, last: int) -> tuple[int, int]:
     """Skip the levels at which the right edge has no sibling."""
+    # A left node at the right edge has no sibling there and rises unchanged.
     while first and not first & 1:
         first, last = first >> 1, last >> 1
     return first, last

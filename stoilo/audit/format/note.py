@@ -152,7 +152,7 @@ def verify_signature(text: bytes, item: NoteSignature, key: VerifierKey) -> None
     """Check one signature or cosignature over `text`; the name selected `key`.
 
     Raises:
-        TrustError: ``STO-L012`` when it does not verify, ``STO-L014`` when an ML-DSA
+        TrustError: ``STO-L012`` when it does not verify, ``STO-L010`` when an ML-DSA
             key signed what is no checkpoint, ``STO-L016`` when this machine's
             cryptography has no ML-DSA.
     """
@@ -246,7 +246,7 @@ def cosign_note(
         time: POSIX seconds; a witness never states 0.
 
     Raises:
-        TrustError: ``STO-L012`` or ``STO-L014`` for what cannot be cosigned.
+        TrustError: ``STO-L012`` or ``STO-L010`` for what cannot be cosigned.
     """
     key = private_vkey(name, cosigner_type(private), private)
     signature = private.sign(_signed_message(text, key, time))

@@ -43,6 +43,7 @@ __all__ = [
 
 MAX_POLICY_BYTES = 256 * 1024
 NO_QUORUM = "none"
+# What an older policy may still accept. A wrong signature no policy accepts.
 _NOT_OURS = frozenset({"STO-L011", "STO-L013"})
 _ALLOWED = re.compile(rb"[\t\n\x20-\x7e\x80-\xff]*")
 _URL = re.compile(r"https?://[\x21-\x7e]{1,1000}")
@@ -330,6 +331,7 @@ def _open_note(
 
 def _agreed_time(policy: LogPolicy, times: dict[str, int]) -> int | None:
     """Return the newest time that witnesses enough for the quorum have reached."""
+    # Not the newest time: one witness with a wrong clock could move that forward.
     for time in sorted(set(times.values()), reverse=True):
         if has_quorum(policy, (name for name, said in times.items() if said >= time)):
             return time

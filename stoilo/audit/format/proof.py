@@ -120,6 +120,8 @@ def check_proof(proof_text: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf
     )
 
 
+# The results of a workunit carry proofs under one checkpoint; its signatures cost most of a
+# check.
 @lru_cache(maxsize=4)
 def _open(note: bytes, policy: LogPolicy) -> SignedCheckpoint:
     """Return `open_checkpoint`'s answer, given once for proofs of one checkpoint.

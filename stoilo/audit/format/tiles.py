@@ -30,6 +30,7 @@ from stoilo.core.errors import TrustError
 __all__ = [
     "ENTRIES",
     "TILE_WIDTH",
+    "BlockTree",
     "Tile",
     "TileBuilder",
     "TileNodes",
@@ -96,18 +97,19 @@ def render_tile_path(tile: Tile) -> str:
 
 
 def parse_tile_path(path: str) -> Tile:
-    """Return the tile that `path` names; raises ``STO-L030`` unless it is canonical."""
+    """Return the tile that `path` names; raises ``STO-L010`` unless it is canonical."""
     match = _PATH.fullmatch(path)
     if match is None:
-        raise TrustError("STO-L030", f"not a tile's name: {path[:80]!r}")
+        raise TrustError("STO-L010", f"not a tile's name: {path[:80]!r}")
     level, groups, width = match.groups()
     tile = Tile(
         level=ENTRIES if level == "entries" else int(level),
         index=int(groups.replace("/", "").replace("x", "")),
         width=int(width or TILE_WIDTH),
     )
+    # One name a tile: two names could be served with other bytes.
     if render_tile_path(tile) != path:
-        raise TrustError("STO-L030", f"not a canonical tile name: {path[:80]!r}")
+        raise TrustError("STO-L010", f"not a canonical tile name: {path[:80]!r}")
     return tile
 
 
@@ -144,7 +146,7 @@ def encode_bundle(entries: list[bytes]) -> bytes:
 
 
 def decode_bundle(data: bytes, width: int) -> list[bytes]:
-    """Return exactly `width` leaves of a hostile bundle; raises ``STO-L030``.
+    """Return exactly `width` leaves of a hostile bundle; raises ``STO-L010``.
 
     A longer bundle (the full one, read in a partial one's stead) gives its first ones.
     """
@@ -153,27 +155,73 @@ def decode_bundle(data: bytes, width: int) -> list[bytes]:
     while len(entries) < width:
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")
         if at + 2 > len(data) or end > len(data):
-            raise TrustError("STO-L030", "an entry bundle ends before its entries do")
+            raise TrustError("STO-L010", "an entry bundle ends before its entries do")
         entries.append(data[at + 2 : end])
         at = end
     return entries
 
 
+class BlockTree:
+    """The tree above full blocks of 256 leaf hashes, and the tiles that it consists of.
+
+    It knows only the right edge, so memory stays at a few tiles for any size.
+    """
+
+    def __init__(self) -> None:
+        self.blocks = 0
+        self._levels: list[list[bytes]] = []  # from tile level 1 up
+
+    def add(self, block_root: bytes) -> list[tuple[Tile, bytes]]:
+        """Take the root of the next full block; return the tiles that became full."""
+        self.blocks += 1
+        done: list[tuple[Tile, bytes]] = []
+        carry, level = block_root, 0
+        while True:
+            if len(self._levels) == level:
+                self._levels.append([])
+            hashes = self._levels[level]
+            hashes.append(carry)
+            if len(hashes) < TILE_WIDTH:
+                return done
+            index = (self.blocks >> (TILE_HEIGHT * (level + 1))) - 1
+            done.append((Tile(level + 1, index), b"".join(hashes)))
+            carry, level = root(hashes), level + 1
+            hashes.clear()
+
+    def partial(self) -> Iterator[tuple[Tile, bytes]]:
+        """Yield the partial tiles above the blocks taken so far."""
+        for level, hashes in enumerate(self._levels):
+            if hashes:
+                index = self.blocks >> (TILE_HEIGHT * (level + 1))
+                yield Tile(level + 1, index, len(hashes)), b"".join(hashes)
+
+    def frontier(self, rest: Sequence[bytes]) -> Frontier:
+        """Return the right edge of all blocks taken and the leaf hashes `rest` (< 256)."""
+        roots: list[bytes] = []
+        for hashes in reversed(self._levels):
+            roots += perfect_roots(hashes)
+        size = self.blocks * TILE_WIDTH + len(rest)
+        return Frontier(size, (*roots, *perfect_roots(rest)))
+
+    def copy(self) -> BlockTree:
+        """Return the same tree, which grows apart from this one."""
+        other = BlockTree()
+        other.blocks = self.blocks
+        other._levels = [list(hashes) for hashes in self._levels]
+        return other
+
+
 class TileBuilder:
     """Grows a log leaf by leaf and says which tiles it consists of; no I/O.
 
-    It knows only the right edge, so memory stays at a few tiles for any size. Its root
-    is computed from tiles alone, independently of the sequencer's frontier.
+    Its root is computed from tiles alone, independently of the sequencer's frontier.
     """
 
     def __init__(self) -> None:
         self.size = 0
         self._entries: list[bytes] = []
-        self._levels: list[list[bytes]] = [[]]
-
-    def add(self, leaf: bytes) -> list[tuple[Tile, bytes]]:
-        """Append one leaf; returns the tiles that became full by it."""
-        return self.extend([leaf])
+        self._hashes: list[bytes] = []
+        self._above = BlockTree()
 
     def extend(self, leaves: Sequence[bytes]) -> list[tuple[Tile, bytes]]:
         """Append leaves, a tile at a time; returns the tiles that became full by them."""
@@ -182,48 +230,29 @@ class TileBuilder:
         while at < len(leaves):
             part = leaves[at : at + TILE_WIDTH - len(self._entries)]
             self._entries += part
-            self._levels[0] += leaf_hashes(part)
+            self._hashes += leaf_hashes(part)
             self.size += len(part)
             at += len(part)
             if self.size % TILE_WIDTH == 0:
-                done += self._close_full()
-        return done
-
-    def _close_full(self) -> list[tuple[Tile, bytes]]:
-        index = self.size // TILE_WIDTH - 1
-        done = [(Tile(ENTRIES, index), encode_bundle(self._entries))]
-        self._entries = []
-        level = 0
-        while len(self._levels[level]) == TILE_WIDTH:
-            hashes = self._levels[level]
-            index = (self.size >> (TILE_HEIGHT * (level + 1))) - 1
-            done.append((Tile(level, index), b"".join(hashes)))
-            self._levels[level] = []
-            if len(self._levels) == level + 1:
-                self._levels.append([])
-            self._levels[level + 1].append(root(hashes))
-            level += 1
+                done += [*self._block(), *self._above.add(root(self._hashes))]
+                self._entries, self._hashes = [], []
         return done
 
     def partial(self) -> list[tuple[Tile, bytes]]:
         """Return the partial tiles of the present size."""
-        found = []
-        if self._entries:
-            index = self.size // TILE_WIDTH
-            tile = Tile(ENTRIES, index, len(self._entries))
-            found.append((tile, encode_bundle(self._entries)))
-        for level, hashes in enumerate(self._levels):
-            if hashes:
-                index = self.size >> (TILE_HEIGHT * (level + 1))
-                found.append((Tile(level, index, len(hashes)), b"".join(hashes)))
-        return found
+        return [*(self._block() if self._entries else ()), *self._above.partial()]
+
+    def _block(self) -> list[tuple[Tile, bytes]]:
+        """Return the bundle and the tile of the last leaves."""
+        index, width = self._above.blocks, len(self._entries)
+        return [
+            (Tile(ENTRIES, index, width), encode_bundle(self._entries)),
+            (Tile(0, index, width), b"".join(self._hashes)),
+        ]
 
     def frontier(self) -> Frontier:
         """Return the right edge of the present tree."""
-        roots: list[bytes] = []
-        for hashes in reversed(self._levels):
-            roots += perfect_roots(hashes)
-        return Frontier(self.size, tuple(roots))
+        return self._above.frontier(self._hashes)
 
     def root(self) -> bytes:
         """Return the root of the present tree."""
@@ -232,8 +261,9 @@ class TileBuilder:
     def copy(self) -> TileBuilder:
         """Return a builder of the same tree, which grows apart from this one."""
         other = TileBuilder()
-        other.size, other._entries = self.size, list(self._entries)
-        other._levels = [list(hashes) for hashes in self._levels]
+        other.size = self.size
+        other._entries, other._hashes = list(self._entries), list(self._hashes)
+        other._above = self._above.copy()
         return other
 
 
@@ -278,6 +308,7 @@ class TileNodes:
 
     def _load(self, tile: Tile) -> bytes:
         data = self._read(tile)
+        # The publisher drops partial tiles once the full one is there.
         if data is None and tile.width < TILE_WIDTH:
             data = self._read(tile.full)
         if data is None or len(data) < tile.width * HASH_BYTES:

@@ -27,11 +27,11 @@ from stoilo.audit.log.sqlite import (
     connect,
     damaged,
     insert_rows,
-    sync_directory,
     transaction,
     unflushed,
 )
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory
 
 __all__ = ["LogDatabase", "LogState", "NewLeaf", "PlaceIndex", "label_sum"]
 
@@ -257,6 +257,7 @@ class LogDatabase:
                 )
             rows = [(place, leaf) for place, _, leaf in leaves]
             insert_rows(connection, "INSERT INTO leaves", rows)
+            # A retried append brings labels that are there already: OR IGNORE.
             sums = [(*one, label_sum(*one)) for one in labels]
             insert_rows(connection, "INSERT OR IGNORE INTO labels", sums)
         self._places.add([(item.hash, item.place) for item in leaves])
@@ -296,7 +297,6 @@ class LogDatabase:
             self._writer = connect(self._path)
             self._writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self._writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            _add_sums(self._writer)
         return self._writer
 
     def _read(self, query: str, values: Iterable[object] = ()) -> list[sqlite3.Row]:
@@ -318,10 +318,3 @@ class LogDatabase:
 def label_sum(label: str, index: int) -> int:
     """Return the check of a label's row: no leaf covers it, and a bit may flip."""
     return zlib.crc32(f"{index} {label}".encode(errors="surrogatepass"))
-
-
-def _add_sums(connection: sqlite3.Connection) -> None:
-    """Give a database of the first version the column; its old rows stay unchecked."""
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(labels)")]
-    if columns and "sum" not in columns:
-        connection.execute("ALTER TABLE labels ADD COLUMN sum INTEGER")

@@ -12,8 +12,9 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.log.sqlite import connect, damaged, sync_directory
+from stoilo.audit.log.sqlite import connect, damaged
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory
 
 __all__ = ["HeadDatabase", "HeadState", "TreeHead"]
 
@@ -95,6 +96,7 @@ class HeadDatabase:
                 (origin, head.size, head.root),
             )
         sync_directory(self._path.parent)
+        # The directory is new as well, and its own name may be lost.
         sync_directory(self._path.parent.parent)
 
     def swap(self, old: TreeHead, new: TreeHead) -> None:
@@ -104,6 +106,8 @@ class HeadDatabase:
             TrustError: ``STO-L053`` when the row is not `old`: someone else writes.
         """
         with self._guard:
+            # Compare-and-swap: of two writers, one must notice before it acknowledges
+            # anything.
             cursor = self._open().execute(
                 "UPDATE head SET size = ?, root = ? "
                 "WHERE id = 1 AND size = ? AND root = ?",

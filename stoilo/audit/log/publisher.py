@@ -23,7 +23,7 @@ from stoilo.audit.format.tiles import TILE_WIDTH, Tile, TileBuilder, TileNodes
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.head import TreeHead
 from stoilo.audit.log.sqlite import harmless_refusal
-from stoilo.audit.log.store import LogStore
+from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
 
 __all__ = ["Cosign", "Prove", "PublicationLoop", "Published", "Publisher"]
@@ -65,7 +65,7 @@ class Publisher:
 
     def __init__(
         self,
-        store: LogStore,
+        store: DiskStore,
         origin: str,
         sign_checkpoint: Callable[[bytes], bytes],
         builder: TileBuilder,
@@ -91,7 +91,7 @@ class Publisher:
             TrustError: ``STO-L049`` when tiles and head disagree (nothing is signed),
                 ``STO-L047`` when a tile's name is taken, ``STO-L054`` for a bad note,
                 ``STO-L081`` when somebody else has published.
-            UnreachableError: ``STO-L059`` when the signer is out of reach, ``STO-L080``
+            UnreachableError: ``STO-L058`` when the signer is out of reach, or
                 or the witnesses' own codes when too few of them cosigned.
             OSError, sqlite3.Error: the machine failed.
         """
@@ -101,8 +101,10 @@ class Publisher:
         self._check_alone()
         self._write_pending(self._builder.partial())
         checkpoint = Checkpoint(self._origin, head.size, head.root)
+        # Signed only after its tiles are durable: a signature cannot be taken back.
         note = self._witnessed(self._signed(checkpoint), checkpoint)
         self._check_alone()
+        # If the next step fails nobody knows which of the two lies there.
         self._on_disk.add(note)
         self._store.write_checkpoint(note)
         self._on_disk = {note}
@@ -153,7 +155,7 @@ class Publisher:
             note = self._sign(body)
         except OSError as error:
             raise UnreachableError(
-                "STO-L059", f"the checkpoint's signer cannot be reached: {error}"
+                "STO-L058", f"the checkpoint's signer cannot be reached: {error}"
             ) from error
         if parse_note(note).text != body:
             raise TrustError("STO-L054", "the signer signed something else")
@@ -166,7 +168,7 @@ class Publisher:
                 note = self._cosign(note, self._prover(checkpoint.size))
             except OSError as error:
                 raise UnreachableError(
-                    "STO-L080", f"the witnesses cannot be asked: {error}"
+                    "STO-L058", f"the witnesses cannot be asked: {error}"
                 ) from error
         if self._policy is not None:
             seen = open_checkpoint(note, self._policy).checkpoint
@@ -298,6 +300,7 @@ class PublicationLoop:
 
     def _rest(self, began: float, pause: float) -> None:
         """Keep the pace; the longer one only while nobody waits for leaves of now."""
+        # Each publication flushes files, which appending waits for on the same disk.
         least = min(pause, self._settings.publish_interval_s)
         with self._news:
             self._wait_until(began + least, lambda: self._leaving)

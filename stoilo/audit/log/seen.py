@@ -14,11 +14,9 @@ A row holds commitments of random names only (RFC 6962's answer to gossip, made 
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,9 +24,10 @@ import msgspec
 
 from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.policy import LogPolicy, log_keys_of, open_checkpoint
-from stoilo.audit.log.sqlite import connect, damaged, sync_directory
+from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.errors import TrustError
+from stoilo.core.files import sync_directory
 from stoilo.core.limits import BOUNDS
 
 __all__ = [
@@ -73,7 +72,7 @@ class SeenRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One executor's word about the log; hostile until its note was verified.
 
     Attributes:
-        result: commitment of the copy's name, `result_commitment`.
+        result: commitment of the result's name, `result_commitment`.
         task: commitment of the task's id, as in the log's records.
         attempt: which attempt of the task, from 1.
         admission: SHA-256 of the admission's PAE: the digest of its leaf.
@@ -88,7 +87,7 @@ class SeenRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def result_commitment(name: str) -> Digest:
-    """Return the public stand-in of a copy's name (random, so no salt is needed)."""
+    """Return the public stand-in of a result's name (random, so no salt is needed)."""
     return domain_digest(Domain.COMMITMENT, b"result", name.encode())
 
 
@@ -101,13 +100,13 @@ def parse_seen_page(data: bytes) -> tuple[SeenRow, ...]:
     """Parse one page of a hostile server.
 
     Raises:
-        TrustError: ``STO-L130``.
+        TrustError: ``STO-L010``.
     """
     if len(data) > MAX_PAGE_BYTES or (data and not data.endswith(b"\n")):
-        raise TrustError("STO-L130", "a page of seen checkpoints is cut or too long")
+        raise TrustError("STO-L010", "a page of seen checkpoints is cut or too long")
     lines = data.split(b"\n")[:-1]
     if len(lines) > PAGE_ROWS:
-        raise TrustError("STO-L130", f"a page holds at most {PAGE_ROWS} rows")
+        raise TrustError("STO-L010", f"a page holds at most {PAGE_ROWS} rows")
     return tuple(_parse_row(line) for line in lines)
 
 
@@ -115,14 +114,14 @@ def _parse_row(line: bytes) -> SeenRow:
     try:
         row = msgspec.json.decode(line, type=SeenRow)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise TrustError("STO-L130", "a row of a seen page is malformed") from error
+        raise TrustError("STO-L010", "a row of a seen page is malformed") from error
     digests = (row.result, row.task, row.admission)
     if not all(_HEX64.fullmatch(one) for one in digests):
-        raise TrustError("STO-L130", "a row of a seen page holds no digests")
+        raise TrustError("STO-L010", "a row of a seen page holds no digests")
     if not 0 <= row.attempt <= _MOST_ATTEMPTS:
-        raise TrustError("STO-L130", "a row of a seen page holds no attempt's number")
+        raise TrustError("STO-L010", "a row of a seen page holds no attempt's number")
     if len(row.checkpoint) > BOUNDS.seen_checkpoint_bytes:
-        raise TrustError("STO-L130", "a row of a seen page holds too long a note")
+        raise TrustError("STO-L010", "a row of a seen page holds too long a note")
     return row
 
 
@@ -166,10 +165,11 @@ class SeenStore:
         note = row.checkpoint.encode()
         digest = content_digest(note)
         body = msgspec.json.encode(msgspec.structs.replace(row, checkpoint=""))
-        with damaged(_NAME), self._guard, _transaction(self._open()) as connection:
+        with damaged(_NAME), self._guard, transaction(self._open()) as connection:
             known = "SELECT 1 FROM seen WHERE result = ?"
             if connection.execute(known, (row.result,)).fetchone():
                 return False
+            # Places without gaps: a row that is missing later shows.
             place = _count(connection)
             connection.execute(
                 "INSERT OR IGNORE INTO note VALUES (?, ?)", (digest, note)
@@ -224,18 +224,6 @@ class SeenStore:
                 self._connection.executescript(SCHEMA)
                 sync_directory(self._path.parent)
         return self._connection
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Commit what is done inside, or nothing."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield connection
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 def _count(connection: sqlite3.Connection) -> int:

@@ -33,7 +33,7 @@ from stoilo.audit.log.head import TreeHead
 from stoilo.audit.log.publisher import Cosign, PublicationLoop, Published, Publisher
 from stoilo.audit.log.sqlite import harmless_refusal, with_our_errors
 from stoilo.audit.log.startup import Opening, open_store
-from stoilo.audit.log.store import DiskStore, LogStore
+from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -50,7 +50,7 @@ class Sequencer:
 
     def __init__(
         self,
-        store: LogStore,
+        store: DiskStore,
         publisher: Publisher,
         opening: Opening,
         settings: SequencerSettings,
@@ -82,7 +82,7 @@ class Sequencer:
         sign_checkpoint: Callable[[bytes], bytes],
         *,
         policy: LogPolicy | None = None,
-        store: LogStore | None = None,
+        store: DiskStore | None = None,
         cosign: Cosign | None = None,
         settings: SequencerSettings | None = None,
     ) -> Self:
@@ -247,6 +247,7 @@ class Sequencer:
         """Commit what is queued, publish it, and release the log; twice is harmless."""
         self._queue.close()
         self._writer.join()
+        # Callers were told "acknowledged": readers should see it before we go.
         self._publication.leave(self._settings.close_s)
         self._store.close()
 
@@ -279,6 +280,7 @@ class Sequencer:
         if self._broken is not None:
             raise self._broken
         hashes = [digest for request in requests for digest in request.hashes]
+        # Who was cut off before our answer asks again: the leaf must keep its place.
         places = self._store.find(hashes)
         fresh, labels = self._place(requests, places)
         if fresh or labels:
@@ -326,6 +328,7 @@ class Sequencer:
         if self._frontier.size == self._head.size:
             return
         head = TreeHead(self._frontier.size, self._frontier.root())
+        # From here on both databases hold the leaves, and they are acknowledged.
         self._store.swap_head(self._head, head)
         self._head = head
         self._publication.offer(head)
@@ -343,6 +346,7 @@ class Sequencer:
         """Stop writing and publishing until somebody reopens the log."""
         if not isinstance(error, StoiloError):
             error = InternalError("STO-L051", f"a durable step failed: {error!r}")
+        # The first failure is the cause; those after it follow from it.
         self._broken = self._broken or error
         self._publication.abort()
 

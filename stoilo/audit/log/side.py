@@ -31,7 +31,7 @@ from stoilo.audit.format.record import (
     record_digest,
 )
 from stoilo.audit.format.tiles import TILE_WIDTH, encode_bundle
-from stoilo.audit.log.sqlite import connect, damaged, insert_rows
+from stoilo.audit.log.sqlite import connect, damaged, insert_rows, transaction
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.limits import BOUNDS
@@ -130,7 +130,7 @@ def parse_records(data: bytes) -> list[bytes | None]:
     """Return the records of a tile (hostile; `check_record` comes after).
 
     Raises:
-        TrustError: ``STO-L143``.
+        TrustError: ``STO-L010``.
     """
     return [record or None for record in split_bundle(data, MAX_RECORD_BYTES)]
 
@@ -139,14 +139,14 @@ def split_bundle(data: bytes, max_bytes: int) -> list[bytes]:
     """Return the at most 256 texts of a hostile bundle, each with its length before it.
 
     Raises:
-        TrustError: ``STO-L143`` when it is cut, too long or one is past `max_bytes`.
+        TrustError: ``STO-L010`` when it is cut, too long or one is past `max_bytes`.
     """
     found: list[bytes] = []
     at = 0
     while at < len(data):
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")
         if end > len(data) or end - at > max_bytes + 2 or len(found) == TILE_WIDTH:
-            raise TrustError("STO-L143", "the bundle of a tile is cut or too long")
+            raise TrustError("STO-L010", "the bundle of a tile is cut or too long")
         found.append(data[at + 2 : end])
         at = end
     return found
@@ -180,6 +180,7 @@ class SideStore:
 
     @classmethod
     def _make(cls, connection: sqlite3.Connection) -> SideStore:
+        # What retention deletes must not stay readable in pages that are free.
         connection.execute("PRAGMA secure_delete = ON")
         if not _version(connection):
             connection.executescript(
@@ -210,6 +211,7 @@ class SideStore:
         rows = [
             (one.kind, _raw(one.kind.digest(one.data)), one.data) for one in objects
         ]
+        # What was deleted on purpose comes back when somebody publishes it anew.
         again = (
             "ON CONFLICT DO UPDATE "
             "SET data = excluded.data, deleted_at = NULL WHERE data IS NULL"
@@ -259,6 +261,7 @@ class SideStore:
         with self._writing() as connection:
             count = connection.executemany(query, rows).rowcount
         with self._lock, damaged("side store"):
+            # Else the deleted bytes stay in the write-ahead log.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return count
 
@@ -324,27 +327,12 @@ class SideStore:
         rows = self._all(query, (ObjectKind.RECORD, *map(_raw, digests)))
         return {_stored(digest).hex(): _stored(data) for digest, data in rows}
 
-    def index_rows(self) -> Iterator[tuple[bytes, int]]:
-        """Yield every row of the index as `index_key` and place, in order."""
-        last: tuple[object, ...] = (b"", -1)
-        query = (
-            "SELECT key, place FROM mention WHERE (key, place) > (?, ?) "
-            "ORDER BY key, place LIMIT 4096"
-        )
-        while rows := self._all(query, last):
-            for key, place in rows:
-                if not isinstance(key, bytes) or not isinstance(place, int):
-                    raise TrustError("STO-L142", "the index holds what is no place")
-                yield key, place
-            last = rows[-1]
-
     def is_indexed(self, place: int, record: Record) -> bool:
         """Whether all that the record of leaf `place` mentions is in the index."""
-        query = "SELECT 1 FROM mention WHERE key = ? AND place = ?"
-        return all(
-            self._one(query, (index_key(mention), place))
-            for mention in mentions(record)
-        )
+        keys = {index_key(mention) for mention in mentions(record)}
+        marks = ",".join("?" * len(keys))
+        query = f"SELECT COUNT(*) FROM mention WHERE place = ? AND key IN ({marks})"  # noqa: S608 - question marks only
+        return self._one(query, (place, *keys)) == (len(keys),)
 
     def close(self) -> None:
         """Close the database."""
@@ -376,14 +364,8 @@ class SideStore:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Yield the connection in a transaction that is flushed at its end."""
-        with self._lock, damaged("side store"):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._connection.rollback()
-                raise
+        with self._lock, damaged("side store"), transaction(self._connection):
+            yield self._connection
 
 
 def _object_faults(kind: object, digest: object, data: object) -> Iterator[SideFault]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -20,7 +19,6 @@ __all__ = [
     "error_code",
     "harmless_refusal",
     "insert_rows",
-    "sync_directory",
     "transaction",
     "unflushed",
     "with_our_errors",
@@ -89,11 +87,13 @@ def error_code(error: sqlite3.Error) -> int:
 
 
 @contextlib.contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Commit what is done inside, or nothing of it."""
+    # IMMEDIATE: a reader that wants to write later can find the lock taken, and must
+    # then begin anew; who takes it first only waits.
     connection.execute("BEGIN IMMEDIATE")
     try:
-        yield
+        yield connection
         connection.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(sqlite3.Error):
@@ -107,6 +107,7 @@ def unflushed(connection: sqlite3.Connection) -> Iterator[None]:
 
     Only for what can be derived again after a crash.
     """
+    # The next flushed commit takes these along; a crash before it loses only them.
     connection.execute("PRAGMA synchronous = NORMAL")
     try:
         yield
@@ -136,15 +137,6 @@ def insert_rows(
         marks = ",".join([f"({','.join('?' * len(part[0]))})"] * len(part))
         query = f"{insert} VALUES {marks} {rest}"
         connection.execute(query, [*chain.from_iterable(part)])
-
-
-def sync_directory(path: Path) -> None:
-    """Flush a directory, so that names made in it survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 Arguments = ParamSpec("Arguments")

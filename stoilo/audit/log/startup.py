@@ -26,10 +26,10 @@ from stoilo.audit.format.tiles import (
 from stoilo.audit.log.database import LogState
 from stoilo.audit.log.head import HeadState, TreeHead
 from stoilo.audit.log.scrub import TileScrub
-from stoilo.audit.log.store import LogRecords, LogStore
+from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import TrustError
 
-__all__ = ["Opening", "check_records", "open_store"]
+__all__ = ["Opening", "open_store"]
 
 _CHUNK = 256  # leaves read at a time: at most 16 MiB
 EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)
@@ -57,7 +57,7 @@ class Opening:
     is_witnessed: bool = True
 
 
-def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Opening:
+def open_store(store: DiskStore, origin: str, policy: LogPolicy | None) -> Opening:
     """Check a log, creating it where there is provably none yet.
 
     Raises:
@@ -66,6 +66,8 @@ def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Openin
     head = store.load_head()
     log = store.load_log()
     note = store.load_checkpoint()
+    # Tiles that lie beyond the databases betray a restored backup, whatever else
+    # agrees.
     far = farthest_tiles(store.stored_tiles())
     _check_presence(log, head, fresh=note is None and not far)
     if log is None:
@@ -89,30 +91,6 @@ def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Openin
     return Opening(log.frontier, head.head, published, note or b"", builder, witnessed)
 
 
-def check_records(records: LogRecords, published: Checkpoint | None) -> int:
-    """Compare a log's databases with its published checkpoint, also beside its writer.
-
-    `published` was read (and verified) before this call. Returns how many acknowledged
-    leaves are not yet under it.
-
-    Raises:
-        TrustError: as `open_store`.
-    """
-    # Read in the order in which the writer writes backwards: what is read later is newer.
-    far = farthest_tiles(records.stored_tiles())
-    head = records.load_head()
-    log = records.load_log()
-    _check_presence(log, head, fresh=published is None and not far)
-    if log is None or head is None:
-        return 0
-    origins = {log.origin, head.origin, published.origin if published else log.origin}
-    if len(origins) > 1:
-        raise TrustError("STO-L048", "databases and checkpoint are of different logs")
-    _check_sizes(log, HeadState(head.origin, head.head, None), published)
-    _check_contents(records, far, log, head.head, published)
-    return head.head.size - (published.size if published else 0)
-
-
 def _check_presence(
     log: LogState | None, head: HeadState | None, *, fresh: bool
 ) -> None:
@@ -125,7 +103,7 @@ def _check_presence(
         )
     if head is None and (not fresh or (log is not None and log.frontier.size > 0)):
         raise TrustError(
-            "STO-L042",
+            "STO-L041",
             "the head database is gone, but this log has been written before",
             hint="restore audit-head/head.sqlite; never start a new one beside a log",
         )
@@ -188,7 +166,7 @@ def _check_sizes(log: LogState, head: HeadState, published: Checkpoint | None) -
 
 
 def _check_contents(
-    store: LogRecords,
+    store: DiskStore,
     far: list[Tile],
     log: LogState,
     head: TreeHead,
@@ -227,7 +205,7 @@ def _check_contents(
     return resume
 
 
-def _chunks(store: LogRecords, stops: list[int]) -> Iterator[list[bytes]]:
+def _chunks(store: DiskStore, stops: list[int]) -> Iterator[list[bytes]]:
     """Yield the leaves in order, in chunks that end at every stop."""
     start = 0
     for stop in stops:

@@ -5,8 +5,8 @@
     DIR/audit/lock          flock of the one writer
     DIR/audit-head/head.sqlite   newest acknowledged head; best on another disk
 
-`LogStore` is everything durable that the sequencer does; tests put faults between its
-steps. All methods raise OSError or sqlite3.Error when the machine fails.
+`DiskStore` is everything durable that the sequencer does, one method a step; tests put
+faults between its steps. All methods raise OSError or sqlite3.Error when the machine fails.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from stoilo.audit.format.merkle import Frontier
 from stoilo.audit.format.note import MAX_NOTE_BYTES
-from stoilo.audit.format.tiles import Tile
-from stoilo.audit.log.database import LogDatabase, LogState, NewLeaf
-from stoilo.audit.log.head import HeadDatabase, HeadState, TreeHead
+from stoilo.audit.log.database import LogDatabase
+from stoilo.audit.log.head import HeadDatabase
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.core.errors import InternalError
 
@@ -31,8 +27,6 @@ __all__ = [
     "DiskRecords",
     "DiskStore",
     "LogPaths",
-    "LogRecords",
-    "LogStore",
     "locate_log",
     "seal",
     "unseal",
@@ -99,79 +93,6 @@ def locate_log(path: Path) -> tuple[Path, LogPaths | None]:
     return path, None
 
 
-class LogRecords(Protocol):
-    """What can be read back of a log; the check before starting needs no more."""
-
-    def load_log(self) -> LogState | None:
-        """Return the log database's state, None when it does not exist."""
-
-    def load_head(self) -> HeadState | None:
-        """Return the head database's state, None when it does not exist."""
-
-    def load_checkpoint(self) -> bytes | None:
-        """Return the published checkpoint, None when there is none."""
-
-    def stored_tiles(self) -> Iterator[Tile]:
-        """Yield every tile on the disk."""
-
-    def partial_widths(self, tile: Tile) -> Iterable[int]:
-        """Return the widths of the partial tiles stored at the place of a full tile."""
-
-    def read_tile(self, tile: Tile) -> bytes | None:
-        """Return a tile's bytes, None when it does not exist."""
-
-    def leaves(self, start: int, end: int) -> list[bytes]:
-        """Return committed leaves [start, end)."""
-
-    def find_label(self, label: str) -> list[int]:
-        """Return the places of the leaves labelled so."""
-
-    def close(self) -> None:
-        """Release files (and the writer's lock)."""
-
-
-class LogStore(LogRecords, Protocol):
-    """Everything durable that a sequencer does, one method a step."""
-
-    def create_log(self, origin: str) -> None:
-        """Create the empty log database."""
-
-    def create_head(self, origin: str, head: TreeHead) -> None:
-        """Create the head database."""
-
-    def find(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
-        """Return the places of those leaf hashes that are in the log."""
-
-    def commit(
-        self,
-        leaves: Sequence[NewLeaf],
-        labels: Sequence[tuple[str, int]],
-        frontier: Frontier,
-    ) -> None:
-        """Durably append to the log database."""
-
-    def move_tail(self) -> None:
-        """Tidy the log database's index now and then; acknowledges nothing."""
-
-    def swap_head(self, old: TreeHead, new: TreeHead) -> None:
-        """Durably compare-and-swap the head."""
-
-    def write_tiles(self, tiles: Sequence[tuple[Tile, bytes]]) -> None:
-        """Durably write immutable tiles."""
-
-    def write_checkpoint(self, note: bytes) -> None:
-        """Durably replace the published checkpoint."""
-
-    def write_policy(self, text: bytes) -> None:
-        """Durably publish the log's own copy of its policy."""
-
-    def record_published(self, note: bytes) -> None:
-        """Durably remember the published checkpoint beside the head."""
-
-    def drop_partials(self, tile: Tile) -> None:
-        """Remove the partial tiles that a full tile replaces."""
-
-
 class DiskRecords:
     """The records of a log on a disk, opened strictly for reading, also beside a writer."""
 
@@ -180,6 +101,7 @@ class DiskRecords:
         self._tiles = TileDirectory(paths.log)
         self._log = LogDatabase(paths.database, read_only=read_only)
         self._head = HeadDatabase(paths.head, read_only=read_only)
+        # Bound by name: a step is one call deep, and tests put a fault into one of them.
         self.load_log = self._log.load
         self.load_head = self._head.load
         self.leaves = self._log.leaves
@@ -232,6 +154,7 @@ class DiskStore(DiskRecords):
 
     def close(self) -> None:
         """Close files and databases for good, then release the lock; twice is harmless."""
+        # The lock goes last: until then nobody else may write.
         self._tiles.close()
         super().close()
         if self._lock is not None:
@@ -240,6 +163,7 @@ class DiskStore(DiskRecords):
 
 
 def _take_lock(path: Path) -> int:
+    # A lock of the kernel, not the presence of a file: it ends with the process.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

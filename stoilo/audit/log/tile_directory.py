@@ -24,8 +24,8 @@ from stoilo.audit.format.tiles import (
     parse_tile_path,
     render_tile_path,
 )
-from stoilo.audit.log.sqlite import sync_directory
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory, write_durably
 
 __all__ = ["TileDirectory"]
 
@@ -135,9 +135,7 @@ class TileDirectory:
         with self._writing:
             self._check_open()
             self._make(target.parent)
-            _write_file(target, data)
-            _temporary(target).rename(target)
-            sync_directory(target.parent)
+            write_durably(target, data, draft=_temporary(target))
 
     def _check_open(self) -> None:
         if self._closed:

@@ -71,7 +71,7 @@ class SeenCheck:
 
         Raises:
             UnreachableError: ``STO-L002``.
-            TrustError: ``STO-L130`` a page is malformed.
+            TrustError: ``STO-L010`` a page is malformed.
         """
         self._look_again(now)
         query = "SELECT count(*) FROM ahead"
@@ -124,6 +124,7 @@ class SeenCheck:
 
     def _wait_for(self, place: int, row: SeenRow, now: int) -> None:
         """Keep a row until the log gets there, unless too many wait already."""
+        # Rows are hostile: a signed future checkpoint would otherwise fill our disk.
         if self._ahead >= _MOST_AHEAD:
             self._alarm(f"row {place} is one too many that the log is behind of", place)
             return
@@ -152,7 +153,7 @@ class SeenCheck:
             connection.execute(query, (row.task, row.attempt, row.admission))
         elif sister[0] != row.admission:
             self._alarm(
-                f"row {place} rests on another admission than the other copies of "
+                f"row {place} rests on another admission than the other results of "
                 f"attempt {row.attempt} of task {row.task}",
                 place,
             )
@@ -274,6 +275,7 @@ class WitnessCheck:
             self._state.report(
                 Finding(FindingKind.SEEN, Severity.ALARM, message, "STO-L138")
             )
+            # Told once: from here on its age never passes the limit again.
             hidden[name] = _TOLD
         else:
             hidden[name] = since

@@ -19,16 +19,12 @@ from stoilo.audit.format.record import (
     record_digest,
 )
 from stoilo.audit.format.tiles import (
-    ENTRIES,
     TILE_WIDTH,
-    decode_bundle,
-    render_tile_path,
-    tile_at,
 )
 from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
 from stoilo.audit.monitor.state import Mirror, MonitorState
 from stoilo.audit.monitor.watches import MonitorSettings
-from stoilo.audit.read.source import LogSource
+from stoilo.audit.read.source import LogSource, read_entries
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 
@@ -84,6 +80,8 @@ class Inspection:
             self._wait_for(place, entry, self._since(leaf))
         else:
             self.take_record(place, leaf, record)
+            # A wrong record was told above; the right one may still be shown, and match
+            # a watch.
             if record_digest(record) != leaf.digest:
                 self._wait_for(place, entry, _TOLD)
 
@@ -263,13 +261,13 @@ def read_leaves(
     To be called inside of a change of the state, which an error undoes.
 
     Raises:
-        TrustError: ``STO-L122`` the entries do not lead to the signed root,
-            ``STO-L030``, ``STO-L031`` a bundle is malformed or missing.
+        TrustError: ``STO-L033`` the entries do not lead to the signed root,
+            ``STO-L010``, ``STO-L031`` a bundle is malformed or missing.
         UnreachableError: ``STO-L002``.
     """
     for number in range(mirror.size // TILE_WIDTH, -(-target.size // TILE_WIDTH)):
         start = mirror.size
-        entries = _read_bundle(source, number, target.size)[start % TILE_WIDTH :]
+        entries = read_entries(source.tile, number, target.size)[start % TILE_WIDTH :]
         mirror.extend([leaf_hash(entry) for entry in entries])
         records = _read_records(source, number, entries)[start % TILE_WIDTH :]
         for place, entry in enumerate(entries, start):
@@ -277,19 +275,9 @@ def read_leaves(
             inspection.take(place, entry, records[at] if at < len(records) else None)
     if mirror.root_at(target.size) != target.root:
         raise TrustError(
-            "STO-L122",
+            "STO-L033",
             f"the entries shown for {target.size} leaves have another root than signed",
         )
-
-
-def _read_bundle(source: LogSource, number: int, size: int) -> list[bytes]:
-    tile = tile_at(ENTRIES, number, size)
-    data = source.tile(tile)
-    if data is None:
-        data = source.tile(tile.full)
-    if data is None:
-        raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
-    return decode_bundle(data, tile.width)
 
 
 def _read_records(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from stoilo.audit.format.policy import (
     render_policy,
 )
 from stoilo.audit.format.tiles import TileNodes
-from stoilo.audit.log.sqlite import sync_directory
 from stoilo.audit.monitor.cross_check import SeenCheck, WitnessCheck
 from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
 from stoilo.audit.monitor.inspection import Inspection, read_leaves
@@ -32,6 +30,7 @@ from stoilo.audit.monitor.watches import MonitorSettings
 from stoilo.audit.read.source import LogSource, read_url
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
+from stoilo.core.files import write_durably
 
 __all__ = ["Monitor", "MonitorReport", "Stop", "run_monitor", "write_proof"]
 
@@ -80,7 +79,7 @@ class Monitor:
         A log that has misbehaved provably is not looked at again: the proof stays.
 
         Raises:
-            TrustError: what does not verify and is not provable either: ``STO-L122``, a
+            TrustError: what does not verify and is not provable either: ``STO-L033``, a
                 signature, a missing tile. Nothing of it was taken into the state.
             UnreachableError: ``STO-L002``.
         """
@@ -136,6 +135,8 @@ class Monitor:
         except (TrustError, UnreachableError) as error:
             if error.code == "STO-L124" or not self._state.memory.note:
                 raise
+            # A fork is proven out of its own tiles: they must lead to the root that it
+            # signed.
             tiles = TileNodes(self._source.tile)
             found = self._prove(
                 note, lambda level, index: tiles.node(level, index, shown.size)
@@ -150,9 +151,10 @@ class Monitor:
     def _take(self, note: bytes, target: Checkpoint, cosigned_at: int) -> None:
         """Match everything up to `target` and remember it, in one transaction."""
         state, now = self._state, self._now()
+        # Signing a size costs the log nothing; reading up to it would keep us for ever.
         if target.size - state.memory.size > self._settings.most_new:
             raise TrustError(
-                "STO-L122",
+                "STO-L033",
                 f"the log claims {target.size} leaves, more than anybody reads",
             )
         with state.change():
@@ -424,11 +426,5 @@ def _keep_proof(directory: Path, proof: bytes) -> str:
 def write_proof(directory: Path, proof: bytes) -> Path:
     """Write a proof durably under a name made of its digest; return its path."""
     path = directory / f"misbehaviour-{content_digest(proof)[:16]}.txt"
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(proof)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-    sync_directory(directory)
+    write_durably(path, proof)
     return path

@@ -28,7 +28,7 @@ from stoilo.audit.format.policy import (
     open_checkpoint,
 )
 from stoilo.audit.format.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, TileNodes
-from stoilo.audit.log.sqlite import connect, sync_directory
+from stoilo.audit.log.sqlite import connect
 from stoilo.audit.monitor.finding import (
     Finding,
     Severity,
@@ -36,6 +36,7 @@ from stoilo.audit.monitor.finding import (
     render_finding,
 )
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.files import sync_directory
 
 __all__ = ["MIRROR_SCHEMA", "Memory", "Mirror", "MonitorState"]
 
@@ -263,6 +264,7 @@ class MonitorState:
                 self._save()
                 self.connection.execute("COMMIT")
             except BaseException:
+                # What this process remembers must not run ahead of its file.
                 self.memory, self.mirror.size = before, size
                 self.mirror.forget_cache()
                 self.connection.rollback()
@@ -325,6 +327,7 @@ class MonitorState:
 
 def _take_lock(path: Path) -> int:
     """Return the descriptor of a locked file, or raise ``STO-L125``."""
+    # Two monitors on one state would each take findings away from the other.
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -38,6 +38,7 @@ from stoilo.core.errors import TrustError, UnreachableError, UsageError
 __all__ = ["ArchiveSource", "write_archive"]
 
 _BLOCK = 512
+# A hostile archive of empty files: each costs memory, none costs its maker a byte.
 _MAX_MEMBERS = 1_000_000
 _SIZE = re.compile(rb"[0-7]{11}\0")
 _PLAIN_NAME = re.compile(r"[a-z0-9./]{1,100}")

@@ -31,7 +31,8 @@ from stoilo.audit.format.tiles import (
 )
 from stoilo.audit.log.side import render_records
 from stoilo.audit.read.archive import write_archive
-from stoilo.audit.read.reader import find_policy, verify_log
+from stoilo.audit.read.reader import verify_log
+from stoilo.audit.read.source import find_policy
 from stoilo.audit.read.view import LogView, open_log
 from stoilo.core.errors import TrustError, UsageError
 

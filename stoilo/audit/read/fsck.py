@@ -8,14 +8,11 @@ everything else; the signed root decides. May run beside the writer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from stoilo.audit.format.note import MAX_NOTE_BYTES
-from stoilo.audit.format.policy import (
-    LogPolicy,
-)
+from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint
 from stoilo.audit.format.tiles import Tile
 from stoilo.audit.read.fsck_beside import check_beside, check_strays
 from stoilo.audit.read.fsck_databases import (
@@ -30,19 +27,18 @@ from stoilo.audit.read.fsck_databases import (
 )
 from stoilo.audit.read.fsck_parts import (
     Anchor,
-    Finding,
-    FindingList,
+    Fault,
+    FaultList,
     LogParts,
     Severity,
     find_anchor,
     read_policy,
 )
-from stoilo.audit.read.fsck_tree import TreeCheck, TreeResult, check_roots
+from stoilo.audit.read.fsck_tree import TreeCheck, check_roots
 
 __all__ = [
     "FsckReport",
-    "find_fault",
-    "find_support_fault",
+    "check_log",
     "fsck_log",
 ]
 
@@ -70,9 +66,15 @@ class FsckReport:
     committed: int | None
     is_proven: bool
     own_policy: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[Fault, ...]
     omitted: int
     faults: int
+
+    @property
+    def first_fault(self) -> Fault | None:
+        """The first fault, None when there is none."""
+        faults = (one for one in self.findings if one.severity is Severity.FAULT)
+        return next(faults, None)
 
     @property
     def is_sound(self) -> bool:
@@ -91,8 +93,15 @@ def fsck_log(location: str | Path, policy: LogPolicy | None = None) -> FsckRepor
         UsageError: ``STO-L001`` when there is no log.
         UnreachableError: ``STO-L002`` when permission to read is missing.
     """
-    found = FindingList()
-    parts = LogParts(Path(location), found)
+    return check_log(Path(location), policy)[0]
+
+
+def check_log(
+    path: Path, policy: LogPolicy | None = None
+) -> tuple[FsckReport, SignedCheckpoint | None, int]:
+    """Check a log as `fsck_log`; also return what is signed, and how many tiles were read."""
+    found = FaultList()
+    parts = LogParts(path, found)
     # What is read first is older: a writer beside us only ever adds. It publishes before
     # it remembers that, so what it remembers is read before what it has published.
     trusted = read_policy(parts, policy)
@@ -105,10 +114,10 @@ def fsck_log(location: str | Path, policy: LogPolicy | None = None) -> FsckRepor
     if states.head is not None:
         check_head_row(parts)
     check_ages(parts, states, anchor)
-    result = _walk(parts, stored, states, anchor)
-    is_proven = check_roots(parts, states, anchor, result)
+    walk = _walk(parts, stored, states, anchor)
+    is_proven = check_roots(parts, states, anchor, walk.result)
     check_strays(parts)
-    return FsckReport(
+    report = FsckReport(
         origin=_origin(states, anchor),
         published=anchor.checkpoint.size if anchor else 0,
         acknowledged=states.head.head.size if states.head else None,
@@ -119,39 +128,7 @@ def fsck_log(location: str | Path, policy: LogPolicy | None = None) -> FsckRepor
         omitted=found.omitted,
         faults=found.faults,
     )
-
-
-def find_fault(location: str | Path, policy: LogPolicy | None = None) -> Finding | None:
-    """Return the first fault of a log with its place, None when it is sound."""
-    return _first(fsck_log(location, policy).findings)
-
-
-def find_support_fault(
-    location: str | Path, policy: LogPolicy | None = None
-) -> Finding | None:
-    """Return the first fault of what the tree does not cover, None when there is none.
-
-    That is the policy's copy, signature lines that nobody needs, the databases as files,
-    the tables that find leaves, and the stores beside the log. For readers who have
-    built the tree themselves.
-    """
-    found = FindingList()
-    parts = LogParts(Path(location), found)
-    trusted = read_policy(parts, policy)
-    remembered = read_head(parts)
-    note = parts.read("checkpoint", MAX_NOTE_BYTES)
-    find_anchor(parts, note, remembered, trusted)
-    states = read_states(parts)
-    check_structure(parts)
-    if states.head is not None:
-        check_head_row(parts)
-    _check_support(parts, _open_rows(parts, states), states, frozenset())
-    return _first(found.kept)
-
-
-def _first(findings: Iterable[Finding]) -> Finding | None:
-    faults = (one for one in findings if one.severity is Severity.FAULT)
-    return next(faults, None)
+    return report, anchor.signed if anchor else None, walk.checked
 
 
 def _open_rows(parts: LogParts, states: States) -> LeafRows | None:
@@ -163,19 +140,19 @@ def _open_rows(parts: LogParts, states: States) -> LeafRows | None:
 
 def _walk(
     parts: LogParts, stored: list[Tile], states: States, anchor: Anchor | None
-) -> TreeResult:
+) -> TreeCheck:
     """Build the tree again, and check what points into it."""
     rows = _open_rows(parts, states)
     head = states.head.head.size if states.head else 0
     committed = states.log.frontier.size if states.log else head
     size = anchor.checkpoint.size if anchor else 0
-    root = anchor.checkpoint.root if anchor and anchor.is_signed else None
+    root = anchor.checkpoint.root if anchor and anchor.signed else None
     walk = TreeCheck(
         parts, stored, rows, committed, size, root, (size, head, committed)
     )
-    result = walk.run()
-    _check_support(parts, rows, states, result.damaged)
-    return result
+    walk.run()
+    _check_support(parts, rows, states, walk.result.damaged)
+    return walk
 
 
 def _check_support(

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from stoilo.audit.format.merkle import HASH_BYTES, leaf_hash, leaf_hashes
+from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.tiles import TILE_WIDTH
 from stoilo.audit.log import database, head, seen, side
 from stoilo.audit.log.database import LogDatabase, LogState, label_sum
@@ -34,23 +34,24 @@ __all__ = [
     "check_structure",
     "check_write_ahead_log",
     "find_schema_faults",
-    "is_index_right",
     "read_head",
     "read_states",
 ]
 
 
-_MAGIC = b"SQLite format 3\0"
-_HEADER = struct.Struct(">16sHBBBBBBIIIIIIIIIIII20sII")
 _WAL_HEADER = struct.Struct(">IIIIIIII")
 _WAL_FRAME = struct.Struct(">IIIIII")
 _WAL_MAGIC = 0x377F0682
 _WAL_VERSION = 3007000
 _COMPLAINTS = 100
+# The tables that this version makes, by the text of their schema.
+_SCHEMAS: dict[str, Sequence[str]] = {
+    "head.sqlite": [head.SCHEMA],
+    "log.sqlite": database.SCHEMA,
+    "seen.sqlite": [seen.SCHEMA],
+    "side.sqlite": [side.SCHEMA],
+}
 _PAGE = re.compile(r"(?:[Pp]age|[Tt]ree) (\d+)")
-_UTF8 = 1
-_SCHEMA_FORMAT = 4
-_USER_VERSIONS = frozenset({0, 1})  # the side store numbers its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +78,8 @@ def check_database_file(path: Path) -> Iterator[FileFault]:
     if not path.is_file():  # a pipe would be waited for
         yield FileFault("", "it is no regular file")
         return
-    with path.open("rb") as file:
-        header = file.read(100)
-    size = path.stat().st_size
-    if size == 0:  # what a crash leaves before anything was written
+    if path.stat().st_size == 0:  # what a crash leaves before anything was written
         return
-    faults = _header_faults(header)
-    yield from (FileFault("header", text) for text in faults)
-    if not path.with_name(path.name + "-wal").exists():  # else it grows from there
-        yield from (FileFault("header", text) for text in _size_faults(header, size))
     try:
         with closing(connect(path, read_only=True)) as connection:
             query = f"PRAGMA integrity_check({_COMPLAINTS})"
@@ -93,47 +87,6 @@ def check_database_file(path: Path) -> Iterator[FileFault]:
                 yield from _complaints(str(text))
     except (sqlite3.DatabaseError, UnicodeError) as error:
         yield FileFault("", f"SQLite cannot read it: {error}")
-
-
-def _header_faults(header: bytes) -> Iterator[str]:
-    """Yield what in the first 100 bytes is not what this SQLite writes."""
-    if len(header) < _HEADER.size:
-        yield f"the file ends after {len(header)} bytes"
-        return
-    (
-        magic, page, write_format, read_format, reserved, most, least, leaf,
-        changes, pages, _first_free, free, _cookie, schema_format, cache, largest,
-        encoding, user, vacuum, application, expansion, valid_for, _version,
-    ) = _HEADER.unpack(header)  # fmt: skip
-    expected = {
-        "magic string": magic == _MAGIC,
-        "page size": page in {1, *(1 << bit for bit in range(9, 16))},
-        "file format version": write_format == read_format and read_format in {1, 2},
-        "reserved space": reserved == 0,
-        "payload fractions": (most, least, leaf) == (64, 32, 32),
-        "free page count": free < max(pages, 1),
-        "schema format": schema_format in {0, _SCHEMA_FORMAT},
-        "cache size": cache == 0,
-        "auto-vacuum fields": largest == 0 and vacuum == 0,
-        "text encoding": encoding in {0, _UTF8},
-        "user fields": user in _USER_VERSIONS and application == 0,
-        "expansion space": not any(expansion),
-        "change counter": changes == valid_for,
-    }
-    yield from (
-        f"the {name} is not what SQLite writes"
-        for name, is_right in expected.items()
-        if not is_right
-    )
-
-
-def _size_faults(header: bytes, size: int) -> Iterator[str]:
-    if len(header) < _HEADER.size:
-        return
-    page, pages = _HEADER.unpack(header)[1], _HEADER.unpack(header)[9]
-    width = 65536 if page == 1 else page
-    if pages * width != size:
-        yield f"{pages} pages of {width} bytes were written, the file has {size} bytes"
 
 
 def _complaints(text: str) -> Iterator[FileFault]:
@@ -207,25 +160,6 @@ def _checksum(data: bytes, order: str, start: tuple[int, int]) -> tuple[int, int
     return first, second
 
 
-_Schema = dict[bytes, bytes]
-_LABELS_BEFORE_SUMS = """CREATE TABLE labels (
-        label TEXT NOT NULL,
-        idx INTEGER NOT NULL,
-        PRIMARY KEY (label, idx)
-    ) STRICT, WITHOUT ROWID"""
-_ADDED = "ALTER TABLE labels ADD COLUMN sum INTEGER"
-_VERSIONS: dict[str, Sequence[Sequence[str]]] = {
-    "head.sqlite": [[head.SCHEMA]],
-    "log.sqlite": [
-        database.SCHEMA,
-        [*database.SCHEMA[:2], _LABELS_BEFORE_SUMS, database.SCHEMA[3]],
-        [*database.SCHEMA[:2], _LABELS_BEFORE_SUMS, database.SCHEMA[3], _ADDED],
-    ],
-    "seen.sqlite": [[seen.SCHEMA]],
-    "side.sqlite": [[side.SCHEMA]],
-}
-
-
 def find_schema_faults(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the tables (place, message) of a database that this version does not make.
 
@@ -235,78 +169,25 @@ def find_schema_faults(path: Path) -> Iterator[tuple[str, str]]:
     Raises:
         sqlite3.DatabaseError: the file cannot be read.
     """
-    versions = _VERSIONS.get(path.name)
-    if versions is None:
+    statements = _SCHEMAS.get(path.name)
+    if statements is None:
         return
     with closing(connect(path, read_only=True)) as connection:
-        found = _read(connection)
-    known = [_make(statements) for statements in versions]
+        found = _read_schema(connection)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in statements:
+            connection.executescript(statement)
+        known = _read_schema(connection)
     for name, text in found.items():
-        if not any(one.get(name) == text for one in known):
+        if known.get(name) != text:
             table = name.decode(errors="backslashreplace")
             yield f"schema of {table!r}", "is not a table that this version makes"
 
 
-def _make(statements: Sequence[str]) -> _Schema:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for statement in statements:
-            connection.executescript(statement)
-        return _read(connection)
-
-
-def _read(connection: sqlite3.Connection) -> _Schema:
-    connection.text_factory = bytes
+def _read_schema(connection: sqlite3.Connection) -> dict[bytes, bytes]:
+    connection.text_factory = bytes  # a flipped bit may end UTF-8
     query = "SELECT name, tbl_name, coalesce(sql, '') FROM sqlite_master"
     return {row[0]: row[1] + b"\n" + row[2] for row in connection.execute(query)}
-
-
-_CHUNK = 256
-
-
-def is_index_right(rows: LeafRows, indexed: int) -> bool:
-    """Tell whether the table of places holds exactly the first `indexed` leaves.
-
-    Later leaves, which may be on their way into the table, are left out.
-
-    Raises:
-        sqlite3.DatabaseError: the file cannot be read there.
-    """
-    found = _sum_of_table(rows, indexed)
-    return found is not None and found == _sum_of_leaves(rows, indexed)
-
-
-def _sum_of_table(rows: LeafRows, indexed: int) -> int | None:
-    """Return the table's number; None when a row is malformed or one is missing."""
-    total = count = 0
-    for digest, place in rows.select("SELECT hash, idx FROM places"):
-        if type(digest) is not bytes or type(place) is not int or place < 0:
-            return None
-        if len(digest) != HASH_BYTES:
-            return None
-        if place < indexed:
-            total += int.from_bytes(digest, "big") * (place + 1)
-            count += 1
-    return total if count == indexed else None
-
-
-def _sum_of_leaves(rows: LeafRows, indexed: int) -> int | None:
-    """Return the leaves' number; None when one is missing or malformed."""
-    total = 0
-    query = "SELECT leaf FROM leaves WHERE idx >= ? AND idx < ? ORDER BY idx"
-    for start in range(0, indexed, _CHUNK):
-        end = min(start + _CHUNK, indexed)
-        leaves = [row[0] for row in rows.select(query, start, end)]
-        if len(leaves) != end - start or not all(type(one) is bytes for one in leaves):
-            return None
-        total += _weigh(start, leaf_hashes(leaves))
-    return total
-
-
-def _weigh(start: int, hashes: Iterable[bytes]) -> int:
-    return sum(
-        int.from_bytes(digest, "big") * place
-        for place, digest in enumerate(hashes, start + 1)
-    )
 
 
 _SETTLE_S = 0.05  # a writer beside us is done with a page by then
@@ -361,7 +242,7 @@ def check_head_row(parts: LogParts) -> None:
     rows = parts.guard(name, read)
     if rows is not None and rows != [(1,)]:
         parts.found.fault(
-            "STO-L092",
+            "STO-L049",
             name,
             f"holds {len(rows)} rows, or its row is not row 1",
             place="table head",
@@ -395,7 +276,7 @@ def _check_schema(parts: LogParts, path: Path) -> None:
     found = parts.guard(name, lambda: list(find_schema_faults(path))) or []
     for place, message in found:
         remedy = f"restore the newest backup of {name}"
-        parts.found.fault("STO-L092", name, message, place=place, remedy=remedy)
+        parts.found.fault("STO-L049", name, message, place=place, remedy=remedy)
 
 
 def _report(
@@ -414,7 +295,7 @@ def _report(
             parts.found.notice("STO-L096", name, one.message, place=one.place)
             continue
         parts.found.fault(
-            "STO-L092",
+            "STO-L049",
             name,
             one.message,
             place=one.place,
@@ -456,12 +337,11 @@ def _check_presence(parts: LogParts, states: States, anchor: Anchor | None) -> N
         (parts.paths.database, states.log, states.head and states.head.head.size),
         (parts.paths.head, states.head, states.log and states.log.frontier.size),
     )
-    codes = ("STO-L041", "STO-L042")
-    for code, (path, state, other) in zip(codes, sizes, strict=True):
+    for path, state, other in sizes:
         if state is None and (begun or other) and not _is_reported(parts, path):
             name = parts.name(path)
             parts.found.fault(
-                code,
+                "STO-L041",
                 name,
                 "is gone or empty, but this log has been written before",
                 remedy=f"restore the newest backup of {name}",
@@ -482,7 +362,7 @@ def _check_origins(parts: LogParts, states: States, anchor: Anchor | None) -> No
         known[parts.name(parts.paths.head)] = states.head.origin
     if anchor is not None:
         known[anchor.file] = anchor.checkpoint.origin
-    right = anchor.checkpoint.origin if anchor and anchor.is_signed else None
+    right = anchor.checkpoint.origin if anchor and anchor.signed else None
     right = right or next(iter(known.values()), None)
     for file, origin in known.items():
         if origin != right:
@@ -511,10 +391,10 @@ def check_indexes(parts: LogParts, rows: LeafRows, damaged: frozenset[int]) -> N
     count = parts.guard(rows.file, collect) or 0
     remedy = f"restore the newest backup of {rows.file}"
     for place, message in wrong:
-        parts.found.fault("STO-L091", rows.file, message, place=place, remedy=remedy)
+        parts.found.fault("STO-L049", rows.file, message, place=place, remedy=remedy)
     if count > _NAMED:
         message = f"{count - _NAMED} more rows are wrong"
-        parts.found.fault("STO-L091", rows.file, message, remedy=remedy)
+        parts.found.fault("STO-L049", rows.file, message, remedy=remedy)
 
 
 def _wrong_indexes(
@@ -540,15 +420,14 @@ def _wrong_leaves(rows: LeafRows, size: int) -> Iterator[tuple[str, str]]:
 def _wrong_places(
     rows: LeafRows, size: int, indexed: int, damaged: frozenset[int]
 ) -> Iterator[tuple[str, str]]:
-    first = indexed if is_index_right(rows, indexed) else 0
-    count = first
+    count = 0
     query = (
         "SELECT places.hash, places.idx, leaves.leaf FROM places "
         "LEFT JOIN leaves ON leaves.idx = places.idx "
         "WHERE typeof(hash) = 'blob' AND typeof(places.idx) = 'integer' "
-        "AND typeof(leaf) IN ('blob', 'null') AND (places.idx >= ? OR places.idx < 0)"
+        "AND typeof(leaf) IN ('blob', 'null')"
     )
-    for digest, index, leaf in rows.select(query, first):
+    for digest, index, leaf in rows.select(query):
         count += index < indexed  # later ones may be on their way into the table
         if index in damaged:
             continue
@@ -561,16 +440,16 @@ def _wrong_places(
 
 
 def _wrong_labels(rows: LeafRows, size: int) -> Iterator[tuple[str, str]]:
-    columns = [row[1].decode() for row in rows.select("PRAGMA table_info(labels)")]
-    total = "sum" if "sum" in columns else "NULL"
-    kinds = "typeof(label) = 'text' AND typeof(idx) = 'integer'"
-    query = f"SELECT label, idx, {total} FROM labels WHERE {kinds}"  # noqa: S608 - our own words
+    query = (
+        "SELECT label, idx, sum FROM labels "
+        "WHERE typeof(label) = 'text' AND typeof(idx) = 'integer'"
+    )
     for text, index, check in rows.select(query):
         label = text.decode(errors="backslashreplace")
         place = f"table labels, {label!r}"
         if not 0 <= index < size:
             yield place, f"points to leaf {index} of {size}"
-        elif check is not None and check != label_sum(label, index):
+        elif check != label_sum(label, index):
             yield place, "label or place was changed"
 
 

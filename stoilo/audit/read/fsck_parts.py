@@ -17,6 +17,7 @@ from stoilo.audit.format.note import NoteSignature, parse_note
 from stoilo.audit.format.policy import (
     MAX_POLICY_BYTES,
     LogPolicy,
+    SignedCheckpoint,
     open_checkpoint,
     parse_policy,
     render_policy,
@@ -30,8 +31,8 @@ from stoilo.core.errors import StoiloError, UnreachableError, UsageError
 __all__ = [
     "MAX_FINDINGS",
     "Anchor",
-    "Finding",
-    "FindingList",
+    "Fault",
+    "FaultList",
     "LogParts",
     "Severity",
     "find_anchor",
@@ -56,7 +57,7 @@ class LogParts:
         UsageError: ``STO-L001`` when there is no log.
     """
 
-    def __init__(self, location: Path, found: FindingList) -> None:
+    def __init__(self, location: Path, found: FaultList) -> None:
         log, self.paths = locate_log(location)
         begun = (log / "checkpoint").exists() or (log / "tile").exists()
         if self.paths is None and not begun:
@@ -102,6 +103,7 @@ class LogParts:
         try:
             return read()
         except OSError as error:
+            # Missing permission says nothing about the log: no fault of it.
             if error.errno in _FORBIDDEN:
                 raise UnreachableError(
                     "STO-L002", f"{name} cannot be read: {error.strerror}"
@@ -110,7 +112,7 @@ class LogParts:
             self.found.fault("STO-L098", name, text, place=place, remedy=remedy)
         except (sqlite3.DatabaseError, UnicodeError) as error:
             text = f"cannot be read: {error}"
-            self.found.fault("STO-L092", name, text, place=place, remedy=remedy)
+            self.found.fault("STO-L049", name, text, place=place, remedy=remedy)
         except StoiloError as error:
             self.found.fault(
                 error.code, name, error.message, place=place, remedy=remedy
@@ -118,6 +120,7 @@ class LogParts:
         return None
 
 
+# A disk that lost everything must not fill the memory with reports of it.
 MAX_FINDINGS = 1000
 
 
@@ -129,7 +132,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Fault:
     """One thing found.
 
     Attributes:
@@ -154,12 +157,12 @@ class Finding:
         return f"{self.file}{place}: {self.message} [{self.code}]"
 
 
-class FindingList:
+class FaultList:
     """Collects findings; keeps at most `MAX_FINDINGS` and counts the others."""
 
     def __init__(self) -> None:
-        self.kept: list[Finding] = []
-        self._known: set[Finding] = set()
+        self.kept: list[Fault] = []
+        self._known: set[Fault] = set()
         self.omitted = 0
         self.faults = 0
 
@@ -167,14 +170,14 @@ class FindingList:
         self, code: str, file: str, message: str, *, place: str = "", remedy: str = ""
     ) -> None:
         """Record something that is wrong."""
-        if self._keep(Finding(code, Severity.FAULT, file, place, message, remedy)):
+        if self._keep(Fault(code, Severity.FAULT, file, place, message, remedy)):
             self.faults += 1
 
     def notice(self, code: str, file: str, message: str, *, place: str = "") -> None:
         """Record something worth knowing that is not wrong."""
-        self._keep(Finding(code, Severity.NOTICE, file, place, message, ""))
+        self._keep(Fault(code, Severity.NOTICE, file, place, message, ""))
 
-    def _keep(self, finding: Finding) -> bool:
+    def _keep(self, finding: Fault) -> bool:
         """Take a finding; False when it was kept before (a part is read twice)."""
         if finding in self._known:
             return False
@@ -199,12 +202,12 @@ class Anchor:
     Attributes:
         checkpoint: origin, size and root.
         file: where it was found.
-        is_signed: whether its signatures verified.
+        signed: what its signatures say; None where they did not verify.
     """
 
     checkpoint: Checkpoint
     file: str
-    is_signed: bool
+    signed: SignedCheckpoint | None = None
 
 
 def read_policy(parts: LogParts, given: LogPolicy | None) -> LogPolicy | None:
@@ -268,9 +271,14 @@ def find_anchor(
             "published",
             remedy="restore the log directory; the head database holds a copy of it",
         )
+    if note is None and parts.paths is None:
+        text = "is missing, though there are tiles"
+        parts.found.fault(
+            "STO-L034", parts.published("checkpoint"), text, remedy="restore it"
+        )
     if published is not None and copy is not None:
         _compare(parts, published, copy)
-    signed = [one for one in (published, copy) if one is not None and one.is_signed]
+    signed = [one for one in (published, copy) if one is not None and one.signed]
     return next(iter(signed), published or copy)
 
 
@@ -287,13 +295,13 @@ def _judge(
     remedy = f"restore {file} from the newest backup"
     try:
         if policy is not None:
-            checkpoint = open_checkpoint(note, policy).checkpoint
+            signed = open_checkpoint(note, policy)
             _check_lines(parts, note, file, policy, place)
-            return Anchor(checkpoint, file, is_signed=True)
+            return Anchor(signed.checkpoint, file, signed)
     except StoiloError as error:
         parts.found.fault(error.code, file, error.message, place=place, remedy=remedy)
     try:
-        return Anchor(parse_checkpoint(parse_note(note).text), file, is_signed=False)
+        return Anchor(parse_checkpoint(parse_note(note).text), file)
     except StoiloError as error:
         if policy is None:
             parts.found.fault(
@@ -320,6 +328,7 @@ def _check_lines(
 
 def _is_half(item: NoteSignature, key: VerifierKey) -> bool:
     """Tell a damaged line from that of a key that has been replaced under its name."""
+    # A flipped bit hides a line from every check: its key is then "unknown".
     differing = int.from_bytes(item.key_id) ^ int.from_bytes(key.key_id)
     if item.name != key.name:
         return differing == 0

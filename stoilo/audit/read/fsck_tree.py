@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from stoilo.audit.format.merkle import (
     EMPTY_ROOT,
     HASH_BYTES,
-    join_roots,
     leaf_hash,
-    perfect_roots,
+    leaf_hashes,
     root,
 )
 from stoilo.audit.format.tiles import (
     ENTRIES,
-    TILE_HEIGHT,
     TILE_WIDTH,
+    BlockTree,
     Tile,
     encode_bundle,
     tile_at,
@@ -32,7 +31,6 @@ from stoilo.audit.read.fsck_databases import LeafRows, States
 from stoilo.audit.read.fsck_parts import Anchor, LogParts
 
 __all__ = [
-    "HashTree",
     "Settled",
     "TreeCheck",
     "TreeResult",
@@ -44,6 +42,7 @@ __all__ = [
 
 
 Hashes = list[bytes | None]
+# Two copies that differ in six places; beyond that a backup is the way.
 _MIXTURES = 64
 
 
@@ -78,6 +77,9 @@ def settle(
         width: 1…256.
         is_right: asks the tree above; None when there is nothing to ask.
     """
+    first, *others = [one for one in copies if one] or [[]]
+    if len(first) == width and None not in first and all(o == first for o in others):
+        return Settled(first, is_certain=True)  # a sound log: nothing to vote on
     votes = [_votes(copies, place) for place in range(width)]
     most = [_elect(one) for one in votes]
     if all(len(one) == 1 for one in votes):
@@ -126,52 +128,6 @@ def read_bundle(data: bytes, width: int) -> list[bytes]:
         entries.append(data[at + 2 : end])
         at = end
     return entries
-
-
-class HashTree:
-    """The tree above blocks of 256 leaf hashes, and the tiles that it consists of.
-
-    Memory: a few tiles for any size.
-    """
-
-    def __init__(self) -> None:
-        self.blocks = 0
-        self._levels: list[list[bytes]] = []
-
-    def add(self, block_root: bytes) -> list[tuple[Tile, bytes]]:
-        """Take the root of the next full block; return the tiles that became full."""
-        self.blocks += 1
-        done: list[tuple[Tile, bytes]] = []
-        carry, level = block_root, 0
-        while True:
-            if len(self._levels) == level:
-                self._levels.append([])
-            hashes = self._levels[level]
-            hashes.append(carry)
-            if len(hashes) < TILE_WIDTH:
-                return done
-            index = (self.blocks >> (TILE_HEIGHT * (level + 1))) - 1
-            done.append((Tile(level + 1, index), b"".join(hashes)))
-            carry, level = root(hashes), level + 1
-            hashes.clear()
-
-    def partial(self) -> Iterator[tuple[Tile, bytes]]:
-        """Yield the partial tiles above the blocks taken so far."""
-        for level, hashes in enumerate(self._levels):
-            if hashes:
-                index = self.blocks >> (TILE_HEIGHT * (level + 1))
-                yield Tile(level + 1, index, len(hashes)), b"".join(hashes)
-
-    def frontier(self, rest: Sequence[bytes]) -> list[bytes]:
-        """Return the perfect subtrees' roots of all blocks and `rest` (below 256)."""
-        roots: list[bytes] = []
-        for hashes in reversed(self._levels):
-            roots += perfect_roots(hashes)
-        return roots + perfect_roots(rest)
-
-    def root(self, rest: Sequence[bytes]) -> bytes:
-        """Return the root over all blocks taken and the leaf hashes `rest`."""
-        return join_roots(self.frontier(rest))
 
 
 _NAMED = 8  # leaves named one by one in a block, the others are counted
@@ -223,7 +179,10 @@ class TreeCheck:
         self._signed_root = signed_root
         self._size = max(committed, published)
         self._stops = {stop for stop in stops if 0 < stop <= self._size}
-        self._tree = HashTree()
+        self._tree = BlockTree()
+        self._bundle: tuple[bytes, Hashes] = (b"", [])
+        self.checked = 0  # tiles and bundles compared
+        self.result = TreeResult({}, None, frozenset())
         self._is_known = True
         self._roots: dict[int, bytes | None] = {}
         self._damaged: set[int] = set()
@@ -232,8 +191,8 @@ class TreeCheck:
         for tile in stored:
             self._stored[tile.full].append(tile.width)
 
-    def run(self) -> TreeResult:
-        """Walk over all leaves and report what does not fit."""
+    def run(self) -> None:
+        """Walk over all leaves and report what does not fit; `result` says the rest."""
         rest: list[bytes] | None = []
         for index in range(-(-self._size // TILE_WIDTH)):
             width = min(TILE_WIDTH, self._size - index * TILE_WIDTH)
@@ -243,8 +202,8 @@ class TreeCheck:
         self._report_beyond()
         frontier = None
         if self._is_known and rest is not None:
-            frontier = tuple(self._tree.frontier(rest))
-        return TreeResult(self._roots, frontier, frozenset(self._damaged))
+            frontier = self._tree.frontier(rest).hashes
+        self.result = TreeResult(self._roots, frontier, frozenset(self._damaged))
 
     def _take_block(self, index: int, width: int) -> list[bytes] | None:
         """Settle and compare one block; return the hashes of a last, partial one."""
@@ -255,7 +214,7 @@ class TreeCheck:
         settled = self._settle(index, width, leaves)
         self._check_rows(index, leaves, settled)
         self._check_files(Tile(0, index, width), settled.hashes)
-        self._check_files(Tile(ENTRIES, index, width), settled.hashes, leaves)
+        self._check_files(Tile(ENTRIES, index, width), settled.hashes)
         hashes = settled.complete()
         self._note_roots(index, width, hashes)
         if width < TILE_WIDTH:
@@ -272,10 +231,12 @@ class TreeCheck:
                 continue
             if level == 0:
                 copies.append(split_hashes(data))
-            elif data != _bundle_of(leaves):
-                copies.append([leaf_hash(one) for one in read_bundle(data, width)])
             else:
-                copies.append(mine)
+                if data != _bundle_of(leaves):
+                    self._bundle = data, _hash_bundle(data, width)
+                else:
+                    self._bundle = data, mine
+                copies.append(self._bundle[1])
         return settle(copies, width, lambda one: self._is_right(index, one))
 
     def _primary(self, level: int, index: int) -> bytes | None:
@@ -298,7 +259,7 @@ class TreeCheck:
         rest = self._published - index * TILE_WIDTH
         if not (self._signed_root and self._is_known and 0 < rest <= TILE_WIDTH):
             return False
-        return self._tree.root(hashes[:rest]) == self._signed_root
+        return self._tree.frontier(hashes[:rest]).root() == self._signed_root
 
     def _parent(self, index: int) -> bytes | None:
         tile = Tile(1, index // TILE_WIDTH)
@@ -313,12 +274,14 @@ class TreeCheck:
             if start < stop <= start + width:
                 known = self._is_known and hashes is not None
                 self._roots[stop] = (
-                    self._tree.root(hashes[: stop - start])
+                    self._tree.frontier(hashes[: stop - start]).root()
                     if known and hashes is not None
                     else None
                 )
 
     def _grow(self, index: int, hashes: list[bytes] | None) -> None:
+        # A block that is lost still has its hash in the tile above: the rest can be
+        # checked.
         above = root(hashes) if hashes is not None else self._parent(index)
         if above is None:  # nothing tells this block's hash any more
             self._is_known = False
@@ -344,7 +307,7 @@ class TreeCheck:
         self._damaged.update(first + place for place, _ in wrong)
         for place, is_missing in wrong[:_NAMED]:
             self._found.fault(
-                "STO-L049" if is_missing else "STO-L093",
+                "STO-L049",
                 self._rows.file,
                 "the row is missing"
                 if is_missing
@@ -357,24 +320,25 @@ class TreeCheck:
     def _count_others(self, file: str, index: int, wrong: Sequence[object]) -> None:
         if len(wrong) > _NAMED:
             self._found.fault(
-                "STO-L093",
+                "STO-L049",
                 file,
                 f"{len(wrong) - _NAMED} more leaves here are wrong or missing",
                 place=f"leaves {index * TILE_WIDTH} to {(index + 1) * TILE_WIDTH - 1}",
                 remedy=f"restore the newest backup of {file}",
             )
 
-    def _check_files(
-        self, tile: Tile, hashes: Hashes, leaves: Sequence[bytes | None] = ()
-    ) -> None:
+    def _check_files(self, tile: Tile, hashes: Hashes) -> None:
         """Compare every stored width of a place, and miss those that must be there."""
         widths = self._stored.get(tile.full, [])
         mine = sorted(width for width in widths if width <= tile.width)
         for width in mine:
             stored = Tile(tile.level, tile.index, width)
             data = self._parts.read_tile(stored)
-            if data is not None and not _is_equal(stored, data, hashes, leaves):
+            self.checked += 1
+            if data is not None and not self._is_equal(stored, data, hashes):
                 self._report_tile(stored, data, hashes)
+        # A writer beside us may have gone on; what nothing accounts for is told at the
+        # end.
         beyond = [width for width in widths if width > tile.width]
         self._stored[tile.full] = beyond
         wanted = tile_at(tile.level, tile.index, self._published)
@@ -386,6 +350,16 @@ class TreeCheck:
                 f"is missing; the checkpoint of {self._published} leaves needs it",
                 remedy=_tile_remedy(name, self._rows),
             )
+
+    def _is_equal(self, tile: Tile, data: bytes, hashes: Hashes) -> bool:
+        """Tell whether a stored tile or bundle holds exactly what was settled."""
+        if tile.level != ENTRIES:
+            return split_hashes(data) == hashes[: tile.width] and (
+                len(data) == tile.width * HASH_BYTES
+            )
+        if data != self._bundle[0]:
+            self._bundle = data, _hash_bundle(data, tile.width)
+        return self._bundle[1] == hashes[: tile.width]
 
     def _report_tile(self, tile: Tile, data: bytes, hashes: Hashes) -> None:
         name = self._parts.tile_name(tile)
@@ -437,23 +411,11 @@ def _bundle_of(leaves: Sequence[bytes | None]) -> bytes | None:
     return encode_bundle(known) if known and len(known) == len(leaves) else None
 
 
-def _is_equal(
-    tile: Tile, data: bytes, hashes: Hashes, leaves: Sequence[bytes | None]
-) -> bool:
-    """Tell whether a stored tile or bundle holds exactly what was settled."""
-    if tile.level != ENTRIES:
-        return split_hashes(data) == hashes[: tile.width] and (
-            len(data) == tile.width * HASH_BYTES
-        )
-    known = _bundle_of(leaves[: tile.width])
-    if known is not None and known == data and len(leaves) >= tile.width:
-        return [leaf_hash(one or b"") for one in leaves[: tile.width]] == hashes[
-            : tile.width
-        ]
-    entries = read_bundle(data, tile.width)
-    return encode_bundle(entries) == data and (
-        [leaf_hash(one) for one in entries] == hashes[: tile.width]
-    )
+def _hash_bundle(data: bytes, width: int) -> Hashes:
+    """Return the hashes of a bundle's leaves, and one of nothing for bytes left over."""
+    entries = read_bundle(data, width)
+    over = len(data) - sum(map(len, entries)) - 2 * len(entries)
+    return [*leaf_hashes(entries), *([None] if over else [])]
 
 
 def _wrong_places(tile: Tile, data: bytes, hashes: Hashes) -> Iterable[int]:
@@ -490,7 +452,7 @@ def check_roots(
     is_proven = False
     if anchor is not None:
         derived = _derived(result, anchor.checkpoint.size)
-        is_proven = anchor.is_signed and derived == anchor.checkpoint.root
+        is_proven = anchor.signed is not None and derived == anchor.checkpoint.root
         if derived != anchor.checkpoint.root:
             _report_published(parts, anchor, derived)
     if parts.paths is not None:

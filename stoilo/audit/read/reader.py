@@ -12,34 +12,23 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.merkle import EMPTY_ROOT
-from stoilo.audit.format.policy import (
-    LogPolicy,
-    SignedCheckpoint,
-    open_checkpoint,
-    parse_policy,
-)
-from stoilo.audit.format.tiles import (
-    ENTRIES,
-    TILE_WIDTH,
-    Tile,
-    decode_bundle,
-    render_tile_path,
-    tile_at,
-)
-from stoilo.audit.log.head import HeadState
+from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpoint
+from stoilo.audit.format.tiles import TILE_WIDTH, Tile
 from stoilo.audit.log.scrub import TileScrub
-from stoilo.audit.log.startup import check_records
-from stoilo.audit.log.store import DiskRecords
-from stoilo.audit.read.fsck import find_fault, find_support_fault
-from stoilo.audit.read.source import DirectorySource, LogSource, open_source
-from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.audit.read.fsck import check_log
+from stoilo.audit.read.source import (
+    DirectorySource,
+    LogSource,
+    find_policy,
+    open_source,
+    read_entries,
+)
+from stoilo.core.errors import TrustError, UsageError
 
-__all__ = ["LogReport", "find_policy", "verify_log", "verify_source"]
+__all__ = ["LogReport", "verify_log"]
 
 _FIRST_CHECKPOINT_S = 2.0
-_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,132 +67,72 @@ def verify_log(location: str | Path, policy: LogPolicy | None = None) -> LogRepo
     Raises:
         UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy.
         UnreachableError: ``STO-L002``.
-        TrustError: what does not hold.
+        TrustError: what does not hold; of a log on this disk, the first fault and where.
     """
     source = open_source(location)
-    try:
-        report = verify_source(source, policy)
-    except TrustError as error:
-        fault = find_fault(location, policy) if _is_here(source) else None
-        if fault is None:
-            raise
-        text = f"{error.message}; the first fault is in {fault}"
-        raise TrustError(error.code, text, hint=fault.remedy or error.hint) from error
-    fault = find_support_fault(location, policy) if _is_here(source) else None
-    if fault is not None:
-        text = f"{fault.file}: {fault.place or 'as a whole'}: {fault.message}"
-        raise TrustError(fault.code, text, hint=fault.remedy)
-    return report
-
-
-def _is_here(source: LogSource) -> bool:
-    """Tell whether the log's own files can be looked at."""
-    return isinstance(source, DirectorySource)
-
-
-def verify_source(source: LogSource, policy: LogPolicy | None = None) -> LogReport:
-    """Verify an opened source; see `verify_log`."""
-    known = _remembered(source)
-    note = _fetch_checkpoint(source, known)
+    note = _fetch_checkpoint(source)
+    if isinstance(source, DirectorySource):
+        return _verify_directory(source, Path(location), note, policy)
     if note is None:
-        return _verify_unpublished(source, known, policy)
-    trusted = policy or find_policy(source)
-    signed = open_checkpoint(note, trusted)
-    if known is not None and known.published is not None:
-        _check_not_older(signed, known.published, trusted)
-    checked = _check_entries(source, signed)
-    unpublished = None
-    if source.paths is not None:
-        unpublished = _check_databases(source, signed.checkpoint)
-    return LogReport(
-        origin=signed.checkpoint.origin,
-        size=signed.checkpoint.size,
-        root=signed.checkpoint.root.hex(),
-        tiles_checked=checked,
-        own_policy=policy is None,
-        checkpoint_time=signed.time,
-        witnesses=tuple(sorted(signed.witnesses)),
-        unpublished=unpublished,
-    )
+        raise UsageError("STO-L001", "no checkpoint is published here")
+    signed = open_checkpoint(note, policy or find_policy(source))
+    return _report(signed, _check_entries(source, signed), own=policy is None)
 
 
-def find_policy(source: LogSource) -> LogPolicy:
-    """Return the log's own copy of its policy; raises ``STO-L005`` when it has none."""
-    text = source.policy()
-    if text is None:
-        raise UsageError(
-            "STO-L005",
-            "no policy says whose signature to expect",
-            hint="pass --policy with a policy file or a log's verifier key",
-        )
-    return parse_policy(text)
-
-
-def _remembered(source: LogSource) -> HeadState | None:
-    """Return what the head database remembers, read before the checkpoint."""
-    if source.paths is None:
-        return None
-    records = DiskRecords(source.paths)
-    try:
-        return records.load_head()
-    finally:
-        records.close()
-
-
-def _verify_unpublished(
-    source: LogSource, known: HeadState | None, policy: LogPolicy | None
+def _verify_directory(
+    source: DirectorySource, path: Path, note: bytes | None, policy: LogPolicy | None
 ) -> LogReport:
-    """Return the report of a data directory whose log has no checkpoint yet."""
-    unpublished = _check_databases(source, None)
+    """Verify a log whose own files can be looked at, so that a fault has a place."""
+    if note is not None and policy is None:
+        find_policy(source)  # without one nothing could be said about a signature
+    report, signed, tiles = check_log(path, policy)
+    if (fault := report.first_fault) is not None:
+        place = f", {fault.place}" if fault.place else ""
+        text = f"{fault.file}{place}: {fault.message}"
+        raise TrustError(fault.code, text, hint=fault.remedy)
+    if signed is not None:
+        unpublished = None
+        if report.acknowledged is not None:
+            unpublished = max(report.acknowledged - report.published, 0)
+        return _report(signed, tiles, own=policy is None, unpublished=unpublished)
     return LogReport(
-        origin=known.origin if known is not None else "",
+        origin=report.origin,
         size=0,
         root=EMPTY_ROOT.hex(),
         tiles_checked=0,
         own_policy=policy is None,
         checkpoint_time=None,
         witnesses=(),
+        unpublished=report.acknowledged or 0,
+    )
+
+
+def _report(
+    signed: SignedCheckpoint, tiles: int, *, own: bool, unpublished: int | None = None
+) -> LogReport:
+    return LogReport(
+        origin=signed.checkpoint.origin,
+        size=signed.checkpoint.size,
+        root=signed.checkpoint.root.hex(),
+        tiles_checked=tiles,
+        own_policy=own,
+        checkpoint_time=signed.time,
+        witnesses=tuple(sorted(signed.witnesses)),
         unpublished=unpublished,
     )
 
 
-def _fetch_checkpoint(source: LogSource, known: HeadState | None) -> bytes | None:
-    """Return the checkpoint; a server that is just beginning gets a moment.
-
-    None means that the databases of a data directory know of no checkpoint either.
-    """
+def _fetch_checkpoint(source: LogSource) -> bytes | None:
+    """Return the checkpoint, if any; a server that is just beginning gets a moment."""
     note = source.checkpoint()
-    if note is not None:
-        return note
-    if known is not None and known.published is not None:
-        raise TrustError("STO-L034", "a checkpoint was published here, and it is gone")
-    began = next(iter(source.stored()), None) is not None or (
-        known is not None and known.head.size > 0
-    )
     deadline = time.monotonic() + _FIRST_CHECKPOINT_S
-    while began and note is None and time.monotonic() < deadline:
+    # Tiles are written before the checkpoint over them is signed.
+    while note is None and next(iter(source.stored()), None) is not None:
+        if time.monotonic() > deadline:
+            break
         time.sleep(0.05)
         note = source.checkpoint()
-    if note is not None:
-        return note
-    if known is not None:
-        return None
-    if began:
-        raise TrustError("STO-L034", "there are tiles here, but no checkpoint")
-    raise UsageError("STO-L001", "no checkpoint is published here")
-
-
-def _check_not_older(
-    signed: SignedCheckpoint, remembered: bytes, policy: LogPolicy
-) -> None:
-    """Refuse a published checkpoint older than the one the head database knows."""
-    known = open_checkpoint(remembered, policy).checkpoint
-    if signed.checkpoint.size < known.size:
-        raise TrustError(
-            "STO-L045",
-            f"a checkpoint of {known.size} leaves was published, but the one shown "
-            f"covers {signed.checkpoint.size}",
-        )
+    return note
 
 
 def _check_entries(source: LogSource, signed: SignedCheckpoint) -> int:
@@ -218,33 +147,11 @@ def _check_entries(source: LogSource, signed: SignedCheckpoint) -> int:
         return cache[tile]
 
     scrub = TileScrub(read, size, source.partial_widths)
-    for index in range(-(-size // TILE_WIDTH)):
-        tile = tile_at(ENTRIES, index, size)
-        data = read(tile)
-        if data is None:
-            data = read(tile.full)
-        if data is None:
-            raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
-        scrub.extend(decode_bundle(data, tile.width))
+    for number in range(-(-size // TILE_WIDTH)):
+        scrub.extend(read_entries(read, number, size))
     scrub.finish()
     if scrub.builder.root() != signed.checkpoint.root:
         raise TrustError(
             "STO-L033", "the tree built from the entries has another root than signed"
         )
     return scrub.checked
-
-
-def _check_databases(source: LogSource, published: Checkpoint | None) -> int:
-    """Compare the data directory's databases; return the unpublished leaves."""
-    assert source.paths is not None  # noqa: S101 - the caller looked
-    for attempt in range(_ATTEMPTS):
-        records = DiskRecords(source.paths)
-        try:
-            return check_records(records, published)
-        except UnreachableError:
-            if attempt == _ATTEMPTS - 1:  # a server that stops may be moving its files
-                raise
-            time.sleep(0.2)
-        finally:
-            records.close()
-    raise AssertionError

@@ -13,13 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stoilo.audit.format.leaf import LEAF_FORMAT, Leaf, LeafKind, parse_leaf
-from stoilo.audit.format.merkle import (
-    Frontier,
-    join_roots,
-    leaf_hash,
-    leaf_hashes,
-    perfect_roots,
-)
+from stoilo.audit.format.merkle import leaf_hash, leaf_hashes, root
 from stoilo.audit.format.record import (
     Mention,
     MentionKind,
@@ -28,7 +22,7 @@ from stoilo.audit.format.record import (
     check_record,
     mentions,
 )
-from stoilo.audit.format.tiles import TILE_WIDTH
+from stoilo.audit.format.tiles import TILE_WIDTH, BlockTree
 from stoilo.audit.read.view import LogView
 from stoilo.core.errors import TrustError, UsageError
 
@@ -191,24 +185,25 @@ def search_log(log: LogView, query: Query, *, limit: int = 100) -> SearchResult:
     Memory stays flat in the number of leaves.
 
     Raises:
-        TrustError: ``STO-L066`` when the leaves are not the signed ones; the codes of
+        TrustError: ``STO-L033`` when the leaves are not the signed ones; the codes of
             tiles and records.
     """
-    result, tiles = SearchResult(), Frontier()
-    edge: list[bytes] = []
+    result, tree = SearchResult(), BlockTree()
+    rest: list[bytes] = []
     for start, leaves in log.bundles():
-        edge = perfect_roots(leaf_hashes(leaves))
+        rest = leaf_hashes(leaves)
         if len(leaves) == TILE_WIDTH:
-            tiles, edge = tiles.extend(edge), []
+            tree.add(root(rest))
+            rest = []
         result.searched += len(leaves)
         for entry in _matching(log, query, start, leaves, result):
             if len(result.found) < min(limit, MAX_FOUND):
                 result.found.append(entry)
             else:
                 result.more += 1
-    if join_roots([*tiles.hashes, *edge]) != log.signed.checkpoint.root:
+    if tree.frontier(rest).root() != log.signed.checkpoint.root:
         raise TrustError(
-            "STO-L066", "the entries read do not make up the tree that was signed"
+            "STO-L033", "the entries read do not make up the tree that was signed"
         )
     return result
 

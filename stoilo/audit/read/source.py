@@ -8,17 +8,21 @@ in the side store of a data directory, as files ``records/<digest>`` and
 from __future__ import annotations
 
 import contextlib
-import http.client
-import time
-import urllib.error
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from stoilo.audit.format.leaf import MAX_LEAF_BYTES, parse_leaf
 from stoilo.audit.format.note import MAX_NOTE_BYTES
-from stoilo.audit.format.policy import MAX_POLICY_BYTES
-from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile, render_tile_path
+from stoilo.audit.format.policy import MAX_POLICY_BYTES, LogPolicy, parse_policy
+from stoilo.audit.format.tiles import (
+    ENTRIES,
+    TILE_WIDTH,
+    Tile,
+    decode_bundle,
+    render_tile_path,
+    tile_at,
+)
 from stoilo.audit.log.seen import MAX_PAGE_BYTES, SeenStore
 from stoilo.audit.log.side import (
     MAX_RECORDS_BYTES,
@@ -31,16 +35,25 @@ from stoilo.audit.log.side import (
 )
 from stoilo.audit.log.store import LogPaths, locate_log
 from stoilo.audit.log.tile_directory import TileDirectory
-from stoilo.audit.opener import open_url
 from stoilo.audit.read.archive import ArchiveSource
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.http_client import HttpClient, HttpError
 
-__all__ = ["DirectorySource", "HttpSource", "LogSource", "open_source", "read_url"]
+__all__ = [
+    "DirectorySource",
+    "HttpSource",
+    "LogSource",
+    "find_policy",
+    "open_source",
+    "read_entries",
+    "read_url",
+]
 
-_TIMEOUT_S = 15.0
 _ANSWER_S = 60.0
-_PIECE_BYTES = 64 * 1024
+_FOUND = 200
+# Logs move: a redirection may lead elsewhere, for nothing that comes is believed.
+_CLIENT = HttpClient(read_s=15.0, redirects=5)
 _GONE = frozenset({404, 410})
 _BELOW_SERVER = "audit/log/"
 _LOG = "log"
@@ -75,7 +88,7 @@ class LogSource(Protocol):
         """Return the records of leaves from 256 times `number` on, as far as they go.
 
         At most 256, None where a leaf has none (as admissions have); nothing is checked,
-        `stoilo.audit.format.record.check_record` is for that. Raises ``STO-L143``.
+        `stoilo.audit.format.record.check_record` is for that. Raises ``STO-L010``.
         """
 
     def published_source(self, digest: str) -> bytes | None:
@@ -201,6 +214,7 @@ class HttpSource:
 
     def __init__(self, url: str) -> None:
         self._prefix = url.rstrip("/") + "/"
+        # The address of a server was given, not that of its log.
         if self.checkpoint() is None:
             self._prefix += _BELOW_SERVER
         self._beside = self._prefix.removesuffix(f"{_LOG}/")
@@ -263,37 +277,22 @@ def read_url(url: str, limit: int) -> bytes | None:
     Raises:
         UnreachableError: ``STO-L002`` no answer, or one that is cut or too slow.
     """
+    data = bytearray()
     try:
-        with open_url(url, _TIMEOUT_S, _ANSWER_S) as answer:
-            return _read_all(answer, limit + 1)
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code in _GONE:
+        with _CLIENT.open("GET", url, within_s=_ANSWER_S) as answer:
+            if answer.status in _GONE:
                 return None
-        raise UnreachableError("STO-L002", f"{url} answered {error.code}") from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
+            if answer.status != _FOUND:
+                raise UnreachableError("STO-L002", f"{url} answered {answer.status}")
+            for chunk in answer.chunks():
+                data += chunk
+                if len(data) > limit:  # one byte too many shows the caller that it is
+                    break
+    except HttpError as error:
         raise UnreachableError(
             "STO-L002", f"{url} cannot be reached: {error}"
         ) from error
-
-
-def _read_all(answer: http.client.HTTPResponse, limit: int) -> bytes:
-    """Return at most `limit` bytes of an answer, all of them, in time.
-
-    Raises:
-        http.client.IncompleteRead: it was cut.
-        TimeoutError: it comes too slowly, however steadily.
-    """
-    deadline = time.monotonic() + _ANSWER_S
-    pieces, missing = [], limit
-    while missing and (piece := answer.read1(min(missing, _PIECE_BYTES))):
-        pieces.append(piece)
-        missing -= len(piece)
-        if time.monotonic() > deadline:
-            raise TimeoutError("the answer comes too slowly")
-    if missing and answer.length:
-        raise http.client.IncompleteRead(b"", answer.length)
-    return b"".join(pieces)
+    return bytes(data[: limit + 1])
 
 
 def open_source(location: str | Path) -> LogSource:
@@ -310,3 +309,32 @@ def open_source(location: str | Path) -> LogSource:
         raise UsageError("STO-L001", f"not a directory or http(s) URL: {text[:80]!r}")
     path = Path(location)
     return ArchiveSource(path) if path.is_file() else DirectorySource(path)
+
+
+def find_policy(source: LogSource) -> LogPolicy:
+    """Return the log's own copy of its policy; raises ``STO-L005`` when it has none."""
+    text = source.policy()
+    if text is None:
+        raise UsageError(
+            "STO-L005",
+            "no policy says whose signature to expect",
+            hint="pass --policy with a policy file or a log's verifier key",
+        )
+    return parse_policy(text)
+
+
+def read_entries(
+    read: Callable[[Tile], bytes | None], number: int, size: int
+) -> list[bytes]:
+    """Return the leaves of one bundle in a log of `size` leaves; hostile until proven.
+
+    Raises:
+        TrustError: ``STO-L010`` or ``STO-L031`` when the bundle is bad or missing.
+    """
+    tile = tile_at(ENTRIES, number, size)
+    data = read(tile)
+    if data is None:  # a partial bundle goes once the full one is there
+        data = read(tile.full)
+    if data is None:
+        raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
+    return decode_bundle(data, tile.width)

@@ -17,15 +17,10 @@ from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpo
 from stoilo.audit.format.proof import Proof, render_proof
 from stoilo.audit.format.record import Record, check_record
 from stoilo.audit.format.tiles import (
-    ENTRIES,
     TILE_WIDTH,
     TileNodes,
-    decode_bundle,
-    render_tile_path,
-    tile_at,
 )
-from stoilo.audit.read.reader import find_policy
-from stoilo.audit.read.source import LogSource, open_source
+from stoilo.audit.read.source import LogSource, find_policy, open_source, read_entries
 from stoilo.core.errors import TrustError, UsageError, WaitError
 
 __all__ = ["Entry", "LogView", "open_log"]
@@ -107,15 +102,9 @@ class LogView:
         """Return the leaves of one bundle as listed; hostile until proven.
 
         Raises:
-            TrustError: ``STO-L030`` or ``STO-L031`` when the bundle is bad or missing.
+            TrustError: ``STO-L010`` or ``STO-L031`` when the bundle is bad or missing.
         """
-        tile = tile_at(ENTRIES, number, self.size)
-        data = self.source.tile(tile)
-        if data is None:
-            data = self.source.tile(tile.full)
-        if data is None:
-            raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
-        return decode_bundle(data, tile.width)
+        return read_entries(self.source.tile, number, self.size)
 
     def bundles(self) -> Iterator[tuple[int, list[bytes]]]:
         """Yield every bundle with the index of its first leaf; see `bundle`."""

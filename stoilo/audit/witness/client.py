@@ -7,14 +7,11 @@ under the key of the policy, and a size that it tells only chooses the next proo
 
 from __future__ import annotations
 
-import http.client
-import ssl
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
 from stoilo.audit.format.note import (
@@ -35,12 +32,13 @@ from stoilo.audit.witness.protocol import (
     render_add_checkpoint,
 )
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
+from stoilo.core.http_client import HttpClient, HttpError
 
 __all__ = ["Answer", "CosignSettings", "Cosigner", "HttpWire", "Wire"]
 
 
 _PATH = "/add-checkpoint"
-_CHUNK = 16 * 1024
+_READ_S = 5.0  # as long as a quorum is waited for
 _SHORTEST_S = 0.01
 
 
@@ -70,73 +68,31 @@ class HttpWire:
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._host = parts.hostname or ""
-        self._port = parts.port
-        self._is_tls = parts.scheme == "https"
-        self._path = parts.path.rstrip("/") + _PATH
-        self._connection: http.client.HTTPConnection | None = None
+        self._url = url.rstrip("/") + _PATH
+        self._client = HttpClient(read_s=_READ_S)
 
     def post(self, body: bytes, deadline: float) -> Answer:
         """Return the witness's answer; see `Wire`."""
-        kept = self._connection is not None
+        headers = {"content-type": "text/plain; charset=utf-8"}
+        left = max(deadline - time.monotonic(), _SHORTEST_S)
         try:
-            return self._post(body, deadline)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.close()
-            if not kept or time.monotonic() > deadline:
-                raise _unreachable(error) from error
-        try:  # a kept connection may have been closed meanwhile
-            return self._post(body, deadline)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.close()
-            raise _unreachable(error) from error
+            found = self._client.fetch(
+                "POST",
+                self._url,
+                most=MAX_ANSWER_BYTES,
+                within_s=left,
+                body=body,
+                headers=headers,
+            )
+        except HttpError as error:
+            raise UnreachableError(
+                "STO-L105", f"it cannot be reached: {error}"
+            ) from error
+        return Answer(found.status, found.body)
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _post(self, body: bytes, deadline: float) -> Answer:
-        connection = self._connection or self._connect(deadline)
-        self._connection = connection
-        _limit(connection, deadline)
-        headers = {"content-type": "text/plain; charset=utf-8"}
-        connection.request("POST", self._path, body, headers)
-        response = connection.getresponse()
-        data = bytearray()
-        while chunk := response.read1(_CHUNK):
-            data += chunk
-            if len(data) > MAX_ANSWER_BYTES:
-                raise http.client.HTTPException("the answer is too long")
-            _limit(connection, deadline)
-        response.close()  # all of it was read: the connection can be used again
-        return Answer(response.status, bytes(data))
-
-    def _connect(self, deadline: float) -> http.client.HTTPConnection:
-        left = max(deadline - time.monotonic(), _SHORTEST_S)
-        if not self._is_tls:
-            return http.client.HTTPConnection(self._host, self._port, timeout=left)
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=left, context=context
-        )
-
-
-def _limit(connection: http.client.HTTPConnection, deadline: float) -> None:
-    """Let no further step take longer than what is left."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("no time is left")
-    connection.timeout = left
-    if connection.sock is not None:
-        connection.sock.settimeout(left)
-
-
-def _unreachable(error: Exception) -> UnreachableError:
-    reason = str(error)[:200] or type(error).__name__
-    return UnreachableError("STO-L105", f"it cannot be reached: {reason}")
+        self._client.close()
 
 
 WITNESS_SKEW_S = 3600
@@ -301,6 +257,7 @@ class _Asker(threading.Thread):
     def put(self, job: _Job | None) -> None:
         """Give the next job, in the place of one that was not begun; None ends."""
         with self._arrived:
+            # A newer checkpoint covers the older one, which nobody waits for any more.
             self._next, self._is_open = job, job is not None
             self._arrived.notify()
 
@@ -337,6 +294,8 @@ class _Asker(threading.Thread):
             request = AddCheckpoint(self._size, proof, job.note)
             answer = self._wire.post(render_add_checkpoint(request), job.deadline)
             if answer.status == Status.OTHER_SIZE:
+                # A lie here only makes the next proof useless: nothing else believes
+                # it.
                 self._size = parse_told_size(answer.body)
                 continue
             cosignature = self._read(answer, job)

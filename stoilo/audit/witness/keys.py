@@ -28,8 +28,8 @@ from stoilo.audit.format.keys import (
     render_vkey,
 )
 from stoilo.audit.format.note import NoteSignature, cosign_note
-from stoilo.audit.log.sqlite import sync_directory
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.files import write_durably
 
 __all__ = [
     "ALGORITHMS",
@@ -111,11 +111,11 @@ def _make_files(directory: Path, name: str, algorithm: str) -> None:
     """Write what is not there yet."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (directory / KEY_FILE).exists():
-        _write(directory / KEY_FILE, _pem(ALGORITHMS[algorithm]()), 0o600)
+        write_durably(directory / KEY_FILE, _pem(ALGORITHMS[algorithm]()), mode=0o600)
     if not (directory / VKEY_FILE).exists():
         key = _load(directory)
         vkey = render_vkey(private_vkey(name, cosigner_type(key), key))
-        _write(directory / VKEY_FILE, vkey.encode() + b"\n", 0o644)
+        write_durably(directory / VKEY_FILE, vkey.encode() + b"\n")
 
 
 def load_witness_key(directory: Path) -> WitnessKey:
@@ -173,6 +173,7 @@ def _load(directory: Path) -> CosignerKey:
 def _read_private(path: Path) -> bytes:
     """Return a private file's bytes, if nobody else could read or change it."""
     try:
+        # Owner and mode are those of the file that is read, never of one behind a link.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise TrustError(
@@ -189,16 +190,3 @@ def _read_private(path: Path) -> bytes:
                 hint="if others could read it, make a new key",
             )
         return file.read(MAX_FILE_BYTES)
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Write a file durably: it is there whole, or not at all."""
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(draft, flags, mode), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync_directory(path.parent)

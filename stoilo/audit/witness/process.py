@@ -97,9 +97,9 @@ def run_witness(settings: WitnessSettings, ready: Callable[[str], None]) -> None
     """Serve until SIGTERM or SIGINT; calls `ready` with the URL once it answers.
 
     Raises:
-        UsageError: ``STO-L112``, ``STO-L113`` beyond loopback without TLS.
+        UsageError: ``STO-L112``, ``STO-L112`` beyond loopback without TLS.
         TrustError: ``STO-L106``, ``STO-L110``.
-        InternalError: ``STO-L107``, ``STO-L114`` the address cannot be bound.
+        InternalError: ``STO-L107``, ``STO-L112`` the address cannot be bound.
     """
     _check_tls(settings)
     key = load_witness_key(settings.data)
@@ -172,7 +172,7 @@ def _check_tls(settings: WitnessSettings) -> None:
     has_tls = settings.certificate is not None and settings.certificate_key is not None
     if not settings.listen.is_loopback and not has_tls:
         raise UsageError(
-            "STO-L113",
+            "STO-L112",
             f"{settings.listen.host} is not a loopback address and has no TLS",
             hint="give --certificate and --certificate-key, or listen on 127.0.0.1",
         )
@@ -229,10 +229,11 @@ def _reload(settings: WitnessSettings, service: WitnessService) -> None:
 
 
 def _bind(address: ListenAddress) -> socket.socket:
-    """Return a listening socket; raises ``STO-L114``."""
+    """Return a listening socket; raises ``STO-L112``."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Answers are small and a log waits for each of them.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((address.host, address.port))
@@ -240,6 +241,6 @@ def _bind(address: ListenAddress) -> socket.socket:
     except OSError as error:
         listener.close()
         raise InternalError(
-            "STO-L114", f"{address.host}:{address.port} cannot be bound"
+            "STO-L112", f"{address.host}:{address.port} cannot be bound"
         ) from error
     return listener

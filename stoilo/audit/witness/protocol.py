@@ -190,7 +190,7 @@ def _parse_signed(text: bytes) -> Checkpoint:
     lines = text.split(b"\n")
     empty = base64.b64encode(EMPTY_ROOT)
     if len(lines) > 2 and lines[1] == b"0" and lines[2] != empty:  # noqa: PLR2004
-        root = decode_base64(lines[2].decode(errors="replace"), code="STO-L014")
+        root = decode_base64(lines[2].decode(errors="replace"), code="STO-L010")
         lines[2] = empty
         honest = parse_checkpoint(b"\n".join(lines))
         return Checkpoint(honest.origin, 0, root)

@@ -96,6 +96,7 @@ class WitnessService:
             request = parse_add_checkpoint(body)
         except TrustError as error:
             return _refusal(Status.MALFORMED, error.message)
+        # Judged without memory first: what no known log signed opens no transaction.
         first = judge_checkpoint(None, request, self._logs)
         if first.checkpoint is None:  # nothing that a known log has signed
             return _refusal(first.status, first.reason)

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.merkle import HASH_BYTES
-from stoilo.audit.log.sqlite import connect, sync_directory
+from stoilo.audit.log.sqlite import connect, transaction
 from stoilo.audit.witness.protocol import hash_origin
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory
 
 __all__ = ["STORE_FILE", "Cosigned", "WitnessStore"]
 
@@ -72,6 +73,7 @@ class WitnessStore:
         self._guard = threading.Lock()
         self._broken = False
         fresh, mark = not path.exists(), path.with_suffix(".begun")
+        # The mark outlives the database: that tells a lost memory from a first start.
         if fresh and mark.exists():
             raise TrustError(
                 "STO-L106",
@@ -105,17 +107,10 @@ class WitnessStore:
         One transaction; what is returned is on the disk. Whatever `decide` raises
         leaves everything as it was.
         """
-        with self._guard, self._errors():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                fresh = decide(self._find(hash_origin(origin)))
-                if fresh is not None:
-                    self._store(fresh)
-                self._connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._connection.execute("ROLLBACK")
-                raise
+        with self._guard, self._errors(), transaction(self._connection):
+            fresh = decide(self._find(hash_origin(origin)))
+            if fresh is not None:
+                self._store(fresh)
         return fresh
 
     def latest(self, origin_hash: str) -> Cosigned | None:

@@ -12,8 +12,8 @@ from stoilo.audit.format.note import Note, parse_note, render_note
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.format.proof import parse_proof, render_proof
 from stoilo.core.errors import TrustError
-from stoilo.executor.release import TrustedRelease
-from stoilo.executor.verifier import verify_admission
+from stoilo.executor.verifier.admission import verify_admission
+from stoilo.executor.verifier.release.targets import TrustedRelease
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.witness import WitnessProcess, write_log_policy
 

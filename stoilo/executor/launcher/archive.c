@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launcher.h"
+#include "archive.h"
+#include "failure.h"
+#include "header.h"
+#include "sha256.h"
 
-enum { BLOCK = BLOCK_BYTES, NAME = 100, PREFIX = 155, CHUNK = 256 << 10 };
+enum { BLOCK = BLOCK_BYTES, CHUNK = 256 << 10 };
 
 #define AGAIN "; reset the project in BOINC, so that it is fetched again"
 static const char CUT_SHORT[] = "it ends too early";
@@ -29,19 +32,6 @@ static const char *take(struct archive *archive, void *out, size_t size)
         to += now, size -= (size_t)now, archive->position += (uint64_t)now;
     }
     return NULL;
-}
-
-bool write_all(int fd, const char *data, size_t size)
-{
-    while (size > 0) {
-        ssize_t now = write(fd, data, size);
-        if (now < 0 && errno == EINTR)
-            continue;
-        if (now <= 0)
-            return false;
-        data += now, size -= (size_t)now;
-    }
-    return true;
 }
 
 char *soft_link_parse(char *text, size_t size)
@@ -124,51 +114,6 @@ struct archive archive_open(const char *name, uint64_t size, const char *hex)
              " is not the one that this launcher was signed for; it was swapped, changed or cut "
              "short" AGAIN);
     return (struct archive){.fd = fd};
-}
-
-static void put_octal(unsigned char *field, size_t digits, uint64_t value)
-{
-    for (size_t i = digits; i > 0; i--, value >>= 3)
-        field[i - 1] = (unsigned char)('0' + (value & 7));
-}
-
-/* Puts `path` into the fields name and prefix; a long one is cut at the first slash after
- * which the rest fits. */
-static bool put_path(unsigned char *block, const char *path)
-{
-    size_t length = strlen(path), cut = 0;
-    if (length > NAME) {
-        while (cut < length && (path[cut] != '/' || length - cut - 1 > NAME))
-            cut++;
-        if (cut == length || cut > PREFIX)
-            return false;
-        memcpy(block + 345, path, cut++);
-    }
-    memcpy(block, path + cut, length - cut);
-    return true;
-}
-
-bool archive_header(const char *path, uint64_t size, bool executable, unsigned char *block)
-{
-    unsigned sum = 0;
-    memset(block, 0, BLOCK);
-    if (!put_path(block, path))
-        return false;
-    put_octal(block + 100, 7, executable ? 0755 : 0644);
-    put_octal(block + 108, 7, 0); /* uid */
-    put_octal(block + 116, 7, 0); /* gid */
-    put_octal(block + 124, 11, size);
-    put_octal(block + 136, 11, 315532800); /* 1980-01-01 */
-    memset(block + 148, ' ', 8);
-    put_octal(block + 329, 7, 0); /* devices */
-    put_octal(block + 337, 7, 0);
-    block[156] = '0'; /* a regular file */
-    memcpy(block + 257, "ustar\0" "00", 8);
-    for (size_t i = 0; i < BLOCK; i++)
-        sum += block[i];
-    put_octal(block + 148, 6, sum);
-    block[154] = '\0';
-    return true;
 }
 
 static bool is_zero(const char *bytes, size_t size)

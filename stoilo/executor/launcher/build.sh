@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the launcher: build.sh HELD OUTPUT
-#   HELD    directory of held.h, what the launcher is built for (stoilo.flavors.launcher writes it)
+#   HELD    directory of held.h, what the launcher is built for (stoilo.flavors.launcher_build writes it)
 #   OUTPUT  the program
 # The same compiler and C library give the same bytes, wherever this is done and by whomever.
 set -eu
@@ -19,4 +19,4 @@ gcc -std=c11 -O2 \
     -static-pie -fPIE -s -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code \
     -Wl,--build-id=none \
     -I "$held" -o "$output" \
-    launcher.c place.c tree.c unpack.c archive.c manifest.c sha256.c failure.c
+    launcher.c place.c tree.c unpack.c archive.c manifest.c header.c sha256.c failure.c

@@ -4,7 +4,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "launcher.h"
+#include "failure.h"
+
+bool write_all(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t now = write(fd, data, size);
+        if (now < 0 && errno == EINTR)
+            continue;
+        if (now <= 0)
+            return false;
+        data += now, size -= (size_t)now;
+    }
+    return true;
+}
 
 void (*before_failing)(void);
 

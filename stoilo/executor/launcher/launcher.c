@@ -12,8 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "failure.h"
 #include "held.h"
-#include "launcher.h"
+#include "place.h"
+#include "tree.h"
 
 #define ARCHIVE "stoilo-verifier.tar"
 #define PROGRAM "stoilo-verifier"

@@ -3,7 +3,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "launcher.h"
+#include "header.h"
+#include "manifest.h"
+#include "sha256.h"
 
 enum { DIGITS = 9 }; /* of 256 MiB */
 

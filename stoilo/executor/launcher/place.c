@@ -7,7 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launcher.h"
+#include "failure.h"
+#include "place.h"
 
 static const int DIRECTORY = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 

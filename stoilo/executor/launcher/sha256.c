@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "launcher.h"
+#include "sha256.h"
 
 #if defined(__x86_64__) && !defined(SHA256_PLAIN)
 #define HAVE_SHA_INSTRUCTIONS 1

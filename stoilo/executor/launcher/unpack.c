@@ -10,7 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "launcher.h"
+#include "archive.h"
+#include "failure.h"
+#include "manifest.h"
+#include "sha256.h"
+#include "unpack.h"
 
 #ifndef UNPACK_WAITS
 #define UNPACK_WAITS 6000 /* five minutes */

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from stoilo.learn.models import Kernel
+from stoilo.learn.core.models import Kernel
 
 __all__ = ["Backend", "Ending", "Handle", "Job", "resolve"]
 

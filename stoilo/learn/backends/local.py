@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from stoilo.client.capture.stored import StoredValue
+from stoilo.client.results import user_error
 from stoilo.learn.backends.interface import Ending, Handle, Job, resolve
-from stoilo.learn.turns import take_turn
+from stoilo.learn.core.models import take_turn
 
 __all__ = ["LocalBackend"]
 
@@ -99,6 +100,4 @@ def run_job(job: Job) -> Ending:
 
 def as_user_error(error: Exception) -> Exception:
     """Return what a server would say of an exception of the task's own."""
-    from stoilo.client.results import user_error  # noqa: PLC0415 - names gRPC's types
-
     return user_error(type(error).__name__, str(error)[:2000], "STO-G200")

@@ -8,6 +8,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.core.errors import DeniedError, StoiloError
@@ -23,8 +24,7 @@ __all__ = ["ServerBackend"]
 
 LOGGER = logging.getLogger(__name__)
 MOST_WRONG = 8
-REPORT_S = 5.0
-"""So long a training waits, s, until the server knows of a wrong answer."""
+REPORT_S = 5.0  # so long a training waits, s, until the server knows of a wrong answer
 
 
 class ServerBackend:
@@ -155,8 +155,6 @@ class ServerBackend:
 
 def make_redundancy() -> Redundancy:
     """Return one copy, and room for `MOST_WRONG` hosts that fail or send nonsense."""
-    from stoilo.client.options import CreateOptions  # noqa: PLC0415 - with the client
-
     return CreateOptions(
         min_quorum=1,
         target_nresults=1,

@@ -19,10 +19,8 @@ from stoilo.learn.backends.local import run_job
 
 __all__ = ["SimulatedBackend", "SimulatedHost", "Spell"]
 
-MOST_DOUBLED = 10
-"""Answers at fault that make a host's pause longer."""
-Cheat = Callable[[Any], Any]
-"""What a dishonest host sends instead of the honest answer."""
+MOST_DOUBLED = 10  # answers at fault that make a host's pause longer
+Cheat = Callable[[Any], Any]  # what a dishonest host sends instead of the honest answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The form of an answer, and whether two are the same, as a server's validators ask it.
 
-The driver asks the same question again (`stoilo.learn.acceptance`): what a server says is
-not believed either. Both functions travel as source like any kernel, stay at the server,
+The driver asks the same question again (`stoilo.learn.driver.acceptance`): what a server says
+is not believed either. Both functions travel as source like any kernel, stay at the server,
 run in its jail at the task's level, and never raise, whatever a volunteer has sent.
 """
 
@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from stoilo.learn.kernels.unpacking import unpack
+from stoilo.learn.kernels.encoding import unpack
 
 __all__ = ["are_alike", "find_fault", "make_check", "make_comparator"]
 
@@ -27,7 +27,7 @@ def make_check(expected, told=None):
 
     Args:
         expected: see `find_fault`.
-        told: how arrays are encoded, see `stoilo.learn.kernels.unpacking.unpack`.
+        told: how arrays are encoded, see `stoilo.learn.kernels.encoding.unpack`.
     """
 
     def has_form(value):
@@ -63,7 +63,7 @@ def find_fault(raw, expected):
 
     Args:
         raw: decoded, otherwise unchecked.
-        expected: see `stoilo.learn.acceptance.Expectation.plain`.
+        expected: see `stoilo.learn.driver.acceptance.Expectation.plain`.
     """
     if type(raw) is not dict or set(raw) != set(FIELDS):
         return "it is not an answer of a kernel"

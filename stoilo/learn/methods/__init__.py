@@ -1,1 +1,1 @@
-"""Training algorithms as pure state machines: see `stoilo.learn.work.Method`."""
+"""Training algorithms as pure state machines: see `stoilo.learn.core.orders.Method`."""

@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.methods.frame import Frame, Outcome
+from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
+from stoilo.learn.core.states import read_int, read_keys, read_table, select
+from stoilo.learn.core.tensors import mix
+from stoilo.learn.methods.base import Frame, Outcome
+from stoilo.learn.methods.optimizers import Optimizer
 from stoilo.learn.methods.plans import (
     APPLY,
     LocalWork,
@@ -21,10 +25,6 @@ from stoilo.learn.methods.plans import (
     derive_seed,
     shuffle,
 )
-from stoilo.learn.methods.states import read_int, read_keys, read_table, select
-from stoilo.learn.optimizers import Optimizer
-from stoilo.learn.tensors import mix
-from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
 
 __all__ = ["Downpour", "DownpourSettings"]
 

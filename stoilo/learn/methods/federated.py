@@ -11,23 +11,109 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.buffers import pool_buffers
-from stoilo.learn.methods.frame import Frame, Outcome
-from stoilo.learn.methods.inner import InnerStates
-from stoilo.learn.methods.ledger import Ledger
+from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
+from stoilo.learn.core.states import (
+    join_states,
+    load_replies,
+    read_int,
+    read_table,
+    save_replies,
+    select,
+)
+from stoilo.learn.core.tensors import Array, Tensors
+from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.buffers import pool_buffers
+from stoilo.learn.methods.optimizers import Optimizer, Sgd
 from stoilo.learn.methods.plans import LocalWork, check_parts, derive_seed, shuffle
-from stoilo.learn.methods.states import load_replies, read_int, save_replies, select
-from stoilo.learn.optimizers import Optimizer, Sgd
-from stoilo.learn.tensors import Array
-from stoilo.learn.work import Order, Reply, Snapshot, State
 
-__all__ = ["Federated", "FederatedSettings", "diloco", "fedavg"]
+__all__ = [
+    "Federated",
+    "FederatedSettings",
+    "InnerStates",
+    "diloco",
+    "fedavg",
+    "make_sound",
+]
+
+
+_FIRST, _SECOND = 0.9, 0.999  # the kernels' betas
+# AdamW's largest ``|first| / √second``, whatever the gradients (Cauchy, Schwarz).
+MOST_RATIO = (1.0 - _FIRST) / math.sqrt((1.0 - _SECOND) * (1.0 - _FIRST**2 / _SECOND))
+
+
+class InnerStates:
+    """The optimiser of each data part; nothing when the local work keeps none.
+
+    Attributes:
+        stride: by how much a round moves the version: an order with a state of its own
+            starts from a version of its own, between those of two rounds.
+    """
+
+    def __init__(self, local: LocalWork, parts: int) -> None:
+        self._local = local
+        self.stride = parts + 1 if local.keep else 1
+        self._rows: dict[str, Tensors] = {}
+        self._made: dict[str, int] = {}
+
+    def count_steps(self, part: int) -> int:
+        """Return how many steps a part's optimiser has seen."""
+        return self._made.get(str(part), 0)
+
+    def attach(self, part: int, now: Snapshot) -> Snapshot:
+        """Return what the part's order starts from: parameters and state, stacked."""
+        if not self._local.keep:
+            return now
+        held = self._rows.get(str(part))
+        count = self._local.count_rows() - 1
+        stacked = {
+            name: np.stack(
+                [array, *(held[name] if held else np.zeros((count, *array.shape)))]
+            ).astype(array.dtype)
+            for name, array in now.parameters.items()
+        }
+        return Snapshot(now.version + 1 + part, stacked, now.buffers)
+
+    def take(self, order: Order, reply: Reply) -> Reply:
+        """Keep the state that an answer brings; return the answer without it."""
+        if not self._local.keep:
+            return reply
+        part = str(order.part)
+        rows = {name: array[1:] for name, array in reply.tensors.items()}
+        is_adamw = self._local.optimizer == "adamw"
+        self._rows[part] = make_sound(rows) if is_adamw else rows
+        self._made[part] = self.count_steps(order.part) + int(
+            str(order.settings["steps"])
+        )
+        parameters = {name: array[0] for name, array in reply.tensors.items()}
+        return replace(reply, tensors=parameters)
+
+    def save(self) -> State:
+        """Return all states, each array as it is held."""
+        made: dict[str, Plain] = dict(self._made)
+        rows = {part: State(held, {}) for part, held in self._rows.items()}
+        return join_states(rows=join_states(**rows), made=State({}, made))
+
+    def load(self, state: State) -> None:
+        """Take up saved states."""
+        rows, made = select(state, "rows"), read_table(state.plain, "made")
+        self._rows = {part: dict(select(rows, part).tensors) for part in rows.plain}
+        self._made = {part: read_int(made, part) for part in made}
+
+
+def make_sound(rows: Tensors) -> Mapping[str, Array]:
+    """Return AdamW's two moments (2, …) as some gradients could have left them."""
+    found = {}
+    for name, (first, second) in rows.items():
+        squares = np.maximum(second, 0.0)
+        most = MOST_RATIO * np.sqrt(squares)
+        found[name] = np.stack([np.clip(first, -most, most), squares])
+    return found
 
 
 @dataclass(frozen=True, slots=True)

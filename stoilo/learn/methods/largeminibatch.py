@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.methods.optimizers import Momentum, Optimizer, Sgd
 from stoilo.learn.methods.plans import check_parts
 from stoilo.learn.methods.synchronous import (
     Combine,
@@ -23,8 +25,6 @@ from stoilo.learn.methods.synchronous import (
     SynchronousSettings,
     sum_gradients,
 )
-from stoilo.learn.optimizers import Momentum, Optimizer, Sgd
-from stoilo.learn.work import Snapshot
 
 __all__ = ["LargeMinibatch", "LargeMinibatchSettings", "Warmup"]
 

@@ -14,9 +14,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from stoilo.learn.methods.states import read_float, read_int, read_keys, read_table
-from stoilo.learn.methods.vectors import Vectors
-from stoilo.learn.work import Plain
+from stoilo.learn.core.orders import Plain
+from stoilo.learn.core.states import read_float, read_int, read_keys, read_table
+from stoilo.learn.store.vectors import Vectors
 
 __all__ = ["STANDARD", "Coordinator", "LineSearch", "Point", "Rules"]
 

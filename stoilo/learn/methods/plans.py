@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.work import Order, Plain, Snapshot
+from stoilo.learn.core.orders import Order, Plain, Snapshot
 
 __all__ = [
     "LocalWork",

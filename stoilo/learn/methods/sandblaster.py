@@ -18,15 +18,14 @@ from pathlib import Path
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.methods.frame import Frame, Outcome
+from stoilo.learn.core.orders import Order, Reply, Snapshot, State
+from stoilo.learn.core.states import read_keys, select
+from stoilo.learn.core.tensors import Tensors, flatten, unflatten
+from stoilo.learn.methods.base import Frame, Ledger, Outcome
 from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Point, Rules
-from stoilo.learn.methods.ledger import Ledger
 from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed
-from stoilo.learn.methods.states import read_keys, select
-from stoilo.learn.methods.vectorremote import ProcessShard
-from stoilo.learn.methods.vectors import LocalShard, Shard, Vectors
-from stoilo.learn.tensors import Tensors, flatten, unflatten
-from stoilo.learn.work import Order, Reply, Snapshot, State
+from stoilo.learn.store.remote import RemoteVectors
+from stoilo.learn.store.vectors import LocalVectors, Vectors, VectorShard
 
 __all__ = ["Sandblaster", "SandblasterSettings"]
 
@@ -72,11 +71,11 @@ class SandblasterSettings:
                 hint="portions and shards ≥ 1, penalty ≥ 0, 0 ≤ backups ≤ 1",
             )
 
-    def open_shard(self, number: int, size: int) -> Shard:
+    def open_shard(self, number: int, size: int) -> VectorShard:
         """Return a shard of so many entries."""
         if self.folder is None:
-            return LocalShard(size)
-        return ProcessShard(size, self.folder / f"shard{number}")
+            return LocalVectors(size)
+        return RemoteVectors(size, self.folder / f"vectors{number}.db")
 
 
 class Sandblaster(Frame):
@@ -127,9 +126,7 @@ class Sandblaster(Frame):
 
     def note_saved(self) -> None:
         """Let the shards keep the vectors that the checkpoint names."""
-        for shard in self._vectors.shards:
-            if isinstance(shard, ProcessShard):
-                shard.keep()
+        self._vectors.keep()
 
     def lose(self, order: Order) -> None:
         """Give the portion out again, unless a copy of it is still out."""
@@ -209,7 +206,7 @@ class Sandblaster(Frame):
             if not all(abs(one) <= MOST_LOSS for one in sums):
                 return False
         else:
-            self._vectors.accumulate("slope", flatten(self._in_order(reply)))
+            self._vectors.put("slope", flatten(self._in_order(reply)), add=True)
             sums = [reply.loss_sum]
         self._sums[order.key] = sums
         return True

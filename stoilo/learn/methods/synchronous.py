@@ -16,36 +16,34 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn import robust
-from stoilo.learn.buffers import pool_buffers
-from stoilo.learn.methods.frame import Frame, Outcome
-from stoilo.learn.methods.ledger import Ledger
-from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed, shuffle
-from stoilo.learn.methods.states import (
+from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
+from stoilo.learn.core.states import (
     load_replies,
     read_int,
     read_keys,
     save_replies,
     select,
 )
-from stoilo.learn.momenta import USUAL, Momenta
-from stoilo.learn.optimizers import Optimizer
-from stoilo.learn.tensors import Array, Tensors, scale
-from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
+from stoilo.learn.core.tensors import Array, Tensors, scale
+from stoilo.learn.core.torch_modules import USUAL, Momenta
+from stoilo.learn.methods import robust
+from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.buffers import pool_buffers
+from stoilo.learn.methods.optimizers import Optimizer
+from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed, shuffle
 
 __all__ = [
     "Combine",
     "Schedule",
     "Synchronous",
     "SynchronousSettings",
-    "combine_robustly",
     "sum_gradients",
 ]
 
+# Replies, in the order of their keys → one weighted sum; robust rules fit here.
 Combine: TypeAlias = Callable[[Sequence[Reply]], Tensors]
-"""Replies, in the order of their keys → one weighted sum; robust rules fit here."""
+# Number of the step, from 0 → learning rate.
 Schedule: TypeAlias = Callable[[int], float]
-"""Number of the step, from 0 → learning rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class SynchronousSettings:
         late: what becomes of answers to earlier steps.
         reduction: the loss is the samples' mean or sum.
         seed: of the shuffling: once an epoch, each sample once.
-        bn_momentum: the model's BatchNorm momentum (see `stoilo.learn.buffers`).
+        bn_momentum: the model's BatchNorm momentum (see `stoilo.learn.methods.buffers`).
         backups: once so small a share of a step is unanswered, what is out goes out again
             to hosts that have nothing else to do, and the first answer counts; 0: never.
     """
@@ -97,11 +95,6 @@ def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
             fresh = array.astype(np.float64)
             total[name] = total[name] + fresh if name in total else fresh
     return total
-
-
-def combine_robustly(rule: robust.Rule) -> Combine:
-    """Return a way to combine a step's replies that bounds the influence of each."""
-    return robust.RobustSum(rule)
 
 
 class Synchronous(Frame):

@@ -14,8 +14,16 @@ from typing import Literal
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.methods.frame import Frame, Outcome
-from stoilo.learn.methods.ledger import Ledger
+from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
+from stoilo.learn.core.states import (
+    load_snapshot,
+    read_int,
+    read_table,
+    save_snapshot,
+    select,
+)
+from stoilo.learn.core.tensors import Array, Tensors, mix
+from stoilo.learn.methods.base import Frame, Ledger, Outcome
 from stoilo.learn.methods.plans import (
     APPLY,
     LocalWork,
@@ -24,20 +32,11 @@ from stoilo.learn.methods.plans import (
     derive_seed,
     shuffle,
 )
-from stoilo.learn.methods.states import (
-    load_snapshot,
-    read_int,
-    read_table,
-    save_snapshot,
-    select,
-)
-from stoilo.learn.tensors import Array, Tensors, mix
-from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
 
 __all__ = ["Alpha", "Vcasgd", "VcasgdSettings"]
 
+# Share of the server's own parameters: constant, or growing with the epoch e = 1, 2, …
 Alpha = float | Literal["e/(e+1)"]
-"""Share of the server's own parameters: constant, or growing with the epoch e = 1, 2, …"""
 _GROWING = "e/(e+1)"
 
 

@@ -1,4 +1,4 @@
-"""Trainers that wait for nobody: VC-ASGD and Downpour; each answer counts as it comes."""
+"""Trainers that wait for nobody: VC-ASGD, Downpour, and the parameter server's."""
 
 from __future__ import annotations
 
@@ -8,25 +8,69 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+import numpy as np
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.core.parts import read_batches
+from stoilo.learn.kernels.array_models import make_logistic_loss
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.logistic import LogisticRegression, LogisticSettings
+from stoilo.learn.methods.optimizers import Adagrad, Optimizer
 from stoilo.learn.methods.plans import APPLY, LocalWork, Staleness
 from stoilo.learn.methods.vcasgd import Alpha, Vcasgd, VcasgdSettings
-from stoilo.learn.optimizers import Adagrad, Optimizer
-from stoilo.learn.trainers.datasets import read_batches
-from stoilo.learn.trainers.epoch import Epoch, TrainingUpdate
-from stoilo.learn.trainers.given import Loss
-from stoilo.learn.trainers.local import read_optimizer
-from stoilo.learn.trainers.places import Place
-from stoilo.learn.trainers.trainer import Common, Trainer
-from stoilo.learn.work import Snapshot
+from stoilo.learn.store.server import ParameterServer
+from stoilo.learn.trainers.epochs import Epoch, TrainingUpdate
+from stoilo.learn.trainers.options import Loss, Place, as_parts
+from stoilo.learn.trainers.trainer import Common, Trainer, TrainerOptions
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer as TorchOptimizerClass
 
-__all__ = ["DownpourTrainer", "VCASGDTrainer"]
+__all__ = ["DownpourTrainer", "LogisticTrainer", "VCASGDTrainer", "read_optimizer"]
 
+
+_KNOWN = {
+    "SGD": {"lr", "momentum", "weight_decay"},
+    "Adam": {"lr"},
+    "AdamW": {"lr", "weight_decay"},
+}
+_USUAL_RATE = 1e-3  # of all three in torch
+
+
+def read_optimizer(
+    kind: type[TorchOptimizerClass], arguments: Mapping[str, Any]
+) -> LocalWork:
+    """Return the local work that `kind` with these arguments does.
+
+    Adam is AdamW without decay; a decay of Adam's own would be another thing.
+
+    Raises:
+        UsageError: ``STO-T080`` for another class or argument.
+    """
+    name = kind.__name__
+    known = (
+        _KNOWN.get(name, set()) if kind.__module__.startswith("torch.optim") else set()
+    )
+    odd = sorted(set(arguments) - known)
+    if not known or odd:
+        raise UsageError(
+            "STO-T080",
+            f"volunteers do not train locally by {name}"
+            + (f" with {odd[0]}" if known else ""),
+            hint="SGD (lr, momentum, weight_decay), Adam (lr), AdamW (lr, weight_decay)",
+        )
+    rate = float(arguments.get("lr", _USUAL_RATE))
+    decay = arguments.get("weight_decay")
+    if name == "SGD":
+        momentum = float(arguments.get("momentum", 0.0))
+        return LocalWork(rate, momentum=momentum, decay=decay)
+    return LocalWork(rate, optimizer="adamw", decay=0.0 if name == "Adam" else decay)
+
+
+# How often new weights go out in an epoch of VC-ASGD, unless the caller says.
 _TURNS = 4
-"""How often new weights go out in an epoch of VC-ASGD, unless the caller says."""
 
 
 class VCASGDTrainer(Trainer):
@@ -157,3 +201,49 @@ class DownpourTrainer(Trainer):
             return Downpour(start, sizes, server, settings)
 
         super().__init__(conn, model, data, make, name="downpour", **common)
+
+
+class LogisticTrainer(Trainer):
+    """Workers are parts of the data; the vector clock says who may go on.
+
+    Args:
+        conn: see `Trainer`.
+        data: see `Trainer`; targets are 0 and 1.
+        settings: mode, rounds, how far a worker may be ahead (0: BSP, None: ASP), rate.
+        decay: of the regression's own model, λ of ``λ|θ|²`` a sample.
+        model: another model with a sum of losses; the regression's own when None.
+        loss: of a torch module.
+        server: keeps the parameters; one in memory when None.
+        options: see `TrainerOptions`.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        data: object,
+        settings: LogisticSettings,
+        *,
+        decay: float = 0.01,
+        model: object = None,
+        loss: Loss | None = None,
+        server: ParameterServer | None = None,
+        options: TrainerOptions | None = None,
+    ) -> None:
+        own_options = options or TrainerOptions()
+        parts = as_parts(data, own_options)
+        if model is None:
+            width = int(np.prod(np.shape(parts[0].x)[1:]))
+            make: Any = make_logistic_loss  # untyped: it travels as source
+            model = ArrayModel({"theta": np.zeros(width)}, make(decay))
+        if settings.lease_s is not None and own_options.in_flight == 0:
+            copies = 2 * len(parts)  # one that is silent must not hold another's place
+            own_options = replace(own_options, in_flight=copies)
+        super().__init__(
+            conn,
+            model,
+            parts,
+            lambda start, sizes: LogisticRegression(start, sizes, settings, server),
+            loss=loss,
+            options=own_options,
+            name="logistic",
+        )

@@ -13,34 +13,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.display import Display
-from stoilo.learn.history import Tally
+from stoilo.learn.core.models import TorchModel, find_momentum
+from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.core.parts import read_batches
+from stoilo.learn.driver.run import Run
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.models import TorchModel, find_momentum
-from stoilo.learn.robust import Clip
-from stoilo.learn.run import Run
-from stoilo.learn.timing import Conditions, Estimate
-from stoilo.learn.torch_optimizer import TorchOptimizer
-from stoilo.learn.trainers.datasets import read_batches
-from stoilo.learn.trainers.given import as_parts
-from stoilo.learn.trainers.metrics import EpochMetrics
-from stoilo.learn.trainers.places import Place
-from stoilo.learn.trainers.progress import Progress
-from stoilo.learn.trainers.stopping import StopRule
+from stoilo.learn.methods.torch_optimizer import TorchOptimizer
+from stoilo.learn.trainers.display import Display, Progress
+from stoilo.learn.trainers.epochs import EpochMetrics
+from stoilo.learn.trainers.options import Place, as_parts
+from stoilo.learn.trainers.timing import Conditions, Estimate
 from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
-from stoilo.learn.transport import Transport, TransportName
-from stoilo.learn.work import Snapshot, Update
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-    from stoilo.client.options import TaskLimits
     from stoilo.core.types import Redundancy
 
 __all__ = ["DPBGDOptions", "DPBGDTrainer"]
@@ -49,75 +41,27 @@ _ENDLESS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class DPBGDOptions:
-    """What the published trainers did not let one choose.
+class DPBGDOptions(TrainerOptions):
+    """What the published trainers did not let one choose; the others' options as well.
 
     Attributes:
-        tasks: into how many mini-batches the dataset is split.
         steps_per_epoch: optimiser steps in an epoch, each over its share of every batch.
         fraction: share of a step's answers that end it; what comes later is dropped.
         backups: once so small a share of a step is unanswered, what is out goes out again
             to hosts that have nothing else to do; 0: never.
-        in_flight: tasks out at most; all of a step's when 0.
         reduction: whether the loss is a mean over samples or their sum; what the loss
             itself says (torch's classes do), else the mean, when None.
-        seed: of splitting and shuffling.
-        folder: of checkpoint and history; None keeps nothing.
-        held_out: a dataset; loss and accuracy on it end each epoch.
-        stop: ends the training before its epochs are done; None for never.
-        clip: bound on the influence of one answer; None for none.
-        least_loss: least loss of one sample; see `TrainerOptions`.
-        transport: how gradients travel: "raw", "compressed", "ternary", or a codec.
-        tries: how often the same work may fail before the training ends.
-        watcher: told of each update.
-        on_epoch: told of each epoch.
-        limits: of a task at a server.
         progress: show the time model's estimate before the first step, then what happens,
             in the places of watcher and on_epoch.
         conditions: of the volunteers, for that estimate.
     """
 
-    tasks: int = 8
     steps_per_epoch: int = 1
     fraction: float = 1.0
     backups: float = 0.0
-    in_flight: int = 0
     reduction: Literal["mean", "sum"] | None = None
-    seed: int = 0
-    folder: Path | None = None
-    held_out: object = None
-    stop: StopRule | None = None
-    clip: Clip | None = field(default_factory=Clip)
-    least_loss: float | None = None
-    transport: Transport | TransportName = "raw"
-    tries: int = 4
-    watcher: Callable[[Update, Tally], None] | None = None
-    on_epoch: Callable[[EpochMetrics], None] | None = None
-    limits: TaskLimits | None = None
     progress: bool | Display = False
     conditions: Conditions | None = None
-
-    def common(
-        self, redundancy: Redundancy | None, flavor: str | None
-    ) -> TrainerOptions:
-        """Return them as every trainer has them."""
-        return TrainerOptions(
-            tasks=self.tasks,
-            in_flight=self.in_flight,
-            clip=self.clip,
-            least_loss=self.least_loss,
-            seed=self.seed,
-            folder=self.folder,
-            held_out=self.held_out,
-            stop=self.stop,
-            transport=self.transport,
-            tries=self.tries,
-            watcher=self.watcher,
-            on_epoch=self.on_epoch,
-            limits=self.limits,
-            redundancy=redundancy,
-            flavor=flavor,
-        )
 
 
 class DPBGDTrainer:
@@ -169,7 +113,14 @@ class DPBGDTrainer:
             optimizer_class, dict(optimizer_kwargs or {}), form.first().parameters
         )
         self._progress = Progress(self.options.progress)
-        chosen = self._progress.watch(self.options.common(redundancy_options, flavor))
+        chosen = self._progress.watch(
+            replace(
+                self.options,
+                # what the published interface names beside the options comes first
+                redundancy=redundancy_options or self.options.redundancy,
+                flavor=flavor or self.options.flavor,
+            )
+        )
         self._module = model
         self._own = None if dataset is None else as_parts(dataset, chosen)
         self._parts = self._own or []

@@ -2,24 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
 
-from stoilo.learn.history import Tally
-from stoilo.learn.robust import Clip
-from stoilo.learn.trainers.given import Loss
-from stoilo.learn.trainers.metrics import EpochMetrics
-from stoilo.learn.trainers.stopping import StopRule
+from stoilo.core.errors import UsageError
+from stoilo.learn.backends.interface import Backend
+from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.backends.server import ServerBackend
+from stoilo.learn.core.models import Model, TorchModel
+from stoilo.learn.core.orders import Update
+from stoilo.learn.core.parts import Part, count_samples, read_arrays, split
+from stoilo.learn.driver.history import Tally
+from stoilo.learn.methods.robust import Clip
+from stoilo.learn.trainers.epochs import EpochMetrics
 from stoilo.learn.transport import Transport, TransportName
-from stoilo.learn.work import Update
 
 if TYPE_CHECKING:
+    from stoilo.client.connection import Connection
     from stoilo.client.options import TaskLimits
     from stoilo.core.types import Redundancy
 
-__all__ = ["Common", "TrainerOptions"]
+__all__ = [
+    "Common",
+    "Loss",
+    "Place",
+    "StopRule",
+    "TrainerOptions",
+    "as_held_out",
+    "as_model",
+    "as_parts",
+    "open_backend",
+]
+
+
+Loss: TypeAlias = Callable[[Any, Any], Any]  # ``(output, target) -> scalar``
+
+
+def as_model(model: object, loss: Loss | None = None) -> Model:
+    """Return `model` as volunteers can compute with it.
+
+    Raises:
+        UsageError: ``STO-T080`` for a torch module without a loss.
+    """
+    if hasattr(model, "first") and hasattr(model, "kernel"):
+        return model  # type: ignore[return-value]  # a Model: it has a model's methods
+    if loss is None or not hasattr(model, "named_parameters"):
+        raise UsageError(
+            "STO-T080",
+            f"a {type(model).__name__} cannot be trained like that",
+            hint="give an ArrayModel, a TorchModel, or a torch module and a loss",
+        )
+    return TorchModel(model, loss)  # type: ignore[arg-type]  # it has a module's methods
+
+
+def as_parts(data: object, options: TrainerOptions) -> list[Part]:
+    """Return the data parts: those given, or the dataset split at random."""
+    if isinstance(data, list) and data and all(isinstance(p, Part) for p in data):
+        return list(data)
+    x, y = read_arrays(data)
+    return split(x, y, min(options.tasks, count_samples(x)), seed=options.seed)
+
+
+def as_held_out(data: object) -> Part | None:
+    """Return held-out data as one part."""
+    if data is None or isinstance(data, Part):
+        return data
+    return Part(*read_arrays(data))
+
+
+# A connection, a backend, or None for threads of this process.
+Place: TypeAlias = "Connection | Backend | None"
+
+
+def open_backend(
+    place: Place,
+    redundancy: Redundancy | None = None,
+    flavor: str | None = None,
+    limits: TaskLimits | None = None,
+) -> Backend:
+    """Return the backend for `place`; the options hold where it is a connection."""
+    if place is None:
+        return LocalBackend()
+    if hasattr(place, "create_task"):
+        connection = cast("Connection", place)
+        return ServerBackend(connection, redundancy, limits, flavor=flavor)
+    return place
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """The test after each epoch; the most epochs are the settings' own.
+
+    Attributes:
+        target: end as soon as the watched number is so good; None for never.
+        patience: end after so many epochs in a row that are no better than the best one
+            before them; None for never.
+        watch: "loss", the smaller the better, or another number of `Evaluation`
+            (``accuracy``), the larger the better. It is read from the held-out data, of
+            which no volunteer says anything; where there is none, the loss is the median
+            over the epoch's answers of their mean losses, which they only claim.
+        least_gain: by how much an epoch must be better to count as better.
+    """
+
+    target: float | None = None
+    patience: int | None = None
+    watch: str = "loss"
+    least_gain: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a rule that never stops, or always."""
+        patient = self.patience is None or self.patience >= 1
+        finite = self.target is None or math.isfinite(self.target)
+        unused = self.target is None and self.patience is None
+        if unused or not patient or not finite or not self.least_gain >= 0.0:
+            raise UsageError(
+                "STO-T085",
+                f"target {self.target}, patience {self.patience} and least gain"
+                f" {self.least_gain} stop no training",
+                hint="a finite target or a patience ≥ 1; least_gain ≥ 0",
+            )
+
+    def is_reached(self, epochs: Sequence[EpochMetrics]) -> bool:
+        """Say whether a training with these epochs ends now.
+
+        Raises:
+            UsageError: ``STO-T085`` when the last epoch has not the watched number.
+        """
+        if not epochs:
+            return False
+        goodness = [self._goodness(epoch) for epoch in epochs]
+        if self.target is not None and goodness[-1] >= self._signed(self.target):
+            return True
+        return self.patience is not None and self._stalled(goodness) >= self.patience
+
+    def _stalled(self, goodness: Sequence[float]) -> int:
+        """Return how many epochs in a row have not been better than the best before."""
+        best, since = -math.inf, 0
+        for one in goodness:
+            if one > best + self.least_gain:
+                best, since = one, 0
+            else:
+                since += 1
+        return since
+
+    def _signed(self, value: float) -> float:
+        return -value if self.watch == "loss" else value
+
+    def _goodness(self, epoch: EpochMetrics) -> float:
+        """Return the watched number, the larger the better; not finite is the worst."""
+        source: object = epoch.held_out
+        found = getattr(source, self.watch, None)
+        if source is None and self.watch == "loss":
+            median = epoch.median_loss
+            found = epoch.average_loss if median is None else median
+        if not isinstance(found, int | float):
+            raise UsageError(
+                "STO-T085",
+                f"epoch {epoch.epoch} has no {self.watch} to stop by",
+                hint='watch="loss", or give held_out data and a model that counts',
+            )
+        return self._signed(float(found)) if math.isfinite(found) else -math.inf
 
 
 @dataclass(frozen=True, slots=True)

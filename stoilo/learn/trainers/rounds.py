@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Unpack
 
+from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.methods.federated import (
     Federated,
     FederatedSettings,
@@ -13,6 +14,8 @@ from stoilo.learn.methods.federated import (
     fedavg,
 )
 from stoilo.learn.methods.largeminibatch import LargeMinibatch, LargeMinibatchSettings
+from stoilo.learn.methods.optimizers import Optimizer
+from stoilo.learn.methods.robust import RobustSum, Rule
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.synchronous import (
     Combine,
@@ -20,11 +23,8 @@ from stoilo.learn.methods.synchronous import (
     SynchronousSettings,
     sum_gradients,
 )
-from stoilo.learn.optimizers import Optimizer
-from stoilo.learn.robust import RobustSum, Rule
-from stoilo.learn.trainers.places import Place
+from stoilo.learn.trainers.options import Place
 from stoilo.learn.trainers.trainer import Common, Trainer
-from stoilo.learn.work import Snapshot
 
 __all__ = [
     "DiLoCoTrainer",
@@ -41,7 +41,7 @@ class SynchronousTrainer(Trainer):
     Args:
         conn: see `Trainer`; so are `model` and `data`.
         settings: epochs, block of a part in a step, share that ends a step, late answers.
-        optimizer: of `stoilo.learn.optimizers`, or a `TorchOptimizer`; a copy is used,
+        optimizer: of `stoilo.learn.methods.optimizers`, or a `TorchOptimizer`; a copy is used,
             so that its state is this trainer's alone.
         rule: how a step's answers are added up, over the bound on each when it arrives.
         common: see `Common`.

@@ -15,26 +15,41 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import Part
-from stoilo.learn.evaluation import evaluate
-from stoilo.learn.probing import measure_seconds
-from stoilo.learn.rehearsal import rehearse
-from stoilo.learn.run import Run, RunSettings
-from stoilo.learn.timing import Conditions, Estimate, TaskSize, estimate
-from stoilo.learn.trainers.epoch import Epoch, Trained, TrainingUpdate, render
-from stoilo.learn.trainers.given import Loss, as_held_out, as_model, as_parts
-from stoilo.learn.trainers.losses import find_least_loss
-from stoilo.learn.trainers.metrics import EpochLog, EpochMetrics, Waits, sum_up
-from stoilo.learn.trainers.options import Common, TrainerOptions
-from stoilo.learn.trainers.places import Place, open_backend
-from stoilo.learn.trainers.shelf import Kept, Shelf
+from stoilo.learn.core.models import find_least_loss
+from stoilo.learn.core.orders import Method, Order, Snapshot, Update
+from stoilo.learn.core.parts import Part
+from stoilo.learn.driver.probing import measure_seconds, rehearse
+from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.trainers.epochs import (
+    Epoch,
+    EpochLog,
+    EpochMetrics,
+    Kept,
+    Shelf,
+    Trained,
+    TrainingUpdate,
+    Waits,
+    render,
+    sum_up,
+)
+from stoilo.learn.trainers.evaluation import evaluate
+from stoilo.learn.trainers.options import (
+    Common,
+    Loss,
+    Place,
+    TrainerOptions,
+    as_held_out,
+    as_model,
+    as_parts,
+    open_backend,
+)
+from stoilo.learn.trainers.timing import Conditions, Estimate, TaskSize, estimate
 from stoilo.learn.transport import as_transport
-from stoilo.learn.work import Method, Order, Snapshot, Update
 
 __all__ = ["Common", "MakeMethod", "Trainer", "TrainerOptions"]
 
+# First version, sizes of the data parts → the method.
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
-"""First version, sizes of the data parts → the method."""
 
 
 class Trainer:

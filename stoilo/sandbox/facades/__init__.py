@@ -17,7 +17,7 @@ import msgspec
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule
 from stoilo.sandbox.facades.members import close_members
-from stoilo.sandbox.facades.receivers import bind_receivers, classes_with_bases
+from stoilo.sandbox.language.receivers import bind_receivers, classes_with_bases
 
 __all__ = ["FacadeTree", "build_facades"]
 

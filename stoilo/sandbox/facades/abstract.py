@@ -6,16 +6,16 @@ from abc import ABCMeta
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.ownership import is_own_class, is_own_function
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.stand_in import hide_class
+from stoilo.sandbox.language.ownership import is_own_class, is_own_function
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.stand_ins import hide_class
 
 __all__ = ["build"]
 
 _DESCRIPTORS = frozenset({classmethod, property, staticmethod})
 
 
-def abstractmethod(function: Any) -> Any:  # noqa: ANN401
+def abstractmethod(function: Any) -> Any:
     """``abc.abstractmethod`` of a function or descriptor of the task."""
     if is_own_function(function) or is_own_class(type(function)):
         function.__isabstractmethod__ = True
@@ -24,17 +24,17 @@ def abstractmethod(function: Any) -> Any:  # noqa: ANN401
     return function
 
 
-def abstractclassmethod(function: Any) -> Any:  # noqa: ANN401
+def abstractclassmethod(function: Any) -> Any:
     """``abc.abstractclassmethod``."""
     return classmethod(abstractmethod(function))
 
 
-def abstractstaticmethod(function: Any) -> Any:  # noqa: ANN401
+def abstractstaticmethod(function: Any) -> Any:
     """``abc.abstractstaticmethod``."""
     return staticmethod(abstractmethod(function))
 
 
-def abstractproperty(function: Any, *accessors: Any) -> Any:  # noqa: ANN401
+def abstractproperty(function: Any, *accessors: Any) -> Any:
     """``abc.abstractproperty``."""
     return property(abstractmethod(function), *accessors)
 

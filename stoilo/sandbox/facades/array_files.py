@@ -5,7 +5,6 @@ are there. Only plain data go in and out, since an array of objects is a pickle 
 format, and one of packed strings holds addresses.
 """
 
-# ruff: noqa: ANN401 - these take whatever numpy takes
 from __future__ import annotations
 
 import ast
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from stoilo.sandbox.facades.array_archive import read_members, write_members
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.refusals import GuardError
 
 __all__ = ["file_functions"]
 

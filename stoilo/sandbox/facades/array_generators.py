@@ -8,15 +8,15 @@ import numpy as np
 from numpy.random import bit_generator
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.determinism import RUN
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.language.determinism import RUN
+from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["build"]
 
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence")
 
 
-def default_rng(seed: Any = None) -> np.random.Generator:  # noqa: ANN401
+def default_rng(seed: Any = None) -> np.random.Generator:
     """``numpy.random.default_rng``."""
     return np.random.default_rng(RUN.next_seed() if seed is None else seed)
 
@@ -27,7 +27,7 @@ def legacy_words() -> list[int]:
     return [number >> shift & 0xFFFFFFFF for shift in range(0, 256, 32)]
 
 
-def seed(seed: Any = None) -> None:  # noqa: ANN401
+def seed(seed: Any = None) -> None:
     """``numpy.random.seed``."""
     np.random.seed(legacy_words() if seed is None else seed)  # noqa: NPY002 - the façade
 
@@ -37,7 +37,7 @@ class RandomState(metaclass=StandIn):
 
     __stoilo_real__ = np.random.RandomState
 
-    def __new__(cls, seed: Any = None) -> Any:  # noqa: ANN401
+    def __new__(cls, seed: Any = None) -> Any:
         """Return a real one; its own constructor would ask the system for entropy."""
         if isinstance(seed, np.random.BitGenerator):
             return np.random.RandomState(seed)
@@ -55,7 +55,7 @@ class Generator(metaclass=StandIn):
 
     __stoilo_real__ = np.random.Generator
 
-    def __new__(cls, bit_generator: Any) -> Any:  # noqa: ANN401
+    def __new__(cls, bit_generator: Any) -> Any:
         """Return a real one."""
         return np.random.Generator(bit_generator)
 
@@ -73,7 +73,7 @@ def _seeded(name: str) -> type:
 
         __stoilo_real__ = real
 
-        def __new__(cls, seed: Any = None, **options: Any) -> Any:  # noqa: ANN401
+        def __new__(cls, seed: Any = None, **options: Any) -> Any:
             """Return a real one, seeded."""
             if seed is None and not {"entropy", "key", "seed"} & set(options):
                 seed = RUN.next_seed()

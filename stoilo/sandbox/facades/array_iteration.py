@@ -16,11 +16,11 @@ __all__ = ["nditer"]
 _FLAGS = frozenset({"multi_index", "c_index", "f_index", "zerosize_ok", "refs_ok"})
 
 
-def _as_operands(op: Any) -> list[Any]:  # noqa: ANN401
+def _as_operands(op: Any) -> list[Any]:
     return [np.asanyarray(item) for item in (op if type(op) in {list, tuple} else [op])]
 
 
-def _is_writable(flags: Any, place: int, count: int) -> bool:  # noqa: ANN401
+def _is_writable(flags: Any, place: int, count: int) -> bool:
     chosen = flags or (["readonly"],) * count
     mine = chosen if isinstance(chosen[0], str) else chosen[place]
     return bool({"readwrite", "writeonly"} & set(mine))
@@ -31,9 +31,9 @@ class nditer:  # noqa: N801 - the library's name
 
     def __init__(
         self,
-        op: Any,  # noqa: ANN401
+        op: Any,
         flags: Sequence[str] = (),
-        op_flags: Any = None,  # noqa: ANN401
+        op_flags: Any = None,
         *,
         order: str = "K",
     ) -> None:
@@ -78,7 +78,7 @@ class nditer:  # noqa: N801 - the library's name
         return int(self._walk[self._place])
 
     @property
-    def value(self) -> Any:  # noqa: ANN401
+    def value(self) -> Any:
         """The current element, or the tuple of them for several operands."""
         found = tuple(view[(*self.multi_index, ...)] for view in self._views)
         return found[0] if len(found) == 1 else found
@@ -92,10 +92,10 @@ class nditer:  # noqa: N801 - the library's name
         """Start again."""
         self._place = 0
 
-    def __getitem__(self, place: int) -> Any:  # noqa: ANN401
+    def __getitem__(self, place: int) -> Any:
         return self._views[place][(*self.multi_index, ...)]
 
-    def __setitem__(self, place: int, value: Any) -> None:  # noqa: ANN401
+    def __setitem__(self, place: int, value: Any) -> None:
         self._views[place][(*self.multi_index, ...)] = value
 
     def __len__(self) -> int:

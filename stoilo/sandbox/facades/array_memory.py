@@ -24,9 +24,9 @@ import numpy as np
 from numpy._core import _multiarray_umath as umath  # type: ignore[attr-defined]  # undeclared
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.facades.receivers import replace_member
-from stoilo.sandbox.libc import check_call
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.kernel.libc import check_call
+from stoilo.sandbox.language.receivers import replace_member
+from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["call_zeroed", "seal_exports"]
 
@@ -96,7 +96,7 @@ _ZEROING = bytes(_make_zeroing())
 _PLACE, _SIZE = ctypes.addressof(_allocator), ctypes.sizeof(_Allocator)
 
 
-def call_zeroed(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+def call_zeroed(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     """Return ``function(*args, **keywords)``; arrays that it allocates start as zeros.
 
     For a process with one thread; may be nested.
@@ -112,11 +112,11 @@ def call_zeroed(function: Callable[..., Any], /, *args: Any, **keywords: Any) ->
 # Addresses ---------------------------------------------------------------------------
 
 
-def _checked_export(slot: int) -> Any:  # noqa: ANN401 - a C function
+def _checked_export(slot: int) -> Any:
     """Return what stands in front of the buffer export at address `slot`."""
     export = _Export(slot)
 
-    def checked(array: Any, view: int, flags: int) -> int:  # noqa: ANN401
+    def checked(array: Any, view: int, flags: int) -> int:
         try:
             return -1 if array.dtype.hasobject else export(array, view, flags)
         except Exception:  # noqa: BLE001 - C is above: the caller says what failed
@@ -130,7 +130,7 @@ def _buffer_slot(kind: type) -> ctypes.c_void_p:
     return ctypes.c_void_p.from_address(table or 0)
 
 
-def _address(function: Any) -> int:  # noqa: ANN401 - a C function
+def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
@@ -191,7 +191,7 @@ def _replace(kind: type, name: str, make: Callable[[Any], Any]) -> None:
 def _guard_bytes(copy_bytes: Callable[..., bytes]) -> Callable[..., bytes]:
     """Return ``tobytes``, which copies memory without asking for a buffer, guarded."""
 
-    def tobytes(self: Any, order: str = "C") -> bytes:  # noqa: ANN401
+    def tobytes(self: Any, order: str = "C") -> bytes:
         if self.dtype.hasobject:
             raise TypeError("the bytes of an array of objects are addresses")
         return copy_bytes(self, order)
@@ -199,7 +199,7 @@ def _guard_bytes(copy_bytes: Callable[..., bytes]) -> Callable[..., bytes]:
     return tobytes
 
 
-def _real_class(kind: Any) -> Any:  # noqa: ANN401
+def _real_class(kind: Any) -> Any:
     """Return the array class that `kind` stands for, or `kind`."""
     return vars(kind).get("__stoilo_real__", kind) if type(kind) is StandIn else kind
 
@@ -207,7 +207,7 @@ def _real_class(kind: Any) -> Any:  # noqa: ANN401
 def _translate_view(show: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``view`` that knows a stand-in for the array class that it stands for."""
 
-    def view(self: Any, *kinds: Any, **named: Any) -> Any:  # noqa: ANN401
+    def view(self: Any, *kinds: Any, **named: Any) -> Any:
         named = {name: _real_class(kind) for name, kind in named.items()}
         return show(self, *map(_real_class, kinds), **named)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["RecarrayStandIn", "build"]
 
@@ -18,12 +18,12 @@ class RecarrayStandIn(metaclass=StandIn):
 
     __stoilo_real__ = np.recarray
 
-    def __new__(cls, *_args: Any, **_options: Any) -> Any:  # noqa: ANN401
+    def __new__(cls, *_args: Any, **_options: Any) -> Any:
         """Refuse: the raw constructor shows whatever lies in memory."""
         raise TypeError("numpy.recarray() makes no arrays in a task: use numpy.rec")
 
 
-def array(obj: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+def array(obj: Any, *args: Any, **options: Any) -> Any:
     """``numpy.rec.array`` of data: sequences and arrays.
 
     Bytes are refused: numpy takes those of forged objects too, and reads through them.

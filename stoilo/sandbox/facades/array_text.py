@@ -12,7 +12,7 @@ __all__ = ["text_functions"]
 _IN_MEMORY = (io.StringIO, io.BytesIO)
 
 
-def _check_memory(source: Any) -> Any:  # noqa: ANN401
+def _check_memory(source: Any) -> Any:
     """Return `source` if numpy will find it in memory.
 
     A class of the task may call itself what it likes: only exact library classes and
@@ -25,24 +25,24 @@ def _check_memory(source: Any) -> Any:  # noqa: ANN401
     return iter(list(source))
 
 
-def loadtxt(fname: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+def loadtxt(fname: Any, *args: Any, **options: Any) -> Any:
     """``numpy.loadtxt`` from lines or an `io` object in memory."""
     return np.loadtxt(_check_memory(fname), *args, **options)
 
 
-def genfromtxt(fname: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+def genfromtxt(fname: Any, *args: Any, **options: Any) -> Any:
     """``numpy.genfromtxt`` from lines or an `io` object in memory."""
     return np.genfromtxt(_check_memory(fname), *args, **options)
 
 
-def fromregex(file: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+def fromregex(file: Any, *args: Any, **options: Any) -> Any:
     """``numpy.fromregex`` from an `io` object in memory."""
     if type(file) not in _IN_MEMORY:
         raise FileNotFoundError("a task has no files: read from io.StringIO(text)")
     return np.fromregex(file, *args, **options)
 
 
-def savetxt(fname: Any, X: Any, *args: Any, **options: Any) -> None:  # noqa: ANN401, N803 - numpy's names
+def savetxt(fname: Any, X: Any, *args: Any, **options: Any) -> None:  # noqa: N803 - numpy's names
     """``numpy.savetxt`` into an `io` object in memory."""
     if type(fname) not in _IN_MEMORY:
         raise FileNotFoundError("a task has no files: write to io.StringIO()")

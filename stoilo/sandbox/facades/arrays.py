@@ -14,8 +14,8 @@ from stoilo.sandbox.facades.array_iteration import nditer
 from stoilo.sandbox.facades.array_memory import call_zeroed, seal_exports
 from stoilo.sandbox.facades.array_records import RecarrayStandIn
 from stoilo.sandbox.facades.array_text import text_functions
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["build"]
 
@@ -25,7 +25,7 @@ class NdarrayStandIn(metaclass=StandIn):
 
     __stoilo_real__ = np.ndarray
 
-    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:  # noqa: ANN401
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
         """Refuse: the raw constructor shows whatever lies in memory."""
         raise TypeError("numpy.ndarray() makes no arrays in a task: use numpy.zeros")
 
@@ -38,22 +38,22 @@ class MatrixStandIn(metaclass=StandIn):
 
     __stoilo_real__ = np.matrix
 
-    def __new__(cls, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+    def __new__(cls, *args: Any, **options: Any) -> Any:
         """Return a real one."""
         return np.matrix(*args, **options)
 
 
-def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> Any:  # noqa: ANN401
+def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> Any:
     """Return zeros: what lies in free memory differs between honest copies."""
     return np.zeros(shape, dtype, order, **options)
 
 
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:  # noqa: ANN401
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:
     """``numpy.pad``; the mode ``"empty"`` pads with zeros."""
     return call_zeroed(np.pad, array, pad_width, mode, **options)
 
 
-def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:  # noqa: ANN401
+def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:
     """Return zeros of the prototype's shape."""
     return np.zeros_like(prototype, dtype, **options)
 

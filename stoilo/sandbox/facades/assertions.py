@@ -16,15 +16,15 @@ from stoilo.core.levels import Level
 __all__ = ["build"]
 
 
-def _fail(what: str, actual: Any, desired: Any, err_msg: str) -> None:  # noqa: ANN401
+def _fail(what: str, actual: Any, desired: Any, err_msg: str) -> None:
     message = f"{what}: {np.asarray(actual)!r} and {np.asarray(desired)!r}"
     raise AssertionError(f"{err_msg}\n{message}" if err_msg else message)
 
 
 def _compare(
     holds: np.ufunc,
-    actual: Any,  # noqa: ANN401
-    desired: Any,  # noqa: ANN401
+    actual: Any,
+    desired: Any,
     what: str,
     err_msg: str,
     strict: bool = False,
@@ -39,20 +39,20 @@ def _compare(
         _fail(what, left, right, err_msg)
 
 
-def _is_nan(array: np.ndarray) -> Any:  # noqa: ANN401
+def _is_nan(array: np.ndarray) -> Any:
     """Return where `array` is not equal to itself: NaN and NaT, of any dtype."""
     return np.not_equal(array, array)
 
 
-def assert_(val: Any, msg: str = "") -> None:  # noqa: ANN401
+def assert_(val: Any, msg: str = "") -> None:
     """``numpy.testing.assert_``."""
     if not val:
         raise AssertionError(msg() if callable(msg) else msg)
 
 
 def assert_allclose(
-    actual: Any,  # noqa: ANN401
-    desired: Any,  # noqa: ANN401
+    actual: Any,
+    desired: Any,
     rtol: float = 1e-07,
     atol: float = 0,
     equal_nan: bool = True,
@@ -73,8 +73,8 @@ def assert_allclose(
 
 
 def assert_array_equal(
-    actual: Any,  # noqa: ANN401
-    desired: Any,  # noqa: ANN401
+    actual: Any,
+    desired: Any,
     err_msg: str = "",
     verbose: bool = True,
     *,
@@ -86,8 +86,8 @@ def assert_array_equal(
 
 
 def assert_array_less(
-    x: Any,  # noqa: ANN401
-    y: Any,  # noqa: ANN401
+    x: Any,
+    y: Any,
     err_msg: str = "",
     verbose: bool = True,
     *,
@@ -99,8 +99,8 @@ def assert_array_less(
 
 
 def assert_array_almost_equal(
-    actual: Any,  # noqa: ANN401
-    desired: Any,  # noqa: ANN401
+    actual: Any,
+    desired: Any,
     decimal: int = 6,
     err_msg: str = "",
     verbose: bool = True,
@@ -112,8 +112,8 @@ def assert_array_almost_equal(
 
 
 def assert_approx_equal(
-    actual: Any,  # noqa: ANN401
-    desired: Any,  # noqa: ANN401
+    actual: Any,
+    desired: Any,
     significant: int = 7,
     err_msg: str = "",
     verbose: bool = True,
@@ -130,8 +130,8 @@ def assert_approx_equal(
 
 
 def assert_equal(
-    actual: Any,  # noqa: ANN401
-    desired: Any,  # noqa: ANN401
+    actual: Any,
+    desired: Any,
     err_msg: str = "",
     verbose: bool = True,
     *,
@@ -156,8 +156,8 @@ def assert_equal(
 
 
 def assert_almost_equal(
-    actual: Any,  # noqa: ANN401
-    desired: Any,  # noqa: ANN401
+    actual: Any,
+    desired: Any,
     decimal: int = 7,
     err_msg: str = "",
     verbose: bool = True,

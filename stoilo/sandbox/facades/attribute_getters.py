@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.masked import call_masked
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.hooks import call_masked
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import NameKind, attribute_kind
 
 __all__ = ["build"]
 
@@ -24,7 +24,7 @@ def _check_name(name: object, parts: list[str]) -> None:
     )
 
 
-def attrgetter(attr: Any, /, *attrs: Any) -> Any:  # noqa: ANN401
+def attrgetter(attr: Any, /, *attrs: Any) -> Any:
     """``operator.attrgetter`` of names that compile to direct access."""
     for name in (attr, *attrs):
         if type(name) is not str:
@@ -33,13 +33,13 @@ def attrgetter(attr: Any, /, *attrs: Any) -> Any:  # noqa: ANN401
     return operator.attrgetter(attr, *attrs)
 
 
-def methodcaller(name: Any, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+def methodcaller(name: Any, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
     """``operator.methodcaller`` of a name that compiles to direct access."""
     if type(name) is not str:
         raise TypeError("method name must be a string")
     _check_name(name, [name])
 
-    def call(obj: Any, /) -> Any:  # noqa: ANN401 - its name is ours to keep
+    def call(obj: Any, /) -> Any:
         return call_masked(getattr(obj, name), *args, **kwargs)
 
     return call

@@ -6,7 +6,7 @@ import calendar
 import time
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.determinism import RUN
+from stoilo.sandbox.language.determinism import RUN
 
 __all__ = ["build"]
 

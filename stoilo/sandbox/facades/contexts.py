@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.capture_print import redirect_output, restore_output
+from stoilo.sandbox.language.output import redirect_output, restore_output
 
 __all__ = ["build"]
 
@@ -15,10 +15,10 @@ class redirect_stdout:  # noqa: N801 - the library's name
 
     __slots__ = ("_target",)
 
-    def __init__(self, new_target: Any) -> None:  # noqa: ANN401
+    def __init__(self, new_target: Any) -> None:
         self._target = new_target
 
-    def __enter__(self) -> Any:  # noqa: ANN401
+    def __enter__(self) -> Any:
         redirect_output(self._target)
         return self._target
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.ownership import is_own_method
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.ownership import is_own_method
+from stoilo.sandbox.language.refusals import GuardError
 
 __all__ = ["Memo", "build", "hide_memo"]
 
@@ -43,13 +43,13 @@ def hide_memo(method: Callable[[Any, Any], object]) -> Callable[[Any, Any], obje
     """Return the task's ``__deepcopy__`` so that it gets a `Memo` in any case."""
 
     @functools.wraps(method)
-    def __deepcopy__(self: Any, memo: Any) -> object:  # noqa: ANN401, N807
+    def __deepcopy__(self: Any, memo: Any) -> object:  # noqa: N807
         return method(self, _stand_for(memo))
 
     return __deepcopy__
 
 
-def deepcopy(x: Any, memo: Any = None) -> Any:  # noqa: ANN401
+def deepcopy(x: Any, memo: Any = None) -> Any:
     """``copy.deepcopy``; any `memo` but the one given to ``__deepcopy__`` is a new one."""
     if type(memo) is Memo and memo in _ledgers:
         return copy.deepcopy(x, _ledgers[memo])
@@ -62,13 +62,13 @@ def deepcopy(x: Any, memo: Any = None) -> Any:  # noqa: ANN401
 
 
 def _checked_rebuild(
-    x: Any,  # noqa: ANN401
-    memo: Any,  # noqa: ANN401
+    x: Any,
+    memo: Any,
     make: Callable[..., object],
-    args: Any,  # noqa: ANN401
-    *state: Any,  # noqa: ANN401
-    **options: Any,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
+    args: Any,
+    *state: Any,
+    **options: Any,
+) -> Any:
     """``copy._reconstruct`` that fills nothing but a new object of `x`'s class."""
 
     def checked(*values: object) -> object:

@@ -8,13 +8,13 @@ from types import UnionType
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.ownership import is_own_class, is_own_function
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.ownership import is_own_class, is_own_function
+from stoilo.sandbox.language.refusals import GuardError
 
 __all__ = ["build"]
 
 
-def update_wrapper(wrapper: Any, wrapped: Any) -> Any:  # noqa: ANN401
+def update_wrapper(wrapper: Any, wrapped: Any) -> Any:
     """Give `wrapper`, a function of the task, the name and text of `wrapped`."""
     if is_own_function(wrapper):
         for name in ("__name__", "__qualname__", "__doc__"):
@@ -23,12 +23,12 @@ def update_wrapper(wrapper: Any, wrapped: Any) -> Any:  # noqa: ANN401
     return wrapper
 
 
-def wraps(wrapped: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+def wraps(wrapped: Any) -> Callable[[Any], Any]:
     """Return a decorator that calls `update_wrapper`."""
     return lambda wrapper: update_wrapper(wrapper, wrapped)
 
 
-def total_ordering(cls: Any) -> Any:  # noqa: ANN401
+def total_ordering(cls: Any) -> Any:
     """``functools.total_ordering`` for the task's own classes."""
     if not isinstance(cls, type) or not is_own_class(cls):
         raise GuardError(
@@ -49,7 +49,7 @@ class cached_property:  # noqa: N801 - the library's name
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, instance: Any, owner: type | None = None) -> object:  # noqa: ANN401
+    def __get__(self, instance: Any, owner: type | None = None) -> object:
         if instance is None:
             return self
         cache = instance.__dict__
@@ -58,7 +58,7 @@ class cached_property:  # noqa: N801 - the library's name
         return cache[self._name]
 
 
-def singledispatch(func: Any) -> Any:  # noqa: ANN401
+def singledispatch(func: Any) -> Any:
     """``functools.singledispatch`` whose ``register`` takes a class, no annotation.
 
     The library would evaluate annotations, and a task has some that are text. It would
@@ -69,7 +69,7 @@ def singledispatch(func: Any) -> Any:  # noqa: ANN401
     register_class(object, func)
     functools.update_wrapper(dispatcher, func, updated=())
 
-    def register(cls: Any, func: Any = None) -> Any:  # noqa: ANN401
+    def register(cls: Any, func: Any = None) -> Any:
         """Register `func` for `cls`, or return a decorator that does."""
         if not isinstance(cls, type | UnionType):
             raise TypeError("register() needs a class: write @fun.register(int)")
@@ -84,18 +84,18 @@ class singledispatchmethod:  # noqa: N801 - the library's name
 
     __slots__ = ("_dispatcher", "_function")
 
-    def __init__(self, func: Any) -> None:  # noqa: ANN401
+    def __init__(self, func: Any) -> None:
         if not callable(func) and not hasattr(func, "__get__"):
             raise TypeError(f"{func!r:.64} is not callable or a descriptor")
         self._dispatcher = singledispatch(func)
         self._function = func
 
-    def register(self, cls: Any, method: Any = None) -> Any:  # noqa: ANN401
+    def register(self, cls: Any, method: Any = None) -> Any:
         """Register `method` for `cls`, or return a decorator that does."""
         return self._dispatcher.register(cls, method)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:  # noqa: ANN401
-        def method(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        def method(*args: Any, **kwargs: Any) -> Any:
             found = self._dispatcher.dispatch(args[0].__class__)
             return found.__get__(instance, owner)(*args, **kwargs)
 

@@ -6,9 +6,14 @@ import enum
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.ownership import PLAIN_TYPES, class_dict, class_mro, is_own_class
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.rules import TASK_MODULE, NameKind, attribute_kind
+from stoilo.sandbox.language.ownership import (
+    PLAIN_TYPES,
+    class_dict,
+    class_mro,
+    is_own_class,
+)
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import TASK_MODULE, NameKind, attribute_kind
 
 __all__ = ["build"]
 
@@ -16,7 +21,7 @@ _real_call = enum.EnumMeta.__call__
 _make_member = enum._proto_member.__set_name__  # type: ignore[attr-defined]  # noqa: SLF001 - names it
 
 
-def _member_names(names: Any) -> list[Any]:  # noqa: ANN401
+def _member_names(names: Any) -> list[Any]:
     """Return the members asked for as a list that cannot change afterwards."""
     if isinstance(names, str):
         return str.__str__(names).replace(",", " ").split()
@@ -31,7 +36,7 @@ def _extends_more(cls: type) -> bool:
     return any(base.__module__ != enum.__name__ for base in libraries - PLAIN_TYPES)
 
 
-def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> Any:  # noqa: ANN401
+def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> Any:
     """``EnumMeta.__call__`` whose member names pass the attribute rule."""
     if names is None:
         return _real_call(cls, value, **options)
@@ -45,7 +50,7 @@ def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> An
     return _real_call(cls, value, members, **options | {"module": TASK_MODULE})
 
 
-def _checked_member(self: Any, cls: Any, name: str) -> None:  # noqa: ANN401
+def _checked_member(self: Any, cls: Any, name: str) -> None:
     """``_proto_member.__set_name__`` of a name that no mixin has, unless it is plain.
 
     Since CPython 3.12 a member called as a mixin's method reads that name off its value.

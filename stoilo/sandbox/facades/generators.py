@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.determinism import RUN
+from stoilo.sandbox.language.determinism import RUN
 
 __all__ = ["build"]
 
@@ -14,7 +14,7 @@ __all__ = ["build"]
 class Random(random.Random):
     """``random.Random`` whose missing seed comes from the admission."""
 
-    def seed(self, a: Any = None, version: int = 2) -> None:  # noqa: ANN401
+    def seed(self, a: Any = None, version: int = 2) -> None:
         """Seed; None means the next seed of this run."""
         super().seed(RUN.next_seed() if a is None else a, version)
 
@@ -22,7 +22,7 @@ class Random(random.Random):
 Random.__module__ = "random"
 
 
-def seed(a: Any = None, version: int = 2) -> None:  # noqa: ANN401
+def seed(a: Any = None, version: int = 2) -> None:
     """Seed the module's generator; None means the next seed of this run."""
     random.seed(RUN.next_seed() if a is None else a, version)
 

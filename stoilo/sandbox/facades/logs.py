@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.determinism import RUN
+from stoilo.sandbox.language.determinism import RUN
 
 __all__ = ["build"]
 
@@ -21,7 +21,7 @@ _BASIC = "%(levelname)s:%(name)s:%(message)s"
 _CLOCK = "%Y-%m-%d %H:%M:%S"
 
 
-def get_level_name(level: Any) -> Any:  # noqa: ANN401
+def get_level_name(level: Any) -> Any:
     """``logging.getLevelName``: a level's name by number, or its number by name."""
     if level in LEVELS:
         return LEVELS[level]
@@ -29,7 +29,7 @@ def get_level_name(level: Any) -> Any:  # noqa: ANN401
     return names.get(level, f"Level {level}")
 
 
-def _number(level: Any) -> int:  # noqa: ANN401
+def _number(level: Any) -> int:
     if isinstance(level, int):
         return level
     if level not in LEVELS:
@@ -40,7 +40,7 @@ def _number(level: Any) -> int:  # noqa: ANN401
 class LogRecord:
     """``logging.LogRecord``: one message, without the paths of who logged it."""
 
-    def __init__(self, name: str, level: int, msg: object, args: Any) -> None:  # noqa: ANN401
+    def __init__(self, name: str, level: int, msg: object, args: Any) -> None:
         self.name, self.levelno, self.levelname = name, level, get_level_name(level)
         self.msg, self.args, self.module = msg, args, "<task>"
 
@@ -57,12 +57,12 @@ class Formatter:
         self._fmt = str(fmt or "%(message)s")
         self._datefmt = str(datefmt or _CLOCK)
 
-    def formatTime(self, record: Any, datefmt: str | None = None) -> str:  # noqa: ANN401, N802 - the library's name
+    def formatTime(self, record: Any, datefmt: str | None = None) -> str:  # noqa: N802 - the library's name
         """Return the run's moment."""
         del record
         return time.strftime(datefmt or self._datefmt, time.gmtime(RUN.now))
 
-    def format(self, record: Any) -> str:  # noqa: ANN401
+    def format(self, record: Any) -> str:
         """Return one line."""
         fields = {
             "name": record.name,
@@ -75,7 +75,7 @@ class Formatter:
         return str(self._fmt % fields)
 
 
-def _as(kind: type, value: Any) -> Any:  # noqa: ANN401
+def _as(kind: type, value: Any) -> Any:
     """Return `value` if it is a `kind` of ours or of the task.
 
     Anything else with such a method is no good: text has a ``format`` too, which reads
@@ -89,27 +89,27 @@ def _as(kind: type, value: Any) -> Any:  # noqa: ANN401
 class Handler:
     """``logging.Handler``: a task's own class says in ``emit`` where records go."""
 
-    def __init__(self, level: Any = 0) -> None:  # noqa: ANN401
+    def __init__(self, level: Any = 0) -> None:
         self.level = _number(level)
         self.formatter: Any = Formatter()
 
-    def setFormatter(self, fmt: Any) -> None:  # noqa: ANN401, N802 - the library's name
+    def setFormatter(self, fmt: Any) -> None:  # noqa: N802 - the library's name
         """Choose the form of lines."""
         self.formatter = _as(Formatter, fmt)
 
-    def setLevel(self, level: Any) -> None:  # noqa: ANN401, N802 - the library's name
+    def setLevel(self, level: Any) -> None:  # noqa: N802 - the library's name
         """Leave out what is below `level`."""
         self.level = _number(level)
 
-    def format(self, record: Any) -> str:  # noqa: ANN401
+    def format(self, record: Any) -> str:
         """Return one line."""
         return str(_as(Formatter, self.formatter).format(record))
 
-    def emit(self, record: Any) -> None:  # noqa: ANN401
+    def emit(self, record: Any) -> None:
         """Write one record."""
         raise NotImplementedError("emit must be implemented by Handler subclasses")
 
-    def handle(self, record: Any) -> None:  # noqa: ANN401
+    def handle(self, record: Any) -> None:
         """Write one record unless it is below the level."""
         if record.levelno >= self.level:
             self.emit(record)
@@ -118,11 +118,11 @@ class Handler:
 class StreamHandler(Handler):
     """``logging.StreamHandler``: writes lines to the output or to an object given."""
 
-    def __init__(self, stream: Any = None) -> None:  # noqa: ANN401
+    def __init__(self, stream: Any = None) -> None:
         super().__init__()
         self.stream = stream
 
-    def emit(self, record: Any) -> None:  # noqa: ANN401
+    def emit(self, record: Any) -> None:
         """Write one line."""
         (self.stream or sys.stdout).write(self.format(record) + "\n")
 
@@ -130,7 +130,7 @@ class StreamHandler(Handler):
 class NullHandler(Handler):
     """``logging.NullHandler``."""
 
-    def handle(self, record: Any) -> None:  # noqa: ANN401
+    def handle(self, record: Any) -> None:
         """Write nothing."""
 
 
@@ -143,7 +143,7 @@ class Logger:
         self.handlers: list[Any] = []
         self.propagate = True
 
-    def setLevel(self, level: Any) -> None:  # noqa: ANN401, N802 - the library's name
+    def setLevel(self, level: Any) -> None:  # noqa: N802 - the library's name
         """Leave out what is below `level`."""
         self.level = _number(level)
 
@@ -160,12 +160,12 @@ class Logger:
         """Whether a message of `level` would be written."""
         return level >= self.getEffectiveLevel()
 
-    def addHandler(self, hdlr: Any) -> None:  # noqa: ANN401, N802 - the library's name
+    def addHandler(self, hdlr: Any) -> None:  # noqa: N802 - the library's name
         """Write messages to `hdlr` too."""
         if hdlr not in self.handlers:
             self.handlers.append(hdlr)
 
-    def removeHandler(self, hdlr: Any) -> None:  # noqa: ANN401, N802 - the library's name
+    def removeHandler(self, hdlr: Any) -> None:  # noqa: N802 - the library's name
         """Write no more messages to `hdlr`."""
         if hdlr in self.handlers:
             self.handlers.remove(hdlr)
@@ -186,7 +186,7 @@ class Logger:
             logger = logger.parent if logger.propagate else None
         return found
 
-    def log(self, level: Any, msg: object, *args: Any, **_options: Any) -> None:  # noqa: ANN401
+    def log(self, level: Any, msg: object, *args: Any, **_options: Any) -> None:
         """Write ``msg % args`` if `level` is enabled."""
         number = _number(level)
         if not self.isEnabledFor(number):
@@ -197,25 +197,25 @@ class Logger:
         for handler in self._all_handlers() or last:
             _as(Handler, handler).handle(record)
 
-    def debug(self, msg: object, *args: Any, **options: Any) -> None:  # noqa: ANN401
+    def debug(self, msg: object, *args: Any, **options: Any) -> None:
         """Log at DEBUG."""
         self.log(LEVELS["DEBUG"], msg, *args, **options)
 
-    def info(self, msg: object, *args: Any, **options: Any) -> None:  # noqa: ANN401
+    def info(self, msg: object, *args: Any, **options: Any) -> None:
         """Log at INFO."""
         self.log(LEVELS["INFO"], msg, *args, **options)
 
-    def warning(self, msg: object, *args: Any, **options: Any) -> None:  # noqa: ANN401
+    def warning(self, msg: object, *args: Any, **options: Any) -> None:
         """Log at WARNING."""
         self.log(LEVELS["WARNING"], msg, *args, **options)
 
-    def error(self, msg: object, *args: Any, **options: Any) -> None:  # noqa: ANN401
+    def error(self, msg: object, *args: Any, **options: Any) -> None:
         """Log at ERROR; tracebacks, which `exception` adds elsewhere, are left out."""
         self.log(LEVELS["ERROR"], msg, *args, **options)
 
     exception = error
 
-    def critical(self, msg: object, *args: Any, **options: Any) -> None:  # noqa: ANN401
+    def critical(self, msg: object, *args: Any, **options: Any) -> None:
         """Log at CRITICAL."""
         self.log(LEVELS["CRITICAL"], msg, *args, **options)
 
@@ -237,13 +237,13 @@ def get_logger(name: str | None = None) -> Logger:
 
 def basic_config(
     *,
-    level: Any = None,  # noqa: ANN401
+    level: Any = None,
     format: str = _BASIC,  # noqa: A002 - the library's name
     datefmt: str | None = None,
-    stream: Any = None,  # noqa: ANN401
-    handlers: Any = None,  # noqa: ANN401
+    stream: Any = None,
+    handlers: Any = None,
     force: bool = False,
-    **others: Any,  # noqa: ANN401
+    **others: Any,
 ) -> None:
     """``logging.basicConfig``, without files."""
     if "filename" in others:

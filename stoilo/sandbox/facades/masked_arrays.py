@@ -9,7 +9,7 @@ import numpy as np
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.array_memory import call_zeroed
 from stoilo.sandbox.facades.arrays import NdarrayStandIn
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["build"]
 
@@ -22,15 +22,15 @@ class MaskedArray(metaclass=StandIn):
 
     __stoilo_real__ = _REAL
 
-    def __new__(cls, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+    def __new__(cls, *args: Any, **options: Any) -> Any:
         """Return a real one."""
         return _REAL(*args, **options)
 
 
-def _zeroed(name: str) -> Any:  # noqa: ANN401 - a function of the library's form
+def _zeroed(name: str) -> Any:
     real = getattr(np.ma, name)
 
-    def function(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+    def function(*args: Any, **options: Any) -> Any:
         return call_zeroed(real, *args, **options)
 
     function.__name__ = function.__qualname__ = name

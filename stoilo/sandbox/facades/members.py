@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.refusals import GuardError
 
 __all__ = ["Closed", "close_members", "find_class", "hidden_names"]
 

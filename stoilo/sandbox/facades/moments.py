@@ -6,8 +6,8 @@ import datetime as dt
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.determinism import RUN
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.language.determinism import RUN
+from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["build"]
 
@@ -21,31 +21,31 @@ class Datetime(dt.datetime, metaclass=StandIn):
 
     __stoilo_real__ = dt.datetime
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Return a real datetime; a task's own subclass keeps its type."""
         if cls is Datetime:
             return dt.datetime(*args, **kwargs)  # noqa: DTZ001 - the task's choice
         return super().__new__(cls, *args, **kwargs)
 
     @classmethod
-    def now(cls, tz: dt.tzinfo | None = None) -> Any:  # noqa: ANN401
+    def now(cls, tz: dt.tzinfo | None = None) -> Any:
         """Return admitted_at in `tz`, naive UTC without one."""
         moment = _moment()
         moment = moment.replace(tzinfo=None) if tz is None else moment.astimezone(tz)
         return moment if cls is Datetime else cls.fromisoformat(moment.isoformat())
 
     @classmethod
-    def today(cls) -> Any:  # noqa: ANN401
+    def today(cls) -> Any:
         """Return admitted_at, naive UTC."""
         return cls.now()
 
     @classmethod
-    def utcnow(cls) -> Any:  # noqa: ANN401
+    def utcnow(cls) -> Any:
         """Return admitted_at, naive UTC."""
         return cls.now()
 
     @classmethod
-    def fromtimestamp(cls, timestamp: float, tz: dt.tzinfo | None = None) -> Any:  # noqa: ANN401
+    def fromtimestamp(cls, timestamp: float, tz: dt.tzinfo | None = None) -> Any:
         """Return the moment in `tz`; local time is UTC here."""
         if tz is not None:
             return super().fromtimestamp(timestamp, tz)
@@ -57,14 +57,14 @@ class Date(dt.date, metaclass=StandIn):
 
     __stoilo_real__ = dt.date
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Return a real date; a task's own subclass keeps its type."""
         if cls is Date:
             return dt.date(*args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
 
     @classmethod
-    def today(cls) -> Any:  # noqa: ANN401
+    def today(cls) -> Any:
         """Return the day of admitted_at, UTC."""
         moment = _moment()
         return cls(moment.year, moment.month, moment.day)

@@ -11,9 +11,9 @@ import types
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.rules import NameKind, attribute_kind
-from stoilo.sandbox.stand_in import StandIn, hide_class
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.stand_ins import StandIn, hide_class
 
 __all__ = ["build"]
 
@@ -23,7 +23,7 @@ class SimpleNamespace(metaclass=StandIn):
 
     __stoilo_real__ = types.SimpleNamespace
 
-    def __new__(cls, **attributes: Any) -> Any:  # noqa: ANN401
+    def __new__(cls, **attributes: Any) -> Any:
         """Return a real namespace; names that a task cannot assign are refused."""
         for name in attributes:
             if type(name) is not str or attribute_kind(name) is not NameKind.PLAIN:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.rules import TASK_FILENAME
+from stoilo.sandbox.language.rules import TASK_FILENAME
 
 __all__ = ["build"]
 
@@ -23,7 +23,7 @@ class catch_warnings:  # noqa: N801 - the library's name
 
     __slots__ = ("_inner", "_log", "_record")
 
-    def __init__(self, *, record: bool = False, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, record: bool = False, **options: Any) -> None:
         if options.pop("module", None) is not None:
             raise TypeError("catch_warnings() takes no module in a task")
         self._inner = warnings.catch_warnings(**options)

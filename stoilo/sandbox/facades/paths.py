@@ -1,6 +1,5 @@
 """`pathlib`: names of files as values. Nothing here looks at a file."""
 
-# ruff: noqa: ANN401 - parts are whatever a task gives; what is no text is refused
 from __future__ import annotations
 
 import posixpath

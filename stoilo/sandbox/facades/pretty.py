@@ -36,24 +36,24 @@ class Ledger:
         return Ledger(tuple(self._known))
 
 
-def _hide(context: Any) -> Any:  # noqa: ANN401
+def _hide(context: Any) -> Any:
     return context if type(context) is Ledger else Ledger()
 
 
 class PrettyPrinter(pprint.PrettyPrinter):
     """``pprint.PrettyPrinter``."""
 
-    def format(self, object: Any, context: Any, maxlevels: int, level: int) -> Any:  # noqa: A002, ANN401 - the library's names
+    def format(self, object: Any, context: Any, maxlevels: int, level: int) -> Any:  # noqa: A002 - the library's names
         """Return the text of `object`, whether it is readable and whether recursive."""
         return super().format(object, _hide(context), maxlevels, level)
 
     def _format(
         self,
-        object: Any,  # noqa: A002, ANN401
-        stream: Any,  # noqa: ANN401
+        object: Any,  # noqa: A002
+        stream: Any,
         indent: int,
         allowance: int,
-        context: Any,  # noqa: ANN401
+        context: Any,
         level: int,
     ) -> None:
         super()._format(object, stream, indent, allowance, _hide(context), level)

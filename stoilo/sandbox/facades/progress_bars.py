@@ -3,7 +3,6 @@
 Written for tasks; the library itself is not needed anywhere.
 """
 
-# ruff: noqa: ANN401 - options are whatever the library takes
 from __future__ import annotations
 
 import sys

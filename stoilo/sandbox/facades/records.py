@@ -15,11 +15,15 @@ from keyword import iskeyword
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.fieldnames import may_be_field, narrow_match_args
-from stoilo.sandbox.guards import check_fields
-from stoilo.sandbox.ownership import class_dict, is_own_class
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.rules import is_variable_name
+from stoilo.sandbox.language.guards import check_fields
+from stoilo.sandbox.language.ownership import (
+    class_dict,
+    is_own_class,
+    may_be_field,
+    narrow_match_args,
+)
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import is_variable_name
 
 __all__ = ["build"]
 
@@ -46,10 +50,10 @@ def _check_fields(target: type) -> None:
             )
 
 
-def dataclass(cls: Any = None, /, **options: Any) -> Any:  # noqa: ANN401
+def dataclass(cls: Any = None, /, **options: Any) -> Any:
     """``dataclasses.dataclass``."""
 
-    def decorate(target: Any) -> Any:  # noqa: ANN401
+    def decorate(target: Any) -> Any:
         if not isinstance(target, type) or not is_own_class(target):
             raise GuardError("STO-G102", "dataclass() needs a class of the task itself")
         _check_fields(target)
@@ -63,12 +67,12 @@ def dataclass(cls: Any = None, /, **options: Any) -> Any:  # noqa: ANN401
     return decorate if cls is None else decorate(cls)
 
 
-def _own_field(*details: Any) -> Any:  # noqa: ANN401
+def _own_field(*details: Any) -> Any:
     """Return ``dataclasses._get_field(...)`` for one class alone."""
     return copy.copy(_find_field(*details))
 
 
-def _checked_signature(cls: Any, obj: Any, text: str, *more: Any) -> Any:  # noqa: ANN401
+def _checked_signature(cls: Any, obj: Any, text: str, *more: Any) -> Any:
     """``inspect._signature_fromstr`` of what no task wrote."""
     if isinstance(obj, type) and is_own_class(obj):
         raise ValueError("no signature found in the text of a task")

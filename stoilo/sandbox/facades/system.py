@@ -6,7 +6,7 @@ import sys
 from typing import NoReturn
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.rules import TASK_FILENAME
+from stoilo.sandbox.language.rules import TASK_FILENAME
 
 __all__ = ["build"]
 

@@ -4,7 +4,6 @@ Found by calling everything that a task can reach with nonsense. Each of these r
 wrote outside of its tensors.
 """
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 from typing import Any

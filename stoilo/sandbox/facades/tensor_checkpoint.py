@@ -1,6 +1,5 @@
 """`torch.utils.checkpoint`: without the debug mode, whose errors quote this host's frames."""
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,3 @@
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 """`torch.utils.data`: loaders that load in the task's own thread.
 
 Worker processes, pinned memory and time-outs do not exist; the order of the batches and

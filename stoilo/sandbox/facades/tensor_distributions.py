@@ -1,4 +1,3 @@
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 """`torch.distributions`: a task's own distribution names its parameters, nothing else.
 
 The library reads every name in ``arg_constraints`` off the distribution and hands what it
@@ -14,9 +13,9 @@ from torch import distributions
 from torch.distributions import Distribution
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.ownership import class_mro, is_own_class
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.ownership import class_mro, is_own_class
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import NameKind, attribute_kind
 
 __all__ = ["build"]
 

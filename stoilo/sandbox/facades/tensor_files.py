@@ -13,21 +13,21 @@ from typing import Any
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import StoiloError
-from stoilo.sandbox.instances import InstanceDict
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.instances import InstanceDict
+from stoilo.sandbox.language.refusals import GuardError
 
 __all__ = ["file_functions"]
 
 _DICTS = frozenset({InstanceDict, OrderedDict})
 
 
-def _check_file(file: Any) -> Any:  # noqa: ANN401
+def _check_file(file: Any) -> Any:
     if type(file) is not io.BytesIO:
         raise FileNotFoundError("a task has no files: use an io.BytesIO()")
     return file
 
 
-def save(obj: Any, f: Any) -> None:  # noqa: ANN401
+def save(obj: Any, f: Any) -> None:
     """``torch.save`` of tensors and plain data, such as a ``state_dict()``."""
     try:
         data = skeleton.encode(to_node(obj, dicts=_DICTS))
@@ -36,7 +36,7 @@ def save(obj: Any, f: Any) -> None:  # noqa: ANN401
     _check_file(f).write(data)
 
 
-def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:  # noqa: ANN401
+def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
     """``torch.load`` of what `save` wrote in a task; there is one device."""
     del map_location
     if not weights_only:

@@ -1,6 +1,5 @@
 """`torch.linalg`: least squares that do not depend on what free memory holds."""
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 from typing import Any

@@ -4,7 +4,6 @@ The library's own Python code reaches memory through names that the level closes
 (``untyped_storage``, ``set_``); where honest programs need what it does, it is done here.
 """
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 import copy
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["guard_tensors"]
 

@@ -4,7 +4,6 @@ A module keeps those in dictionaries and finds them by name, also for libraries 
 it for a protocol such as ``__array_interface__``: a name chosen freely would forge one.
 """
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 import functools
@@ -14,10 +13,10 @@ import torch
 from torch import nn
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.masked import unmasked
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.rules import NameKind, attribute_kind, is_dunder
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.language.hooks import unmasked
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import NameKind, attribute_kind, is_dunder
+from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["build", "check_attribute_name"]
 

@@ -5,7 +5,6 @@ what comes in has the shape that went out: half of the kernels read outside of i
 task is shown a `Node` that stands for the library's.
 """
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 import functools

@@ -1,6 +1,5 @@
 """`torch.nn.utils`: weight and spectral norm, of parameters that the module has."""
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,8 +8,8 @@ from typing import Any
 from torch import nn
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.guards import GuardError
-from stoilo.sandbox.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.guards import GuardError
+from stoilo.sandbox.language.rules import NameKind, attribute_kind
 
 __all__ = ["build"]
 

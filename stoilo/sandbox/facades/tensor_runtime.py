@@ -12,7 +12,6 @@ Set here once, before any façade of torch is built:
   a compiler of 700 modules that optimisers would import at their first step.
 """
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 import contextlib

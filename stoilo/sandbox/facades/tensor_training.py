@@ -1,4 +1,3 @@
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 """`torch.optim`: no fused kernels, and schedulers that load no names of the task's choice.
 
 A fused kernel trusts the shapes of an optimiser's state, which a task may replace. A
@@ -16,9 +15,9 @@ import torch
 from torch.optim import Optimizer, lr_scheduler, swa_utils
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.ownership import class_mro, is_own_class, keeps
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.rules import NameKind, attribute_kind, is_dunder
+from stoilo.sandbox.language.ownership import class_mro, is_own_class, keeps
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import NameKind, attribute_kind, is_dunder
 
 __all__ = ["build"]
 

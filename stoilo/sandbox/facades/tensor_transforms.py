@@ -1,6 +1,5 @@
 """`torch.func`: `functional_call` takes names, so it takes those of parameters and buffers."""
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +8,8 @@ from typing import Any
 import torch
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.masked import unmasked
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.hooks import unmasked
+from stoilo.sandbox.language.refusals import GuardError
 
 __all__ = ["build"]
 

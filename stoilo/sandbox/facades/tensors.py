@@ -1,6 +1,5 @@
 """`torch`: no uninitialised memory, no shared buffers, no entropy, no raw constructor."""
 
-# ruff: noqa: ANN401 - these pass on whatever torch takes
 from __future__ import annotations
 
 from typing import Any
@@ -9,13 +8,13 @@ import numpy as np
 import torch
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.determinism import RUN
 from stoilo.sandbox.facades.tensor_bounds import guard_bounds, set_rng_state
 from stoilo.sandbox.facades.tensor_files import file_functions
 from stoilo.sandbox.facades.tensor_members import guard_tensors
 from stoilo.sandbox.facades.tensor_nodes import guard_nodes
 from stoilo.sandbox.facades.tensor_runtime import prepare_torch
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.language.determinism import RUN
+from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["build"]
 

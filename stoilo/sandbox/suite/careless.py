@@ -21,8 +21,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from stoilo.sandbox.determinism import start_item
-from stoilo.sandbox.suite.ground import NOW, REACHED
+from stoilo.sandbox.language.determinism import start_item
+from stoilo.sandbox.suite.programs import NOW, REACHED
 
 __all__ = ["serve"]
 

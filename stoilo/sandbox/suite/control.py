@@ -18,10 +18,9 @@ from typing import Self
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
+from stoilo.sandbox.process.supervisor import zygote_environment
 from stoilo.sandbox.suite.case import Case
-from stoilo.sandbox.suite.ground import Ground
-from stoilo.sandbox.suite.programs import arguments_of, validator_of
-from stoilo.sandbox.supervisor import zygote_environment
+from stoilo.sandbox.suite.programs import Ground, arguments_of, validator_of
 
 __all__ = ["ControlRun", "Controls"]
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, TrustError, UsageError
@@ -19,29 +22,103 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.core.run_status import RunStatus
 from stoilo.core.types import RunOutcome
-from stoilo.sandbox.report import JailReport, JailStatus
-from stoilo.sandbox.run import TaskRequest, encode_probe, read_outcome, read_probe
-from stoilo.sandbox.seccomp import Denied
+from stoilo.sandbox.kernel.building import Denied
+from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB, VALIDATE_JOB
+from stoilo.sandbox.process.report import JailReport, JailStatus
+from stoilo.sandbox.process.run import (
+    TaskRequest,
+    encode_probe,
+    read_outcome,
+    read_probe,
+)
+from stoilo.sandbox.process.supervisor import Jail
 from stoilo.sandbox.suite.case import Case, Goal, Kind, Stop
 from stoilo.sandbox.suite.control import ControlRun, Controls
-from stoilo.sandbox.suite.ending import (
-    Ending,
-    describe_expected,
-    from_outcome,
-    is_denied_by_kernel,
-    is_expected,
-)
-from stoilo.sandbox.suite.ground import NOW, REACHED, Ground
-from stoilo.sandbox.suite.jails import SuiteJails
 from stoilo.sandbox.suite.programs import (
+    LIBRARIES,
+    NOW,
+    REACHED,
+    Ground,
     arguments_of,
     as_probe,
     imports_of,
     validator_of,
 )
-from stoilo.sandbox.suite.report import CaseReport, Step
+from stoilo.sandbox.suite.report import (
+    CaseReport,
+    Ending,
+    Step,
+    describe_expected,
+    from_outcome,
+    is_denied_by_kernel,
+    is_expected,
+)
 
-__all__ = ["ATTACK_LIMITS", "CaseRunner", "GateOf"]
+__all__ = ["ATTACK_LIMITS", "CaseRunner", "GateOf", "SuiteJails"]
+
+
+class SuiteJails:
+    """Jails shared by all cases of a suite; thread-safe.
+
+    Args:
+        levels: what exists here, narrowest first.
+        preload: modules for probes, besides each level's own.
+
+    Attributes:
+        levels: by name, in order.
+    """
+
+    def __init__(self, levels: Iterable[Level], preload: tuple[str, ...]) -> None:
+        self.levels: Mapping[str, Level] = {level.name: level for level in levels}
+        self.preload = preload
+        self._open: dict[tuple[str, str, Denied], Jail] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every jail."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1].close()
+
+    def task(self, level: str) -> Jail:
+        """Return the jail for tasks: language and kernel layer."""
+        return self._get(TASK_JOB, level, Denied.KILL)
+
+    def validator(self, level: str) -> Jail:
+        """Return the jail for validators: language and kernel layer."""
+        return self._get(VALIDATE_JOB, level, Denied.KILL)
+
+    def probe(self, level: str, denied: Denied) -> Jail:
+        """Return the jail for plain programs: the kernel layer alone."""
+        return self._get(PROBE_JOB, level, denied)
+
+    def _get(self, job: str, level: str, denied: Denied) -> Jail:
+        key = (job, level, denied)
+        with self._lock:
+            if key not in self._open:
+                chosen = self.levels[level]
+                preload = self._preload_for(chosen) if job == PROBE_JOB else ()
+                self._open[key] = Jail(chosen, job, preload=preload, denied=denied)
+            return self._open[key]
+
+    def _preload_for(self, level: Level) -> tuple[str, ...]:
+        """Return what probes at `level` find loaded; no library that it lacks."""
+        absent = LIBRARIES - {name.partition(".")[0] for name in level.preload}
+        return tuple(
+            name for name in self.preload if name.partition(".")[0] not in absent
+        )
+
 
 GateOf = Callable[[Case, str], tuple[str, ...]]
 """The gate: a case and a level → the codes for which it refuses, () when it admits."""

@@ -17,9 +17,10 @@ from sqlalchemy import insert, select
 
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
+from stoilo.core.files import sync_directory
 from stoilo.core.limits import BOUNDS
 from stoilo.server.admission.quotas import BlobRoom
-from stoilo.server.admission.valuefacts import read_blob
+from stoilo.server.admission.value_facts import read_blob
 from stoilo.server.db import schema
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class BlobStore:
         with self._store.write() as connection:
             try:
                 Path(file.name).replace(target)
-                _sync_directory(target.parent)
+                sync_directory(target.parent)
             except OSError as error:
                 raise disk_error(error) from error
             grant_blob(connection, digest, size, types, account_id, self._started)
@@ -204,14 +205,6 @@ def _check_size(size: int) -> None:
             f"a blob may have up to {BOUNDS.blob_bytes} bytes, not {size}",
             hint="split the value into several",
         )
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def granted_blobs(

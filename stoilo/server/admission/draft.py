@@ -12,7 +12,7 @@ from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.types import Redundancy, check_redundancy
-from stoilo.server.admission.valuefacts import ValueFacts, read_facts
+from stoilo.server.admission.value_facts import ValueFacts, read_facts
 from stoilo.server.log.ports import SourceUnderReview
 
 if TYPE_CHECKING:

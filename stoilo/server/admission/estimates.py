@@ -15,23 +15,38 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from stoilo.executor.result import largest_result
+import msgspec
+from sqlalchemy import delete, insert, update
+
+from stoilo.core.digests import content_digest
+from stoilo.executor.verifier.result import largest_result
+from stoilo.server.db import schema
+from stoilo.server.db.bulk import select_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from sqlalchemy import Connection
 
     from stoilo.core.limits import RunLimits
+    from stoilo.server.db.records import TaskSpec
+    from stoilo.server.engines.interface import ReceivedResult
 
 __all__ = [
     "SAMPLES_KEPT",
     "Bounds",
     "Demand",
     "Measurement",
+    "Samples",
     "add_sample",
     "bounds_of",
+    "demand_of",
     "estimate_fpops",
+    "load_samples",
+    "note_measured",
     "sample_of",
 ]
+
 
 REFERENCE_FLOPS: Final = 1e9
 """Speed of a host that says none, FLOP/s; a client without benchmarks assumes the same."""
@@ -168,3 +183,83 @@ def bounds_of(demand: Demand) -> Bounds:
         memory_bytes=limits.memory_bytes + RUNTIME_MEMORY_BYTES,
         disk_bytes=SLOT_BYTES + 3 * result + demand.input_bytes + demand.unpacked_bytes,
     )
+
+
+_TABLE = schema.measurement
+_SAMPLES = msgspec.msgpack.Decoder(tuple[float, ...])
+KEPT_S: Final = 90 * 86_400
+"""A source that nobody has run for so long is measured anew, s."""
+
+
+class Samples:
+    """Samples of some sources and levels, to estimate tasks from."""
+
+    def __init__(self, known: Mapping[str, tuple[float, ...]]) -> None:
+        self._known = known
+
+    def knows(self, spec: TaskSpec) -> bool:
+        """Whether this source has run before."""
+        return _source(spec) in self._known
+
+    def estimate(self, spec: TaskSpec, demand: Demand) -> float:
+        """Return `rsc_fpops_est` of a task's copy, FLOP."""
+        source, level = (self._known.get(key, ()) for key in _keys(spec))
+        return estimate_fpops(demand, source, level)
+
+
+def demand_of(spec: TaskSpec, input_bytes: int = 0, unpacked_bytes: int = 0) -> Demand:
+    """Return what one copy of a task may use."""
+    runs = max(1, spec.map_items)
+    return Demand(spec.limits, runs, input_bytes, unpacked_bytes)
+
+
+def load_samples(connection: Connection, specs: Iterable[TaskSpec]) -> Samples:
+    """Return the samples that estimates of `specs` need."""
+    wanted = {key for spec in specs for key in _keys(spec)}
+    return Samples(_load(connection, wanted))
+
+
+def note_measured(
+    connection: Connection,
+    spec: TaskSpec,
+    valid: Iterable[ReceivedResult],
+    now: int,
+) -> None:
+    """Keep what the valid copies of a finished workunit took, if any says so."""
+    copies = [Measurement(result.cpu_s, result.flops) for result in valid]
+    sample = sample_of(copies, demand_of(spec))
+    if sample is None:
+        return
+    known = _load(connection, _keys(spec))
+    for key in _keys(spec):
+        _store(connection, key, add_sample(known.get(key, ()), sample), now)
+
+
+def _load(
+    connection: Connection, keys: Collection[str]
+) -> dict[str, tuple[float, ...]]:
+    columns = [_TABLE.c.subject, _TABLE.c.samples]
+    rows = select_in(connection, columns, _TABLE.c.subject, keys)
+    return {row.subject: _SAMPLES.decode(row.samples) for row in rows}
+
+
+def _store(
+    connection: Connection, key: str, samples: tuple[float, ...], now: int
+) -> None:
+    values = {"samples": msgspec.msgpack.encode(samples), "updated_at": now}
+    changed = connection.execute(
+        update(_TABLE).where(_TABLE.c.subject == key).values(**values)
+    )
+    if not changed.rowcount:
+        old = _TABLE.c.updated_at < now - KEPT_S
+        connection.execute(delete(_TABLE).where(old))
+        connection.execute(insert(_TABLE).values(subject=key, **values))
+
+
+def _keys(spec: TaskSpec) -> tuple[str, str]:
+    """Return the keys of a task's source and of its level."""
+    return _source(spec), content_digest(f"level\0{spec.level}".encode())
+
+
+def _source(spec: TaskSpec) -> str:
+    return content_digest(f"source\0{spec.task_module}\0{spec.entry}".encode())

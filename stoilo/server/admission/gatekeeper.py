@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.types import Finding, Verdict
-from stoilo.policies.arguments import find_argument_types
+from stoilo.policies.levels import find_argument_types
 from stoilo.server.admission.blobs import granted_blobs
 from stoilo.server.db import rows, schema
 from stoilo.server.db.batcher import Batcher

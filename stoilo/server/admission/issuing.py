@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
-    from stoilo.server.engines.interface import Engine, WorkunitSpec
+    from stoilo.server.engines.interface import Engine
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = [
     "HOLD_LEAST_S",
@@ -111,6 +112,7 @@ class Issuer:
             if len(works) == 1:
                 self._blame(works[0], error)
                 return
+            # Halving finds the one that the engine refuses in log(n) calls, whoever it is.
             middle = len(works) // 2
             self._issue(works[:middle])
             self._issue(works[middle:])
@@ -122,6 +124,7 @@ class Issuer:
         """End, renew, hold or spare the one attempt that the engine refused by itself."""
         if isinstance(error, InternalError):
             self._in_a_row += 1
+            # Single ones refused in a row: the trouble is the engine's, and everybody waits.
             if self._in_a_row >= _OWN_TROUBLE or not self._shared:
                 raise error
         if error.code in LOST_CODES:
@@ -137,6 +140,7 @@ class Issuer:
         until = hold_until(now=now, admitted_at=attempt.admitted_at or now)
         LOGGER.warning("%s is held for %d s: %s", attempt.workunit, until - now, error)
         with self.store.write() as connection:
+            # One hold an attempt, the newest.
             let_go(connection, [attempt])
             connection.execute(
                 insert(_HOLD).values(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.types import TaskState
 from stoilo.server.admission.issuing import Issuer, Work, let_go
-from stoilo.server.admission.reconciling import Reconciler
+from stoilo.server.admission.outdated import Reconciler
 from stoilo.server.db import rows
 from stoilo.server.db.outages import DatabaseAwayError
 from stoilo.server.db.records import Outcome
@@ -31,16 +31,19 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from stoilo.server.admission.outdated import (
+        UnreviewedWork,
+        UnwitnessedWork,
+        WithdrawnWork,
+    )
     from stoilo.server.admission.statements import StatementWriter
-    from stoilo.server.admission.unwitnessed import UnwitnessedWork
-    from stoilo.server.admission.withdrawn import WithdrawnWork
     from stoilo.server.admission.workunits import WorkunitWriter
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
     from stoilo.server.log.leaves import LeafBook
     from stoilo.server.log.ports import AdmissionSigner, Log
-    from stoilo.server.reviews.review_queue import Parking
+    from stoilo.server.reviews.review_queue import ReviewQueue
 
 __all__ = ["AdmissionPipeline"]
 
@@ -85,8 +88,9 @@ class AdmissionPipeline:
         workunits: turns a signed attempt into a `WorkunitSpec`.
         leaves: results and refusals that wait for the log.
         review: the digest of the policy that admits a task today.
-        parking: who waits for a reviewer.
+        review_queue: who waits for a reviewer.
         clock: seconds since 1970.
+        unreviewed: work with a review by a reviewer who was withdrawn.
         withdrawn: work that names something withdrawn.
         unwitnessed: work whose proof the log policy no longer accepts.
         taken_back: is told the names of workunits that nobody wants any more.
@@ -106,8 +110,9 @@ class AdmissionPipeline:
         workunits: WorkunitWriter,
         leaves: LeafBook,
         review: Callable[[TaskRow], str],
-        parking: Parking,
+        review_queue: ReviewQueue,
         clock: Callable[[], int],
+        unreviewed: UnreviewedWork,
         withdrawn: WithdrawnWork,
         unwitnessed: UnwitnessedWork,
         taken_back: Callable[[str], None] = lambda workunit: None,  # noqa: ARG005 - nobody judges
@@ -120,7 +125,8 @@ class AdmissionPipeline:
         self._workunits = workunits
         self._leaves = leaves
         self._review = review
-        self._parking = parking
+        self._review_queue = review_queue
+        self._unreviewed = unreviewed
         self._withdrawn = withdrawn
         self._unwitnessed = unwitnessed
         self._taken_back = taken_back
@@ -129,10 +135,12 @@ class AdmissionPipeline:
         self._swept_at = 0.0
         self._expired_at = float("-inf")
         self._reconciler = Reconciler(store, engine, self.retry)
+        # One thread a kind of waiting: for the disk, the signer, the engine. So one batch is
+        # signed while the next is logged, and an engine that is away stops no sealing.
         self.workers = [
             _Worker(
                 "admission-log",
-                (parking.release_once, self._seal, self._append),
+                (review_queue.release_once, self._seal, self._append),
                 self,
             ),
             _Worker("admission-sign", (self._sign,), self),
@@ -185,10 +193,11 @@ class AdmissionPipeline:
 
     def _sweep_now_and_then(self) -> int:
         """Sweep, but not after each batch of a busy server: it reads every open row."""
+        # Each sweep reads every open row, so a busy server does not sweep after each batch.
         if time.monotonic() - self._swept_at < SWEEP_S:
             return 0
         moved = self._sweep() + self._expire_parked()
-        moved += self._renew(self._parking.find_unreviewed())
+        moved += self._renew(self._unreviewed.find())
         moved += self._renew(self._withdrawn.find())
         moved += self._renew(self._unwitnessed.find())
         self._swept_at = time.monotonic()
@@ -215,7 +224,7 @@ class AdmissionPipeline:
         if time.monotonic() - self._expired_at < EXPIRY_S:
             return 0
         self._expired_at = time.monotonic()
-        return self._parking.expire()
+        return self._review_queue.expire()
 
     def _sweep(self) -> int:
         """Close the attempts of tasks that became final in another way."""
@@ -254,8 +263,8 @@ class AdmissionPipeline:
         if not waiting:
             return 0
         now = self._clock()
-        ready, parked = self._parking.split(waiting, now)
-        self._parking.park(parked)
+        ready, parked = self._review_queue.split(waiting, now)
+        self._review_queue.park(parked)
         facts = self._statements.facts()  # or all wait until an epoch is certified
         sealed: list[AttemptRow] = []
         for attempt, task, reviews in ready:
@@ -268,6 +277,7 @@ class AdmissionPipeline:
             except DatabaseAwayError:
                 raise  # that says nothing about the task
             except StoiloError as error:
+                # What is wrong with one task must not keep its batch waiting for ever.
                 self._give_up(task, attempt, error)
         self._save(sealed, AttemptState.SEALED)
         return len(waiting)
@@ -279,6 +289,7 @@ class AdmissionPipeline:
             return 0
         leaves = [attempt.leaf or b"" for attempt, _ in waiting]
         labels = [task.task_id for _, task in waiting]
+        # Idempotent by the leaf's digest: after a crash the same leaves get the same places.
         indices = self._log.append_many(leaves, labels)
         logged = [
             rows.replace_attempt(attempt, log_index=index)
@@ -297,6 +308,8 @@ class AdmissionPipeline:
         waiting = self._waiting(AttemptState.LOGGED)
         if not waiting:
             return 0
+        # I1: the signer is asked only for what a published checkpoint covers. It checks that
+        # itself; waiting here saves it from refusing.
         newest = max(attempt.log_index or 0 for attempt, _ in waiting)
         self._log.wait_published(newest, timeout=PUBLISH_TIMEOUT_S)
         proofs = self._log.proofs([one.log_index or 0 for one, _ in waiting])
@@ -331,6 +344,7 @@ class AdmissionPipeline:
     def _is_outdated(self, attempt: AttemptRow) -> bool:
         """Whether a statement written now would name another epoch or other times."""
         age = self._clock() - (attempt.admitted_at or 0)
+        # A fresh statement with the same fate would go round in circles.
         return age >= RENEWAL_S or not self._statements.is_current(attempt)
 
     def _issue(self) -> int:
@@ -391,8 +405,10 @@ class AdmissionPipeline:
                 or current.attempt != attempt.number
             ):
                 return
+            # The caller's copy may be older than the row; closing explains what the row has.
             newest = rows.find_attempt(connection, task.task_id, attempt.number)
             self._close(connection, [newest or attempt])
+            # A task that no volunteer finishes must not fill the log without end.
             if attempt.number >= MAX_ATTEMPTS:
                 expired = Outcome(
                     TaskState.EXPIRED,
@@ -439,12 +455,14 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         """Work until the pipeline stops; errors are tried again, never lost."""
         while not self._pipeline.stopping.is_set():
+            # Cleared before the work: what comes meanwhile is not overlooked.
             self.wanted.clear()
             moved = self.go()
             if self.trouble is not None:
                 LOGGER.warning("%s waits: %s", self.name, self.trouble)
                 self._pipeline.stopping.wait(RETRY_S)
             elif moved:
+                # Others may wait for what this step has moved.
                 self._pipeline.wake()
             else:
                 self.wanted.wait(IDLE_S)

@@ -17,7 +17,7 @@ from stoilo.core.statement import (
 )
 from stoilo.server.db import rows
 from stoilo.server.db.records import NO_REVIEWS, Reviews
-from stoilo.server.log.disclosure import submitter_commitment
+from stoilo.server.log.public_records import submitter_commitment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

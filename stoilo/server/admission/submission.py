@@ -27,10 +27,10 @@ from stoilo.server.admission.draft import (
     limits_in_force,
     parse_draft,
 )
-from stoilo.server.admission.fairturns import FairTurns, in_thread
+from stoilo.server.admission.fair_turns import FairTurns, in_thread
 from stoilo.server.admission.gatekeeper import Gatekeeper, GateRefusal
 from stoilo.server.admission.quotas import RateMeter, RefusalRoom, check_open_tasks
-from stoilo.server.admission.valuefacts import LIGHT, TOO_LARGE, find_facts
+from stoilo.server.admission.value_facts import LIGHT, TOO_LARGE, find_facts
 from stoilo.server.db import rows
 from stoilo.server.db.batcher import Batcher
 from stoilo.server.db.bulk import draw_tokens
@@ -147,9 +147,12 @@ class Submissions:
         """
         found = await self._find(token, request)
         if found.existing is not None:
+            # Before the gate: a client that repeats itself costs no jail.
             return found.existing
         account_id = found.owner.account_id
         most = self._policy.quota(found.owner.role).refusals_per_hour
+        # No more at once than the account may still have refused: else a burst would pass
+        # its limit before the first of them is counted.
         async with self._refusing.one(account_id, most) as count_refusal:
             verdict = await self._gatekeeper.judge(
                 found.draft.review(found.blob_types), account_id
@@ -159,12 +162,15 @@ class Submissions:
         if not verdict.admitted:
             refusal = GateRefusal(verdict)
             codes = _known_codes(refusal.findings, Severity.ERROR)
+            # The log tells of refusals in batches, and under a commitment: it must not become
+            # a way to publish text, nor to learn who tries what.
             await self._refusals.note(
                 found.owner.account_id,
                 found.draft.digest,
                 codes[0] if codes else refusal.code,
             )
             raise refusal
+        # The gate chose the level, so only now it is known whether this caller may use it.
         check_access(self._policy, verdict.level, found.owner.name, (found.owner.role,))
         spec = self._spec(found.draft, verdict)
         return await self._storing.submit(_NewTask(found.owner, found.draft, spec))
@@ -223,11 +229,13 @@ class Submissions:
         quota = self._policy.quota(owner.role)
         draft = incoming.draft
         if draft is None:
+            # Counted before the request is read: reading is what a flood would cost us.
             self._meter.check(owner.account_id, quota.tasks_per_hour)
             self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
             check_form(incoming.request)
             draft = _read_light(incoming.request)
         if draft is None:
+            # A repetition may be answered although the account is full.
             if known.task(owner, incoming.request.idempotency_key) is None:
                 check_open_tasks(known.open_tasks(owner), quota)
             return _Heavy(owner)
@@ -269,6 +277,7 @@ class Submissions:
             plan = _Plan(connection, self._policy, batch, now)
             answers = [plan.place(item) for item in batch]
             plan.store()
+            # Verdicts become durable with the tasks that stand on them, in one flush.
             self._gatekeeper.save_new(connection)
         self._stored()
         return answers
@@ -351,6 +360,7 @@ class _Plan:
                 _check_same(known, item.draft)
                 return known
             quota = self._policy.quota(item.owner.role)
+            # Again, now under the writer's lock: many batches may have looked at once.
             check_open_tasks(self._open[account_id] + self._added[account_id], quota)
         except StoiloError as error:
             return error
@@ -370,6 +380,7 @@ class _Plan:
         self._tasks.append(row)
         self._keys.append(draft.key)
         self._added[row.account_id] += 1
+        # So that an equal key later in this batch finds the first one's task.
         self._known[row.account_id, draft.key] = row
         self._contents[item.spec.task_module] = draft.task_module
         self._contents[item.spec.validator_module] = draft.validator_module
@@ -417,6 +428,7 @@ def _check_same(task: TaskRow, draft: Draft) -> None:
 
 def _check_blobs(connection: Connection, owner: Owner, draft: Draft) -> tuple[str, ...]:
     """Return the types in the blobs, or raise ``STO-R012`` for one not granted."""
+    # "Not yours" and "not there" sound alike, or digests of others' data could be tried.
     granted = granted_blobs(connection, owner.account_id, draft.blobs)
     for digest in draft.blobs:
         if digest not in granted:

@@ -20,8 +20,8 @@ from stoilo.core.errors import DeniedError
 from stoilo.core.limits import BOUNDS
 from stoilo.server.db import schema
 from stoilo.server.db.records import Owner
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.outbox import note_act
+from stoilo.server.log.public_records import submitter_commitment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

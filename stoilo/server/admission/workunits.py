@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
-from stoilo.executor import workdir
-from stoilo.executor.result import largest_result
-from stoilo.server.admission.estimates import bounds_of
-from stoilo.server.admission.measurements import demand_of, load_samples
+from stoilo.executor.verifier import workunit
+from stoilo.executor.verifier.result import largest_result
+from stoilo.server.admission.estimates import bounds_of, demand_of, load_samples
 from stoilo.server.db import rows
-from stoilo.server.engines.interface import Replication, WorkunitFile, WorkunitSpec
+from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.reviews.book import reviews_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stoilo.server.admission.blobs import BlobStore
-    from stoilo.server.admission.measurements import Samples
+    from stoilo.server.admission.estimates import Samples
     from stoilo.server.db.records import AttemptRow, TaskRow, TaskSpec
     from stoilo.server.db.store import Store
 
@@ -57,8 +56,11 @@ class WorkunitWriter:
         self, attempts: Sequence[tuple[AttemptRow, TaskRow]]
     ) -> list[WorkunitSpec]:
         """Return one spec for each signed attempt; raises ``STO-L160``."""
+        # One file of revocations for the batch: fresh enough for the youngest is for all.
         newest = max(attempt.admitted_at or 0 for attempt, _ in attempts)
-        revocations = _file(workdir.REVOCATIONS, self._revocations(newest), sticky=True)
+        revocations = _file(
+            workunit.REVOCATIONS, self._revocations(newest), sticky=True
+        )
         modules = Counter(task.spec.task_module for _, task in attempts)
         wanted = {*modules, *(task.spec.arguments for _, task in attempts)}
         with self._store.read() as connection:
@@ -68,6 +70,7 @@ class WorkunitWriter:
             flavor: self._archives(flavor)
             for flavor in {task.spec.flavor for _, task in attempts}
         }
+        # A source that comes again stays with the hosts; one that does not would fill disks.
         shared = {name for name, count in modules.items() if count > 1}
         made = []
         for attempt, task in attempts:
@@ -92,16 +95,16 @@ class WorkunitWriter:
             raise InternalError("STO-R041", "an attempt without admission was issued")
         blobs = [
             WorkunitFile(
-                workdir.blob_name(index), digest, self._blobs.path(digest), sticky=True
+                workunit.blob_name(index), digest, self._blobs.path(digest), sticky=True
             )
             for index, digest in enumerate(spec.blobs)
         ]
         module, arguments = spec.task_module, spec.arguments
         return [
-            _file(workdir.ADMISSION, attempt.envelope),
-            _file(workdir.PROOF, attempt.proof),
-            _file(workdir.TASK_MODULE, contents[module], module, sticky=source_sticky),
-            _file(workdir.ARGUMENTS, contents[arguments], arguments),
+            _file(workunit.ADMISSION, attempt.envelope),
+            _file(workunit.PROOF, attempt.proof),
+            _file(workunit.TASK_MODULE, contents[module], module, sticky=source_sticky),
+            _file(workunit.ARGUMENTS, contents[arguments], arguments),
             *blobs,
         ]
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import Owner
     from stoilo.server.db.store import Store
 
-__all__ = ["Callers"]
+__all__ = ["Authenticator"]
 
 KNOWN_FOR_S: Final = 60.0
 MOST_KNOWN: Final = 65_536
 
 
-class Callers:
+class Authenticator:
     """Owners by token; many that ask at once share one read. For one event loop.
 
     Args:

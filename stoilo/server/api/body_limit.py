@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from stoilo.core.fairroom import FairRoom
 
-__all__ = ["Hold", "MessageRoom"]
+__all__ = ["BodyLimit", "Hold"]
 
 _Waiter = tuple[int, asyncio.Future[None]]
 
@@ -17,7 +17,7 @@ _Waiter = tuple[int, asyncio.Future[None]]
 class Hold:
     """Bytes that one call holds; `resize` gives back what it turns out not to need."""
 
-    def __init__(self, room: MessageRoom, account: int, size: int) -> None:
+    def __init__(self, room: BodyLimit, account: int, size: int) -> None:
         self._room = room
         self._account = account
         self.size = size
@@ -29,7 +29,7 @@ class Hold:
         self._room.give(self._account, spare)
 
 
-class MessageRoom:
+class BodyLimit:
     """Bytes of messages in memory, shared by `FairRoom`'s rule. For one event loop.
 
     Args:

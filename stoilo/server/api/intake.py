@@ -2,9 +2,9 @@
 
 gRPC reads a message as soon as somebody asks for it, whoever sends it, and bounds it only
 by itself: many half-sent ones fill the memory. Here every method is taken as a stream, so
-that nothing is asked for until the caller is known (`Callers`), has not too many calls at
+that nothing is asked for until the caller is known (`Authenticator`), has not too many calls at
 once, comes no faster than he may, is not one whom the method would refuse anyway, and there
-is room for a whole message (`MessageRoom`). What is not asked for stays at its sender, but
+is room for a whole message (`BodyLimit`). What is not asked for stays at its sender, but
 for the connection's small window. A call that waits here costs little, and ends when its
 caller goes away. Whose calls were for nothing is read slowly for a while (`Waste`).
 """
@@ -24,13 +24,13 @@ import grpc
 from stoilo.core.errors import PolicyRefusal, StoiloError, UsageError
 from stoilo.core.fairqueue import Shares
 from stoilo.core.limits import BOUNDS
-from stoilo.server.admission.fairturns import FairTurns
-from stoilo.server.api.body_limit import MessageRoom
+from stoilo.server.admission.fair_turns import FairTurns
+from stoilo.server.api.body_limit import BodyLimit
 from stoilo.server.api.service import CHUNK_BYTES, bearer_token, fail
 from stoilo.server.api.waste import Waste, WasteBounds
 
 if TYPE_CHECKING:
-    from stoilo.server.api.authenticate import Callers
+    from stoilo.server.api.authenticate import Authenticator
     from stoilo.server.api.body_limit import Hold
     from stoilo.server.db.records import Owner
 
@@ -156,7 +156,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
     """Stands before every method.
 
     Args:
-        callers: find the owner of a token.
+        authenticator: finds the owner of a token.
         early: by name of a method, what refuses an owner whom it would refuse anyway.
         bounds: what may be in hand.
         clock: seconds of a clock that is never set.
@@ -164,12 +164,12 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
 
     def __init__(
         self,
-        callers: Callers,
+        authenticator: Authenticator,
         early: Mapping[str, Callable[[Owner], None]],
         bounds: IntakeBounds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._callers = callers
+        self._authenticator = authenticator
         self._early = early
         self._bounds = bounds
         self._clock = clock
@@ -178,7 +178,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
         self._refusals = CallPace(bounds.refusals_per_s, bounds.refusals_burst)
         self._turns = FairTurns(bounds.at_work, clock)
         self._waste = Waste(bounds.waste, clock)
-        self.room = MessageRoom(bounds.held_bytes)
+        self.room = BodyLimit(bounds.held_bytes)
 
     async def intercept_service(
         self,
@@ -197,7 +197,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
             try:
                 owner = None
                 if ours:
-                    owner = await self._callers.find(bearer_token(context))
+                    owner = await self._authenticator.find(bearer_token(context))
                 account = owner.account_id if owner else STRANGER
                 with self._places.one(account):
                     await _pause(self._pace.delay(account, self._clock()))

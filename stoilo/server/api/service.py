@@ -18,7 +18,7 @@ from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server.admission import tokens
-from stoilo.server.admission.fairturns import FairTurns, in_thread
+from stoilo.server.admission.fair_turns import FairTurns, in_thread
 from stoilo.server.admission.submission import READING, Submissions
 from stoilo.server.db.outages import AWAY
 

@@ -208,7 +208,7 @@ def _fill_outcome(response: pb.PollTaskResponse, outcome: Outcome) -> None:
 
 
 def _fill_copies(response: pb.PollTaskResponse, status: WorkunitStatus) -> None:
-    for copy in status.copies:
+    for copy in status.results:
         response.copies.add(
             name=copy.name,
             state=copy.state.value,

@@ -16,18 +16,18 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from stoilo.core.errors import UsageError
-from stoilo.server.app.databases import engine_url
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.purge import Retention
-from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
-from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
-from stoilo.server.engines.figures import MeasuredEngine
-from stoilo.server.engines.interface import Engine
-from stoilo.server.engines.mirrors import parse_mirrors
+from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
+from stoilo.server.engines.embedded.web.app import (
+    HttpOptions,
+    PathPrefix,
+    create_project_app,
+)
+from stoilo.server.engines.embedded.workunits.purge import Retention
+from stoilo.server.engines.interface import Engine, MeasuredEngine
 from stoilo.server.engines.stock.engine import StockEngine, StockOptions
 from stoilo.server.engines.stock.project.database import owner_name
 from stoilo.server.engines.stock.project.directory import read_project
-from stoilo.server.mirrorwatch import MirrorWatch
 from stoilo.server.operations.volunteers import LocalVolunteers
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.config import ServerConfig
     from stoilo.server.data_directory import DataDir
+
 
 __all__ = ["EngineName", "ServedEngine", "WorkEngine", "open_engine"]
 
@@ -93,17 +94,6 @@ class WorkEngine:
             return None
         return LocalVolunteers(count, home, self.embedded, url, root_file)
 
-    def mirror_watch(self) -> MirrorWatch | None:
-        """Return what watches the mirrors, None for a stock project, which has none."""
-        if self.embedded is None:
-            return None
-        return MirrorWatch(self.embedded.mirrors, self.embedded.mirror_desk)
-
-    def export(self) -> None:
-        """Write public statistics when they are due; a stock project has its own."""
-        if self.embedded is not None:
-            self.embedded.statistics.export_if_due(self.embedded.now())
-
 
 def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkEngine:
     """Open the engine of the settings.
@@ -130,7 +120,7 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
         return WorkEngine(stock, master_url=project.config.text("master_url"))
     embedded = EmbeddedEngine(
         home.part("engine"),
-        database_url=engine_url(config),
+        database_url=config.engine_database_url,
         options=EngineOptions(
             spot_check_rate=config.spot_check_percent / 100,
             retention=Retention(workunit_days=config.keep_workunits_days),
@@ -177,6 +167,7 @@ def _refuse_settings_of_the_other(config: ServerConfig) -> None:
     """Raise ``STO-B010`` for a setting that a stock project would ignore."""
     for field in fields(config):
         instead = _NOT_WITH_STOCK.get(field.name)
+        # Refused rather than ignored: an operator would rely on it.
         if instead is not None and getattr(config, field.name) != field.default:
             raise UsageError(
                 "STO-B010",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -18,47 +17,25 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import grpc
 import msgspec
 
-from stoilo.audit.log.batching import SequencerSettings
-from stoilo.audit.log.seen import SeenStore
-from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.log.side import SideStore
-from stoilo.audit.witness.client import Cosigner
 from stoilo.core.errors import DeniedError, UsageError
-from stoilo.executor.trust import ReleaseFiles
-from stoilo.flavors.manifest import shipped_flavors
-from stoilo.flavors.tree import platform_name
-from stoilo.policies.levels import load_level, load_levels
 from stoilo.server.admission import tokens
-from stoilo.server.admission.withdrawn import terms_of
-from stoilo.server.app.allocator import give_large_blocks_back
-from stoilo.server.app.assembly import (
-    Neighbours,
-    TaskServer,
-    bind_grpc,
-    set_serving,
-    tell_health,
-)
-from stoilo.server.app.dependencies import (
-    JailedJudge,
-    ValidatorJails,
-    facts_of,
-    load_policy,
-)
-from stoilo.server.app.engine import WorkEngine, open_engine
+from stoilo.server.api.grpc_server import bind_grpc, set_serving, tell_health
+from stoilo.server.app.build import ServerParts, assemble, clock
+from stoilo.server.app.engine import WorkEngine
+from stoilo.server.app.process_limits import allow_open_files, give_large_blocks_back
+from stoilo.server.app.task_server import TaskServer
+from stoilo.server.app.trust import load_policy
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.data_directory import ConnectionFile, DataDir, claim_directory
 from stoilo.server.db.store import Store
-from stoilo.server.engines.replication import parse_replication
-from stoilo.server.http.log_files import log_routes
+from stoilo.server.http.log_files import log_routes, seen_routes, side_routes
 from stoilo.server.http.release_files import release_routes
 from stoilo.server.http.routes import AUDIT_PAGES, Face, PublicPlace
-from stoilo.server.http.seen_files import seen_routes
-from stoilo.server.http.side_files import side_routes
 from stoilo.server.http.web_server import (
     GRACE_S,
-    allow_open_files,
     bracket,
     cannot_bind,
     http_url,
@@ -67,46 +44,27 @@ from stoilo.server.http.web_server import (
     wait_until_started,
     web_server,
 )
-from stoilo.server.log.leaves import LeafBook, log_changes
-from stoilo.server.log.logmemory import check_log_size
-from stoilo.server.log.sightings import Sightings
 from stoilo.server.operations.chores import Chore
-from stoilo.server.release.expiry import ReleaseWatch
-from stoilo.server.release.flavors import (
-    FlavorFiles,
-    ReleasedLevels,
-    choose_flavor,
-    kept_archives,
+from stoilo.server.release.changes import (
+    ReleaseProof,
 )
-from stoilo.server.release.keyevents import facts_in_force, note_changes, revoked_keys
-from stoilo.server.release.log_entries import ReleaseProof, read_transcript
-from stoilo.server.release.programs import offer_programs
-from stoilo.server.release.project import REFRESH_S, Project, Release, start_project
-from stoilo.server.revocation.issuer import RevocationIssuer
-from stoilo.server.revocation.withdrawals import FOLDER
-from stoilo.server.tls import LOCAL_NAMES, ensure_tls
+from stoilo.server.release.expiry import ReleaseWatch
+from stoilo.server.release.project import REFRESH_S, Project, start_project
+from stoilo.server.tls import LOCAL_NAMES, TlsFiles, ensure_tls
 from stoilo.server.watching.admissions import CountedSigner
 from stoilo.server.watching.calls import MeteredCalls
 from stoilo.server.watching.lookout import Lookout, WatchedParts
-from stoilo.signer.checkpoints import CheckpointSigner
-from stoilo.signer.client import SignerClient
 
 if TYPE_CHECKING:
-    from stoilo.executor.release import TrustedRelease
-    from stoilo.policies.policy import Policy
-    from stoilo.server.log.ports import AdmissionSigner
     from stoilo.server.operations.volunteers import LocalVolunteers
 
-__all__ = ["UpLine", "assemble", "run_server"]
+__all__ = ["UpLine", "check_addresses", "run_server"]
 
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
-STATISTICS_S = 3600.0  # they say themselves whether a day is over
 BLOCKING_THREADS = 32
 """For calls that wait for a disk or a jail, whatever number of processors there is."""
-WITNESSED_INTERVAL_S = 0.2
-"""Least time between two checkpoints of a log with witnesses, s."""
 
 
 class UpLine(msgspec.Struct, frozen=True):
@@ -140,6 +98,8 @@ async def run_server(
     allow_open_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # Python would take as many as there are processors: on a small machine a few calls
+    # that wait for a disk would stop all others.
     loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -173,60 +133,50 @@ async def _run(
     stack.callback(store.close)
     project = start_project(config, home, stack, policy, store)
     signer = CountedSigner(project.client)
-    server, work, release, revocations, log = assemble(
-        config, home, stack, policy, project, store, signer
+    parts = assemble(config, home, stack, policy, project, store, signer)
+    tasks, work = parts.tasks, parts.work
+    release = parts.trust.release
+    root = project.root
+    watch = ReleaseWatch(root.directory, release.trust, clock, project.check_certified)
+    lookout = Lookout.over(
+        home,
+        WatchedParts(
+            store,
+            work.engine,
+            parts.log.writer,
+            signer,
+            project.socket,
+            release,
+            watch,
+            tasks.docket,
+        ),
+        clock,
     )
-    watch = ReleaseWatch(
-        project.root.directory, release.trust, _clock, project.check_certified
-    )
-    parts = WatchedParts(
-        server.store,
-        work.engine,
-        log,
-        signer,
-        project.socket,
-        release,
-        watch,
-        server.docket,
-    )
-    lookout = Lookout.over(home, parts, _clock)
+    # Both addresses are taken before anything moves: a second server fails at once.
     listener = listen(config.http)
     http = http_url(config, listener)
     url = config.project_url or http
-    token = _local_token(home, server.store)
+    token = _local_token(home, store)
     tls = ensure_tls(home.part("tls"), datetime.now(UTC), _tls_names(config))
-    try:
-        grpc_server, port = bind_grpc(
-            server.service,
-            config.grpc,
-            tls,
-            server.review_service,
-            (MeteredCalls(lookout.sources.rpc),),
-        )
-    except RuntimeError as error:
-        raise cannot_bind(config.grpc) from error
-    grpc_address = parse_address(config.grpc)
-    place = f"{bracket(grpc_address.host)}:{port}"
-    server.start()
-    stack.callback(server.stop)
+    grpc_server, port = _bind(config, tasks, tls, lookout)
+    place = f"{bracket(parse_address(config.grpc).host)}:{port}"
+    tasks.start()
+    stack.callback(tasks.stop)
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
-    pages = AUDIT_PAGES if faces else ""
     path = urlsplit(url).path
-    face = work.face(url, path, pages)
+    face = work.face(url, path, AUDIT_PAGES if faces else "")
     log_directory = config.data / "audit" / "log"
     face.routes.extend(log_routes(log_directory))
-    face.routes.extend(side_routes(log_directory, server.side))
+    face.routes.extend(side_routes(log_directory, parts.log.side))
+    face.routes.extend(seen_routes(parts.log.seen))
     for more in faces:
         face.routes.extend(more(PublicPlace(config.data, url)))
-    face.routes.extend(seen_routes(config.data, stack))
-    root = project.root
     face.routes.extend(release_routes(root.directory, watch.status, root.proofs))
     face.routes.extend(lookout.routes())
     web = web_server(config, lookout.metered(face, path))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
-    _start_mirror_watch(work, stack)
     volunteers = _start_volunteers(work, config, home, url, project, stack)
     master = work.project_url(url)
     content = ConnectionFile(place, http, master, token, tls.ca.decode())
@@ -235,20 +185,24 @@ async def _run(
     await lookout.serve(config, home, stack)
     await lookout.start(stack, lambda ready: tell_health(grpc_server, ready))
     ready(UpLine(place, http, master, token, str(home.connection), config.volunteers))
-    chores = (
-        *_chores(project, release, revocations, server, watch),
-        Chore("the statistics", work.export, STATISTICS_S),
-    )
-    await _watch(stop, chores, volunteers)
+    await _watch(stop, _chores(project, parts, watch), volunteers)
     await set_serving(grpc_server, serving=False)
 
 
-def _start_mirror_watch(work: WorkEngine, stack: AsyncExitStack) -> None:
-    """Begin to check the mirrors that hosts are sent to, if any are named."""
-    mirrors = work.mirror_watch()
-    if mirrors is not None:
-        mirrors.start()
-        stack.push_async_callback(asyncio.to_thread, mirrors.stop)
+def _bind(
+    config: ServerConfig, tasks: TaskServer, tls: TlsFiles, lookout: Lookout
+) -> tuple[grpc.aio.Server, int]:
+    """Return the researchers' interface and its port, or raise ``STO-R074``."""
+    try:
+        return bind_grpc(
+            tasks.service,
+            config.grpc,
+            tls,
+            tasks.review_service,
+            (MeteredCalls(lookout.sources.rpc),),
+        )
+    except RuntimeError as error:  # gRPC's own, without a reason
+        raise cannot_bind(config.grpc) from error
 
 
 def _start_volunteers(
@@ -268,131 +222,6 @@ def _start_volunteers(
     return volunteers
 
 
-def assemble(
-    config: ServerConfig,
-    home: DataDir,
-    stack: AsyncExitStack,
-    policy: Policy,
-    project: Project,
-    store: Store,
-    signer: AdmissionSigner | None = None,
-) -> tuple[TaskServer, WorkEngine, Release, RevocationIssuer, Sequencer]:
-    """Open log, database, engine and jails, and wire them.
-
-    `signer` is asked in place of the project's own client, if given.
-
-    A fresh revocation statement is in force before anything can be issued.
-    """
-    checkpoints = SignerClient(project.socket, revive=project.signer.ensure)
-    stack.callback(checkpoints.close)
-    log = Sequencer.open(
-        config.data,
-        project.root.origin,
-        CheckpointSigner(checkpoints, config.data / "audit" / "log"),
-        policy=project.witnesses,
-        cosign=_cosigner(project, stack),
-        settings=_pace(project),
-    )
-    stack.callback(log.close)
-    check_log_size(log.size, checkpoints.ping().size, store)
-    side = SideStore.open(config.data)
-    stack.callback(side.close)
-    judge, jails = JailedJudge(policy), ValidatorJails()
-    stack.callback(judge.close)
-    stack.callback(jails.close)
-    work = open_engine(config, home, project.root.log_vkey)
-    engine = work.engine
-    life_s = config.admission_life_s
-
-    platform = platform_name()
-
-    def record(files: ReleaseFiles, trust: TrustedRelease) -> None:
-        """Log what has changed before anybody here relies on it."""
-        now = _clock()
-        standing = facts_in_force(
-            trust,
-            files,
-            now,
-            policy_digest=policy.digest,
-            levels=load_levels(),
-            flavors=shipped_flavors(),
-            transcript=read_transcript(project.root.directory),
-        )
-        if note_changes(store, standing, now, revoked_keys(trust)):
-            log_changes(leaves, log, facts_of(lambda: trust, _clock, life_s))
-        engine.retain(kept_archives(trust, platform))
-        offer_programs(engine, project.root.directory, trust)
-
-    def trust_now() -> TrustedRelease:
-        return release.trust()
-
-    leaves = LeafBook(
-        store,
-        side,
-        facts_of(trust_now, _clock, life_s),
-        _clock,
-        config.refusal_interval_s,
-    )
-    leaves.refill()
-    release = Release(project, engine, record)
-    seen = SeenStore.below(config.data)
-    stack.callback(seen.close)
-    revocations = RevocationIssuer(
-        home.part(FOLDER), log, project.client, release.trust, _clock, leaves.adopt
-    )
-    revocations.upkeep()
-    around = Neighbours(
-        log=log,
-        signer=signer or project.client,
-        engine=engine,
-        judge=judge,
-        policy=policy,
-        jail_of=jails.of,
-        levels=ReleasedLevels(release.trust) if project.root.released else load_level,
-        flavors=lambda wish, level: choose_flavor(wish, level, revocations.in_force()),
-        facts=facts_of(revocations.in_force, _clock, life_s),
-        clock=_clock,
-        revocations=revocations.current,
-        withdrawn=lambda: terms_of(revocations.in_force()),
-        log_policy=lambda: release.trust().log_policy,
-        reviewers=lambda: revocations.in_force().reviewers,
-        side=side,
-        seen=Sightings(seen, lambda: release.trust().log_policy).record,
-        archives=FlavorFiles(project.root.directory, release.trust, platform).of,
-        replication=parse_replication(config.homogeneous, config.adaptive).of,
-    )
-    server = TaskServer(
-        store,
-        home.part("blobs"),
-        around,
-        leaves=leaves,
-        review_wait_s=config.review_wait_s,
-    )
-    return server, work, release, revocations, log
-
-
-def _clock() -> int:
-    return int(time.time())
-
-
-def _cosigner(project: Project, stack: AsyncExitStack) -> Cosigner | None:
-    """Return what asks the witnesses, None where there are none."""
-    if not project.witnesses.witnesses:
-        return None
-    cosigner = Cosigner(project.witnesses)
-    stack.callback(cosigner.close)
-    return cosigner
-
-
-def _pace(project: Project) -> SequencerSettings:
-    """Return the log's pace: every checkpoint costs each witness a request."""
-    if not project.witnesses.witnesses:
-        return SequencerSettings()
-    return SequencerSettings(
-        publish_interval_s=WITNESSED_INTERVAL_S, busy_interval_s=WITNESSED_INTERVAL_S
-    )
-
-
 def _tls_names(config: ServerConfig) -> tuple[str, ...]:
     more = tuple(name.strip() for name in config.tls_names.split(",") if name.strip())
     return LOCAL_NAMES + more
@@ -400,7 +229,7 @@ def _tls_names(config: ServerConfig) -> tuple[str, ...]:
 
 def _local_token(home: DataDir, store: Store) -> str:
     """Return the local researcher's token: the old one while it is good."""
-    now, old = int(time.time()), home.read_connection()
+    now, old = clock(), home.read_connection()
     with store.write() as connection:
         if old is not None:
             try:
@@ -415,19 +244,15 @@ def _local_token(home: DataDir, store: Store) -> str:
 
 
 def _chores(
-    project: Project,
-    release: Release,
-    revocations: RevocationIssuer,
-    server: TaskServer,
-    watch: ReleaseWatch,
+    project: Project, parts: ServerParts, watch: ReleaseWatch
 ) -> tuple[Chore, ...]:
     """Return what is done again and again while the server runs."""
     place = project.root.proofs or project.root.directory
-    proof = ReleaseProof(place, server.store, server.log)
+    proof = ReleaseProof(place, parts.tasks.store, parts.log.writer)
     return (
         Chore("the signer", project.signer.ensure),
-        Chore("the release", release.trust),
-        Chore("revocations", revocations.upkeep),
+        Chore("the release", parts.trust.release.trust),
+        Chore("revocations", parts.trust.revocations.upkeep),
         Chore("the release's proof", proof.upkeep),
         Chore("online metadata", project.client.refresh_metadata, REFRESH_S),
         Chore("the release's expiry", watch.tell, REFRESH_S),
@@ -442,6 +267,7 @@ async def _watch(
     """Keep the children alive and the metadata fresh until told to stop."""
     while not stop.is_set():
         for chore in chores:
+            # In a thread each: none of them may hold up the loop that answers calls.
             if not stop.is_set():
                 await asyncio.to_thread(chore.do_if_due)
         if volunteers is not None:

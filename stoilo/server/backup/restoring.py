@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.audit.format.checkpoint import Checkpoint
-from stoilo.audit.log.sqlite import sync_directory
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.files import sync_directory
 from stoilo.server.backup.logcheck import check_not_older, check_whole, open_newest
 from stoilo.server.backup.reading import copy_checked, open_backup
 from stoilo.server.backup.tables import (
@@ -34,8 +34,7 @@ from stoilo.server.backup.tables import (
     write_rows,
 )
 from stoilo.server.backup.taking import BRANCHES
-from stoilo.server.db.store import begin_writing, open_engine, storage_error
-from stoilo.server.migrations import upgrade
+from stoilo.server.db.store import begin_writing, open_engine, storage_error, upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

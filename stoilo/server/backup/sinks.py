@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
-from stoilo.audit.log.sqlite import sync_directory
 from stoilo.core.errors import UsageError
+from stoilo.core.files import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -36,7 +36,7 @@ from stoilo.server.backup.sinks import Sink, add_bytes, add_frames, open_sink
 from stoilo.server.backup.tables import read_revision, read_rows, tables_of
 from stoilo.server.db.mariadb import is_mariadb
 from stoilo.server.db.store import SERVER
-from stoilo.server.engines.embedded.database import ENGINE
+from stoilo.server.engines.embedded.db.database import ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -102,13 +102,16 @@ def select_in(
     columns: Iterable[Column[Any]],
     key: Column[Any],
     values: Iterable[object],
-) -> list[tuple[Any, ...]]:
-    """Return `columns` of the rows whose `key` is one of `values`, in no order."""
+) -> list[Any]:
+    """Return `columns` of the rows whose `key` is one of `values`, in no order.
+
+    Rows of SQLAlchemy's: each column is an attribute, by its name.
+    """
     names = _names(connection, [column.name for column in columns])
     of = _names(connection, [key.name])
     query = f"SELECT {names} FROM {key.table} WHERE {of} IN"  # noqa: S608 - our own names
     wanted = list(values)
-    found: list[tuple[Any, ...]] = []
+    found: list[Any] = []
     for at in range(0, len(wanted), _KEYS):
         part = tuple(wanted[at : at + _KEYS])
         found += _run(connection, f"{query} ({_marks(len(part))})", part).all()

@@ -6,6 +6,7 @@ transaction.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -18,9 +19,9 @@ from stoilo.server.db.records import AttemptRow, ItemResult, Outcome, TaskRow, T
 from stoilo.server.db.states import AttemptState, advance_attempt, advance_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
 __all__ = [
     "AttemptName",
@@ -70,24 +71,32 @@ _GAINED: dict[AttemptState, tuple[str, ...]] = {
 _SPEC = msgspec.json.Decoder(TaskSpec)
 
 
-def _task_row(row: Sequence[Any]) -> TaskRow:
-    name, account, _, digest, state, attempt, _, _, spec, created, finished = row
+def _task_row(row: Row[Any]) -> TaskRow:
     return TaskRow(
-        task_id=name,
-        account_id=account,
-        request_digest=digest,
-        state=TaskState(state),
-        attempt=attempt,
-        spec=_SPEC.decode(spec),
-        created_at=created,
-        finished_at=finished,
+        task_id=row.id,
+        account_id=row.account_id,
+        request_digest=row.request_digest,
+        state=TaskState(row.state),
+        attempt=row.attempt,
+        spec=_SPEC.decode(row.spec),
+        created_at=row.created_at,
+        finished_at=row.finished_at,
     )
+
+
+# Columns and fields have the same names and are matched by them, so that a column that is
+# new shifts no other. One call fetches all: this is read in batches of hundreds.
+_attempt_values = attrgetter(*AttemptRow.__struct_fields__)
+
+
+def _attempt_row(row: Row[Any]) -> AttemptRow:
+    return AttemptRow(*_attempt_values(row))
 
 
 def add_contents(connection: Connection, contents: dict[str, bytes]) -> None:
     """Store immutable byte strings by digest; those already there stay."""
     digest = _CONTENT.c.digest
-    known = {row[0] for row in select_in(connection, [digest], digest, contents)}
+    known = {row.digest for row in select_in(connection, [digest], digest, contents)}
     rows = [
         {"digest": digest, "data": data}
         for digest, data in contents.items()
@@ -99,7 +108,7 @@ def add_contents(connection: Connection, contents: dict[str, bytes]) -> None:
 def load_contents(connection: Connection, digests: set[str]) -> dict[str, bytes]:
     """Return the byte strings of `digests`, those that are stored."""
     rows = select_in(connection, _CONTENT.c, _CONTENT.c.digest, digests)
-    return {digest: bytes(data) for digest, data in rows}
+    return {row.digest: bytes(row.data) for row in rows}
 
 
 def add_task(connection: Connection, tasks: Sequence[TaskRow], keys: list[str]) -> None:
@@ -201,11 +210,6 @@ def find_attempt(
     return None if row is None else _attempt_row(row)
 
 
-def _attempt_row(row: Iterable[Any]) -> AttemptRow:
-    values: tuple[Any, ...] = tuple(row)
-    return AttemptRow(*values)  # the columns lie in the fields' order
-
-
 def attempts_in(
     connection: Connection,
     state: AttemptState,
@@ -231,7 +235,7 @@ def attempts_in(
         return []
     ids = [row.task_id for row in chosen]
     found = select_in(connection, _TASK.c, _TASK.c.id, ids)
-    tasks = {row[0]: _task_row(row) for row in found}
+    tasks = {row.id: _task_row(row) for row in found}
     return [(_attempt_row(row), tasks[row.task_id]) for row in chosen]
 
 
@@ -259,7 +263,7 @@ def issued_after(
         .order_by(name, number)
         .limit(limit)
     )
-    return [AttemptName(*row) for row in found]
+    return [AttemptName(row.task_id, row.number) for row in found]
 
 
 def find_issued(
@@ -290,7 +294,7 @@ def attempts_named(
         return {}
     ids = {name.rpartition("_")[0] for name in workunits}
     specs = select_in(connection, [_TASK.c.id, _TASK.c.spec], _TASK.c.id, ids)
-    codes = {name: _CODES.decode(spec).codes for name, spec in specs}
+    codes = {row.id: _CODES.decode(row.spec).codes for row in specs}
     wanted = set(workunits)
     attempts = select_in(connection, _ATTEMPT.c, _ATTEMPT.c.task_id, ids)
     found = map(_attempt_row, attempts)

@@ -26,7 +26,7 @@ from stoilo.server.db.mariadb import (
 )
 from stoilo.server.db.outages import database_error
 from stoilo.server.db.schema import METADATA
-from stoilo.server.migrations import Branch, upgrade
+from stoilo.server.migrations import Branch, migrate
 
 __all__ = [
     "CACHE_KIB",
@@ -36,6 +36,7 @@ __all__ = [
     "begin_writing",
     "open_engine",
     "open_writer",
+    "upgrade",
     "upgrade_schema",
 ]
 
@@ -109,6 +110,20 @@ def _set_pragmas(connection: Any, record: object) -> None:  # noqa: ANN401 - DBA
 def _begin(connection: Connection) -> None:
     write = connection.get_execution_options().get("stoilo_write")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def upgrade(url: str, branch: Branch, revision: str = "head") -> None:
+    """Bring a branch's tables behind `url` to a revision; see `migrate`.
+
+    Raises:
+        SQLAlchemyError: the database refuses.
+    """
+    engine = open_engine(url)  # its own: the upgrade may change what others have cached
+    try:
+        with begin_writing(engine, branch) as connection:
+            migrate(connection, branch, revision)
+    finally:
+        engine.dispose()
 
 
 def upgrade_schema(url: str) -> None:

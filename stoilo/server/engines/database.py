@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import BigInteger, Float, Integer, String, create_engine, event
+from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError
@@ -23,8 +24,8 @@ from stoilo.server.db.mariadb import (
     write_turn,
 )
 from stoilo.server.db.outages import database_error
-from stoilo.server.db.store import CACHE_KIB, CHECKPOINT_PAGES
-from stoilo.server.migrations import Branch, upgrade
+from stoilo.server.db.store import CACHE_KIB, CHECKPOINT_PAGES, upgrade
+from stoilo.server.migrations import Branch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,16 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-__all__ = ["EngineDatabase", "is_writing"]
+__all__ = [
+    "APP_CHARS",
+    "NAME_CHARS",
+    "EngineDatabase",
+    "Key",
+    "Name",
+    "Real",
+    "is_writing",
+]
+
 
 LOCK_WAIT_S = 30
 READERS_KEPT = 24
@@ -162,3 +172,17 @@ def _begin_sqlite(connection: Connection) -> None:
     """Begin for real; a writer takes the write lock before it reads."""
     read_only = connection.get_execution_options().get(_READ, False)
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+APP_CHARS: Final = 32
+NAME_CHARS: Final = 160
+# SQLite numbers rows by itself only for INTEGER keys; MariaDB shall have 64 bits.
+Key = BigInteger().with_variant(Integer(), "sqlite")
+# Names compare byte by byte everywhere; MariaDB's default collation would fold case.
+Name = String(NAME_CHARS).with_variant(
+    mysql.VARCHAR(NAME_CHARS, charset="ascii", collation="ascii_bin"),
+    "mysql",
+    "mariadb",
+)
+# MariaDB's FLOAT has 24 bits.
+Real = Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")

@@ -1,7 +1,7 @@
 """What a work engine does for the server, and what it asks in return (design §1.5).
 
 Two engines stand behind `Engine`: the embedded BOINC-compatible project and a stock
-BOINC server. The same contract tests run on both. The engine knows copies, hosts,
+BOINC server. The same contract tests run on both. The engine knows results, hosts,
 deadlines and quorums; it never looks into a result file. What a result means is the
 server's business, asked through `Validation`; what a finished workunit means is told
 through `Assimilator`.
@@ -22,204 +22,50 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from stoilo.core.types import Redundancy
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = [
-    "AppProgram",
     "Assimilator",
-    "CodeSignKey",
     "Comparison",
-    "CopyOutcome",
-    "CopyState",
-    "CopyView",
     "Engine",
-    "FormerKey",
-    "Homogeneity",
+    "EngineFigures",
     "HostRecords",
+    "MeasuredEngine",
     "NotDecidedYet",
     "OutcomeKind",
     "PairVerdict",
     "ReceivedResult",
-    "Replication",
     "ResultCheck",
+    "ResultOutcome",
+    "ResultProgress",
     "ResultVerdict",
-    "SignedFile",
+    "ResultView",
     "Validation",
     "Waits",
-    "WorkunitFile",
     "WorkunitOutcome",
-    "WorkunitSpec",
     "WorkunitStatus",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class WorkunitFile:
-    """One immutable input file.
-
-    Attributes:
-        open_name: the name under which the executor asks for it (`executor.workdir`).
-        digest: plain SHA-256 of the content; files of equal digest are stored once.
-        source: the bytes themselves, or a file that does not change during the call
-            (the engine links or copies it, the caller may delete its own afterwards).
-        sticky: volunteers keep it in their cache after the workunit (shared blobs).
-        unpacked_bytes: what it becomes on a volunteer's disk, beside itself; 0: nothing.
-    """
-
-    open_name: str
-    digest: str
-    source: Path | bytes
-    sticky: bool = False
-    unpacked_bytes: int = 0
-
-
-class Homogeneity(StrEnum):
-    """How alike the hosts of one workunit's copies must be (BOINC's classes)."""
-
-    NONE = ""
-    COARSE = "coarse"  # family of operating systems, and of processors' makers
-    FINE = "fine"  # family of operating systems, and of processors
-
-
-@dataclass(frozen=True, slots=True)
-class Replication:
-    """How the operator lets a workunit's copies be spread.
-
-    Attributes:
-        homogeneous: its copies go to hosts of one class only, that of the first.
-        adaptive: one copy is enough where a host with a record of valid results, not
-            checked this time, has computed it; the quorum of the redundancy holds as
-            soon as a copy goes to any other host.
-    """
-
-    homogeneous: Homogeneity = Homogeneity.NONE
-    adaptive: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WorkunitSpec:
-    """One workunit: the copies of one admitted attempt.
-
-    Attributes:
-        name: unique, 1..100 of ``[A-Za-z0-9_.-]``; creation is idempotent by it.
-        app: BOINC app, which is the level's name.
-        files: inputs, all downloaded by every copy; open names are distinct.
-        redundancy: copies, quorum, limits and delay bound (s).
-        not_after: end of the admission, s; no copy gets a deadline beyond it.
-        result_max_bytes: largest result file accepted.
-        fpops_est: expected work of one copy, FLOP.
-        fpops_bound: work after which a client gives up, FLOP.
-        priority: larger goes out first.
-        reviewed: a reviewer has signed it.
-        public_source: its source may be published.
-        topics: what it is about; hosts may ask for some only.
-        replication: how its copies are spread.
-        memory_bound: what a copy needs of a host's memory, bytes; 0: not said.
-        disk_bound: what it needs of the disk, bytes; 0: not said.
-    """
-
-    name: str
-    app: str
-    files: tuple[WorkunitFile, ...]
-    redundancy: Redundancy
-    not_after: int
-    result_max_bytes: int
-    fpops_est: float = 1e9
-    fpops_bound: float = 1e14
-    priority: int = 0
-    reviewed: bool = False
-    public_source: bool = False
-    topics: tuple[str, ...] = ()
-    replication: Replication = Replication()
-    memory_bound: int = 0
-    disk_bound: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class ReceivedResult:
-    """A result file that a host uploaded and reported. Its bytes are hostile.
+    """A result file that a host uploaded and reported. Its bytes are hostile."""
 
-    Attributes:
-        name: of the copy (BOINC's result name); the file's header must say the same.
-        workunit: name of the workunit.
-        path: the file, complete and of the size and digest given here; it stays
-            until `Assimilator.assimilate` has returned for the workunit, the canonical
-            one until nothing can come any more that is to be compared with it.
-        size: bytes.
-        digest: plain SHA-256 of the file.
-        host_id: the reporting host.
-        user_id: the host's user.
-        received_at: when the report arrived, s.
-        cpu_s: processor time as the host claims it, s; 0: it does not say.
-        flops: the host's speed as it claims it, FLOP/s; 0: it does not say.
-    """
-
+    # of the result (BOINC's result name); the file's header must say the same
     name: str
-    workunit: str
+    workunit: str  # name of the workunit
+    # the file, complete and of the size and digest given here; it stays until
+    # `Assimilator.assimilate` has returned for the workunit, the canonical one until
+    # nothing can come any more that is to be compared with it
     path: Path
-    size: int
-    digest: str
-    host_id: int
-    user_id: int
-    received_at: int
-    cpu_s: float = 0.0
-    flops: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class SignedFile:
-    """One file of an app version, as the release has it.
-
-    Attributes:
-        digest: plain SHA-256 of the content.
-        source: the bytes themselves, or a file that does not change during the call.
-        signature: BOINC's over it, the text of its ``.sig`` file.
-    """
-
-    digest: str
-    source: Path | bytes
-    signature: str
-
-
-@dataclass(frozen=True, slots=True)
-class AppProgram:
-    """What a stock BOINC client runs on one platform, the same for every app.
-
-    Attributes:
-        platform: BOINC's name of it, for example ``x86_64-pc-linux-gnu``.
-        launcher: the program that the client starts.
-        verifier: the archive that the launcher unpacks and checks by itself.
-    """
-
-    platform: str
-    launcher: SignedFile
-    verifier: SignedFile
-
-
-@dataclass(frozen=True, slots=True)
-class FormerKey:
-    """A code-sign key that clients may still hold.
-
-    Attributes:
-        key: its text.
-        signature: by it, over the text of the key in force.
-    """
-
-    key: str
-    signature: str
-
-
-@dataclass(frozen=True, slots=True)
-class CodeSignKey:
-    """The public key that clients check app versions with, in BOINC's text form.
-
-    Attributes:
-        text: empty where nothing is signed; then there can be no programs.
-        former: keys that it has taken over from.
-    """
-
-    text: str = ""
-    former: tuple[FormerKey, ...] = ()
+    size: int  # bytes
+    digest: str  # plain SHA-256 of the file
+    host_id: int  # the reporting host
+    user_id: int  # the host's user
+    received_at: int  # when the report arrived, s
+    cpu_s: float = 0.0  # processor time as the host claims it, s; 0: it does not say
+    flops: float = 0.0  # the host's speed as it claims it, FLOP/s; 0: it does not say
 
 
 class ResultVerdict(StrEnum):
@@ -255,19 +101,13 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResultCheck:
-    """Answer to `Validation.check`; the code is kept for status and outcome.
+    """Answer to `Validation.check`; the code is kept for status and outcome."""
 
-    Attributes:
-        verdict: of the result by itself.
-        code: stable code, empty without.
-        message: one sentence for it.
-        resumed_at: the step from which the host says that its run went on after an
-            interruption, 0 when it ran in one go.
-    """
-
-    verdict: ResultVerdict
-    code: str = ""
-    message: str = ""
+    verdict: ResultVerdict  # of the result by itself
+    code: str = ""  # stable code, empty without
+    message: str = ""  # one sentence for it
+    # the step from which the host says that its run went on after an interruption, 0
+    # when it ran in one go
     resumed_at: int = 0
 
 
@@ -289,46 +129,40 @@ class OutcomeKind(StrEnum):
     TOO_MANY_SUCCESS = "too_many_success"  # enough results, no quorum among them
     TOO_MANY_REFUSALS = "too_many_refusals"  # no attached host's opt-in allows it
     VALIDATOR_FAILED = "validator_failed"  # FATAL from check or compare
-    ADMISSION_ENDED = "admission_ended"  # needs a copy past not_after: a new attempt
+    ADMISSION_ENDED = "admission_ended"  # needs a result past not_after: a new attempt
     CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkunitOutcome:
-    """The one final outcome of a workunit.
+    """The one final outcome of a workunit."""
 
-    Attributes:
-        workunit: its name.
-        kind: how it ended.
-        canonical: the canonical result, only with `OutcomeKind.CANONICAL`.
-        valid: every result that agreed with the canonical one, itself included; without
-            a canonical one, every result that passed `Validation.check`.
-        code: the code given with the deciding check or comparison, if any, else the
-            code of the last failed copy, else empty.
-        message: the text given with it.
-        quorum: how many results had to agree: 1 where adaptive replication let one
-            trusted host's result stand; 0: as the redundancy says.
-    """
-
-    workunit: str
-    kind: OutcomeKind
+    workunit: str  # its name
+    kind: OutcomeKind  # how it ended
+    # the canonical result, only with `OutcomeKind.CANONICAL`
     canonical: ReceivedResult | None = None
+    # every result that agreed with the canonical one, itself included; without a
+    # canonical one, every result that passed `Validation.check`
     valid: tuple[ReceivedResult, ...] = ()
+    # the code given with the deciding check or comparison, if any, else the code of the
+    # last failed result, else empty
     code: str = ""
-    message: str = ""
+    message: str = ""  # the text given with it
+    # how many results had to agree: 1 where adaptive replication let one trusted host's
+    # result stand; 0: as the redundancy says
     quorum: int = 0
 
 
-class CopyState(StrEnum):
-    """Where one copy (BOINC: result, instance) is."""
+class ResultProgress(StrEnum):
+    """Where one result (BOINC: result, instance) is."""
 
     UNSENT = "unsent"
     IN_PROGRESS = "in_progress"
     OVER = "over"
 
 
-class CopyOutcome(StrEnum):
-    """How one copy ended; `NONE` until it is over."""
+class ResultOutcome(StrEnum):
+    """How one result ended; `NONE` until it is over."""
 
     NONE = "none"
     SUCCESS = "success"
@@ -341,15 +175,15 @@ class CopyOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CopyView:
-    """One copy as shown to the task's owner; times are 0 where nothing happened.
+class ResultView:
+    """One result as shown to the task's owner; times are 0 where nothing happened.
 
     `cpu_s` is the processor time as its host claims it, s; 0: it does not say.
     """
 
     name: str
-    state: CopyState
-    outcome: CopyOutcome
+    state: ResultProgress
+    outcome: ResultOutcome
     code: str
     sent_at: int
     received_at: int
@@ -358,23 +192,14 @@ class CopyView:
 
 @dataclass(frozen=True, slots=True)
 class WorkunitStatus:
-    """Where a workunit is.
+    """Where a workunit is."""
 
-    Attributes:
-        name: of the workunit.
-        copies: oldest first.
-        outcome: None while it runs.
-        users_needed: distinct users that its open copies still wait for.
-        users_attached: users with a host seen lately that may take its app.
-        explanation: one sentence, for example "needs 2 distinct users, 1 attached".
-    """
-
-    name: str
-    copies: tuple[CopyView, ...]
-    outcome: OutcomeKind | None
-    users_needed: int
-    users_attached: int
-    explanation: str
+    name: str  # of the workunit
+    results: tuple[ResultView, ...]  # oldest first
+    outcome: OutcomeKind | None  # None while it runs
+    users_needed: int  # distinct users that its open results still wait for
+    users_attached: int  # users with a host seen lately that may take its app
+    explanation: str  # one sentence, for example "needs 2 distinct users, 1 attached"
 
 
 class NotDecidedYet(StoiloError):
@@ -425,7 +250,7 @@ class Assimilator(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Copies of admitted attempts to volunteers and back."""
+    """Results of admitted attempts to volunteers and back."""
 
     def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
         """Store all of `specs` in one durable step, or none.
@@ -470,7 +295,7 @@ class Engine(Protocol):
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.
 
-        `bundle` comes from `executor.trust.pack_release`; every copy dispatched later
+        `bundle` comes from `executor.trust.pack_release`; every result dispatched later
         carries it under the open name ``release``.
         """
         ...
@@ -480,7 +305,7 @@ class Engine(Protocol):
 
         Every app gets the program of the host's platform. A platform's version number
         grows whenever its files or signatures change and never comes back; files of a
-        former version stay while a copy that was sent with it may be on its way.
+        former version stay while a result that was sent with it may be on its way.
 
         Raises:
             TrustError: ``STO-E002`` when a file does not have its digest; ``STO-E050``
@@ -514,5 +339,41 @@ class HostRecords(Protocol):
         Each once, and only fresh ones; the outcome stays. `owners` says which accounts
         workunits belong to: one account's word counts only so often against a host.
         Returns how many were counted, 0 for unknown names.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """One moment of an engine. Ages are s, 0 where nothing waits."""
+
+    workunits: int  # under way
+    # by (state, outcome), both of `interface`'s lists
+    results: Mapping[tuple[str, str], int]
+    unsent_age_s: int  # of the oldest result that nobody has
+    to_validate: int  # results that the validator has not seen
+    to_validate_age_s: int  # since the oldest of them was reported
+    outcomes_waiting: int  # ended workunits that the server has not taken
+    accounts: int  # volunteers' accounts
+    hosts: Mapping[str, int]  # how many called within a time, by that time in words
+    hosts_banned: int  # hosts whose results count for nothing
+
+
+class MeasuredEngine(Protocol):
+    """An engine that can be watched."""
+
+    def check_database(self) -> None:
+        """Return when its database has answered a small question.
+
+        Raises:
+            InternalError: it cannot be read.
+        """
+        ...
+
+    def figures(self) -> EngineFigures:
+        """Return what it holds now, or held not long ago.
+
+        Raises:
+            InternalError: its database cannot be read.
         """
         ...

@@ -1,4 +1,4 @@
-"""Checking the programs of stock clients as a client will, before anything is stored.
+"""The programs of stock clients, checked as a client will before anything is stored.
 
 A ceremony's mistake stops at the server instead of making every host's tasks fail. No key
 to sign with is ever here.
@@ -7,6 +7,7 @@ to sign with is ever here.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import TrustError, UsageError
@@ -19,12 +20,46 @@ from stoilo.signer.boinckeys import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from stoilo.server.engines.interface import AppProgram, CodeSignKey
-
-__all__ = ["check_programs"]
+__all__ = ["AppProgram", "CodeSignKey", "FormerKey", "SignedFile", "check_programs"]
 
 _PLATFORM: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class SignedFile:
+    """One file of an app version, as the release has it."""
+
+    digest: str  # plain SHA-256 of the content
+    # the bytes themselves, or a file that does not change during the call
+    source: Path | bytes
+    signature: str  # BOINC's over it, the text of its ``.sig`` file
+
+
+@dataclass(frozen=True, slots=True)
+class AppProgram:
+    """What a stock BOINC client runs on one platform, the same for every app."""
+
+    platform: str  # BOINC's name of it, for example ``x86_64-pc-linux-gnu``
+    launcher: SignedFile  # the program that the client starts
+    verifier: SignedFile  # the archive that the launcher unpacks and checks by itself
+
+
+@dataclass(frozen=True, slots=True)
+class FormerKey:
+    """A code-sign key that clients may still hold."""
+
+    key: str  # its text
+    signature: str  # by it, over the text of the key in force
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSignKey:
+    """The public key that clients check app versions with, in BOINC's text form."""
+
+    text: str = ""  # empty where nothing is signed; then there can be no programs
+    former: tuple[FormerKey, ...] = ()  # keys that it has taken over from
 
 
 def check_programs(

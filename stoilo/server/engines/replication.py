@@ -1,4 +1,4 @@
-"""How the operator lets copies be spread, level by level (settings of `stoilo up`)."""
+"""How the operator lets results be spread, level by level (settings of `stoilo up`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.errors import UsageError
 from stoilo.policies.levels import level_names
-from stoilo.server.engines.interface import Homogeneity, Replication
+from stoilo.server.engines.workunits import Homogeneity, Replication
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ class ReplicationRules:
     by_level: Mapping[str, Replication] = field(default_factory=dict)
 
     def of(self, level: str) -> Replication:
-        """Return how copies of a level's tasks are spread."""
+        """Return how results of a level's tasks are spread."""
         return self.by_level.get(level, Replication())
 
 

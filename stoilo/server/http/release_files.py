@@ -36,7 +36,7 @@ from stoilo.server.http.log_files import (
     render_file,
     render_missing,
 )
-from stoilo.server.release.log_entries import TRANSCRIPT_FILE
+from stoilo.server.release.changes import TRANSCRIPT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,6 +119,7 @@ def read_index(directory: Path, proofs: Path | None = None) -> ReleaseIndex:
         found = _find(directory, name, proofs)
         if found is None:
             continue
+        # Archives have hundreds of MiB; their names carry the digest.
         target = _TARGET.fullmatch(name)
         digest = target[1] if target else _digest(found.path)
         files.append(IndexedFile(name, found.size, digest))
@@ -207,6 +208,7 @@ def _answer(request: Request, name: str, found: _Found | None) -> Response:
     target = _TARGET.fullmatch(name)
     cache = REVALIDATE if _CHANGING.fullmatch(name) else FOREVER
     media = "application/json" if name.endswith(".json") else "application/octet-stream"
+    # Whole archives are streamed, with ranges: a volunteer's download goes on.
     if found.size <= MAX_SMALL_BYTES and "range" not in request.headers:
         digest = target[1] if target else ""
         return render_file(request, _read(found.path), media, cache, digest)
@@ -229,6 +231,7 @@ def _find(directory: Path, name: str, proofs: Path | None) -> _Found | None:
         seen = path.lstat()
     except OSError:
         return None
+    # A link could lead to the keys, which lie in the same directory.
     if not stat.S_ISREG(seen.st_mode):
         return None
     return _Found(path, seen.st_size, seen.st_mtime_ns)

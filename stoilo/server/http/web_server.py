@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from stoilo.server.http.http_timeout import TimedProtocol
 __all__ = [
     "GRACE_S",
     "WebServer",
-    "allow_open_files",
     "bracket",
     "cannot_bind",
     "http_url",
@@ -30,17 +28,6 @@ __all__ = [
 
 GRACE_S: Final = 2.0
 """Time that open requests get at the end, s."""
-
-OPEN_FILES: Final = 8192
-"""More than all connections of both interfaces together, and the databases' files."""
-
-
-def allow_open_files() -> None:
-    """Let this process have as many open files as its connections may need."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def listen(text: str) -> socket.socket:
@@ -98,6 +85,7 @@ def web_server(config: ServerConfig, app: object, *, tls: bool = True) -> WebSer
         log_level="warning",
         access_log=False,
         lifespan="off",
+        # uvicorn itself waits for ever for the rest of a request's head.
         http=TimedProtocol,
         proxy_headers=bool(config.trusted_proxy),  # else who calls is who connects
         forwarded_allow_ips=config.trusted_proxy,

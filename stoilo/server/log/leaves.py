@@ -30,7 +30,7 @@ from stoilo.core.errors import InternalError
 from stoilo.server.db import rows, schema
 from stoilo.server.db.bulk import update_many
 from stoilo.server.log.outbox import note_fixed, note_record
-from stoilo.server.log.recordwriter import OutboxRow, RecordWriter
+from stoilo.server.log.public_records import OutboxRow, RecordWriter
 from stoilo.server.log.refusals import close_refusals
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def note_events(connection: Connection, events: Sequence[Event]) -> int:
     for event in events:
         unique.setdefault(event.key, event)
     known = {
-        row[0] for row in select_in(connection, [table.c.key], table.c.key, unique)
+        row.key for row in select_in(connection, [table.c.key], table.c.key, unique)
     }
     fresh = [
         {

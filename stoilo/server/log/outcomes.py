@@ -9,8 +9,8 @@ import msgspec
 
 from stoilo.core.digests import content_digest
 from stoilo.server.db import rows
-from stoilo.server.log.disclosure import ResultPayload
 from stoilo.server.log.outbox import note_events, outcome_event
+from stoilo.server.log.public_records import ResultPayload
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -14,8 +14,8 @@ from stoilo.audit.format.record import CodeCount, RefusalsRecord
 from stoilo.core.digests import Digest, Domain, check_digest, domain_digest
 from stoilo.server.db import schema
 from stoilo.server.db.batcher import Batcher
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.outbox import NO_ORIGIN, note_record
+from stoilo.server.log.public_records import submitter_commitment
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -22,19 +22,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
-from stoilo.server.app.databases import engine_url
 from stoilo.server.backup.tables import read_revision
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db import rows
 from stoilo.server.db.states import AttemptState
 from stoilo.server.db.store import SERVER, Store, open_engine
-from stoilo.server.engines.embedded.database import ENGINE, Database
-from stoilo.server.engines.embedded.people.accounts import (
-    LEVELS,
+from stoilo.server.engines.embedded.accounts.accounts import (
     SECRET_BYTES,
     Accounts,
     load_secret,
 )
+from stoilo.server.engines.embedded.db.database import ENGINE, Database
+from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 from stoilo.server.migrating.people import (
     host_values,
     known_workunits,
@@ -44,6 +43,15 @@ from stoilo.server.migrating.people import (
     user_values,
 )
 from stoilo.server.migrations import newest_revision
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.config import ServerConfig
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,7 +154,7 @@ def move_project(
     with closing(home.lock):
         if dry_run:
             _check_current(config)
-        source = Database(engine_url(config))
+        source = Database(config.engine_database_url)
         store = Store.open(config.database_url)
         try:
             source.upgrade()
@@ -166,7 +174,7 @@ def move_project(
 
 def _check_current(config: ServerConfig) -> None:
     """Raise ``STO-B110`` unless both databases are of this version: opening upgrades."""
-    urls = ((config.database_url, SERVER), (engine_url(config), ENGINE))
+    urls = ((config.database_url, SERVER), (config.engine_database_url, ENGINE))
     for url, branch in urls:
         engine = open_engine(url)
         try:

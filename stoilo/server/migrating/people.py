@@ -15,8 +15,8 @@ from xml.sax.saxutils import escape
 from sqlalchemy import exists, select
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.people.accounts import LEVELS
+from stoilo.server.engines.embedded.accounts.accounts import LEVELS
+from stoilo.server.engines.embedded.db import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.embedded.people.accounts import Account
+    from stoilo.server.engines.embedded.accounts.accounts import Account
 
 __all__ = [
     "Conflict",

@@ -19,9 +19,9 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 if TYPE_CHECKING:
-    from sqlalchemy import MetaData
+    from sqlalchemy import Connection, MetaData
 
-__all__ = ["Branch", "newest_revision", "render_upgrade", "upgrade"]
+__all__ = ["Branch", "migrate", "newest_revision", "render_upgrade"]
 
 _ONE_AT_A_TIME = threading.Lock()
 """Alembic keeps what it works on in its modules."""
@@ -42,8 +42,8 @@ class Branch:
     models: MetaData
 
 
-def upgrade(url: str, branch: Branch, revision: str = "head") -> None:
-    """Bring the database behind `url` to a revision of `branch`.
+def migrate(connection: Connection, branch: Branch, revision: str = "head") -> None:
+    """Bring the database of a writing transaction to a revision of `branch`.
 
     All or nothing on SQLite. MariaDB commits with every statement that changes a table;
     so each step makes what is not there and drops what is, and an upgrade that was cut
@@ -53,27 +53,29 @@ def upgrade(url: str, branch: Branch, revision: str = "head") -> None:
         SQLAlchemyError: the database refuses.
     """
     with _ONE_AT_A_TIME:
-        command.upgrade(_config(branch, url), f"{branch.name}@{revision}")
+        config = _config(branch)
+        # Alembic loads its environment by path, so what it works on travels in here.
+        config.attributes["connection"] = connection
+        command.upgrade(config, f"{branch.name}@{revision}")
 
 
 def newest_revision(branch: Branch) -> str:
     """Return the name of the branch's last revision."""
-    scripts = ScriptDirectory.from_config(_config(branch, ""))
+    scripts = ScriptDirectory.from_config(_config(branch))
     return str(scripts.as_revision_number(f"{branch.name}@head"))
 
 
 def render_upgrade(dialect: str, branch: Branch, output: TextIO) -> None:
     """Write the SQL of the whole branch for a dialect (``mariadb``); touches nothing."""
-    config = _config(branch, "")
+    config = _config(branch)
     config.attributes["dialect"] = dialect
     config.output_buffer = output
     with _ONE_AT_A_TIME:
         command.upgrade(config, f"{branch.name}@head", sql=True)
 
 
-def _config(branch: Branch, url: str) -> Config:
+def _config(branch: Branch) -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.attributes["branch"] = branch
-    config.attributes["url"] = url
     return config

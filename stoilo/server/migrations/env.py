@@ -6,26 +6,21 @@ from typing import TYPE_CHECKING
 
 from alembic import context
 
-from stoilo.server.db.store import begin_writing, open_engine
-
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from stoilo.server.migrations import Branch
 
 
-def run(url: str, branch: Branch) -> None:
-    """Run the migrations on the database that the caller named."""
-    engine = open_engine(url)
-    try:
-        with begin_writing(engine, branch) as connection:
-            context.configure(
-                connection=connection,
-                target_metadata=branch.models,
-                version_table=branch.version_table,
-            )
-            with context.begin_transaction():
-                context.run_migrations()
-    finally:
-        engine.dispose()
+def run(connection: Connection, branch: Branch) -> None:
+    """Run the migrations on the connection that the caller opened for writing."""
+    context.configure(
+        connection=connection,
+        target_metadata=branch.models,
+        version_table=branch.version_table,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
 
 
 def render(dialect: str, branch: Branch) -> None:
@@ -43,4 +38,4 @@ attributes = context.config.attributes
 if context.is_offline_mode():
     render(attributes["dialect"], attributes["branch"])
 else:
-    run(attributes["url"], attributes["branch"])
+    run(attributes["connection"], attributes["branch"])

@@ -8,24 +8,37 @@ commitment. Trust: the caller is the operator, who can read the data directory a
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from stoilo.audit.format.record import OperatorAct
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
+from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey
+from stoilo.server.admission import tokens
 from stoilo.server.admission import tokens as auth
 from stoilo.server.config import load_config
 from stoilo.server.data_directory import CONNECTION_FILE, ConnectionFile
 from stoilo.server.db import schema
 from stoilo.server.db.rows import count_open
 from stoilo.server.db.store import Store
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.outbox import note_act
+from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.operations.operator_acts import cancel_for_operator
+from stoilo.signer.development.lists import (
+    enroll_reviewer,
+    list_reviewers,
+    with_reviewer,
+    withdraw_reviewer,
+    without_reviewer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,14 +51,18 @@ __all__ = [
     "TokenLine",
     "add_researcher",
     "cancel_tasks",
+    "enroll",
     "list_accounts",
     "list_tokens",
     "open_accounts",
     "resume",
+    "reviewers_of",
     "revoke",
     "revoke_leaked",
     "suspend",
+    "withdraw",
 ]
+
 
 NAME_CHARS: Final = 128
 REASON_CHARS: Final = 300
@@ -198,6 +215,7 @@ def revoke(store: Store, name: str, token: str, now: int) -> int:
         account_id, _ = _find(connection, name)
         digests = [row.digest for row in _tokens(connection, account_id)]
         named = [digest for digest in digests if digest.startswith(token)]
+        # Digests' beginnings may meet: rather none than the wrong one.
         if token and len(named) != 1:
             raise UsageError("STO-R029", "the account has no such token")
         return auth.revoke_digests(connection, named, now)
@@ -270,3 +288,109 @@ def _tokens(connection: Connection, account_id: int) -> list[Row]:  # type: igno
 
 def _is_good(row: Row, now: int) -> bool:  # type: ignore[type-arg]  # of `token`
     return row.revoked_at is None and row.expires_at > now
+
+
+def enroll(
+    data: Path,
+    name: str,
+    key: str,
+    accounts: tuple[str, ...],
+    environ: Mapping[str, str],
+    proposal: Path | None = None,
+) -> ConnectionFile:
+    """Name `key` as a reviewer's in the release; returns his connection.
+
+    A released project's reviewers are named by people: then the account is made here,
+    and `proposal` gets the list that the next ceremony is to sign.
+
+    Args:
+        data: directory of a server that has run before.
+        name: of the reviewer's account, made if new.
+        key: public key, hex.
+        accounts: other accounts of the same person: their tasks he cannot review.
+        environ: for the server's settings.
+        proposal: file for the ceremony, ``keys.json``.
+
+    Raises:
+        UsageError: ``STO-U004`` no such data directory, ``STO-R029`` no such account,
+            ``STO-K091`` a released project, and no `proposal`.
+        TrustError: ``STO-K001``, ``STO-K002``, the key is none.
+    """
+    connection_file = _read_connection(data)
+    now = int(time.time())
+    with _open_store(data, environ) as connection:
+        token = tokens.issue_token(connection, name, tokens.Role.REVIEWER, now)
+        own = tuple(_commitment(connection, one) for one in (name, *accounts))
+        note_act(connection, OperatorAct.REVIEWER_ENROLLED, now, subject=own[0])
+        entry = ReviewerKey(key, name, own)
+        if proposal is None:
+            enroll_reviewer(_keys(data), entry, now)
+        else:
+            _propose(proposal, with_reviewer(reviewers_of(data), entry))
+    return msgspec.structs.replace(connection_file, token=token)
+
+
+def withdraw(data: Path, key: str, proposal: Path | None = None) -> None:
+    """Take a reviewer's key out of the release; raises ``STO-K030``.
+
+    Of a released project: write the list for the next ceremony to `proposal`.
+    """
+    if proposal is None:
+        withdraw_reviewer(_keys(data), key, int(time.time()))
+    else:
+        _propose(proposal, without_reviewer(reviewers_of(data), key))
+
+
+def _propose(place: Path, named: ReviewerFile) -> None:
+    """Write the list that a ceremony is to sign; raises ``STO-U006``."""
+    try:
+        place.write_bytes(msgspec.json.encode(named))
+    except OSError as error:
+        raise InternalError("STO-U006", f"{place.name} cannot be written") from error
+
+
+def reviewers_of(data: Path) -> tuple[ReviewerKey, ...]:
+    """Return the reviewers whom the release names."""
+    return list_reviewers(_keys(data))
+
+
+def _keys(data: Path) -> Path:
+    keys = data / "keys"
+    if not (keys / "metadata").is_dir():
+        raise UsageError(
+            "STO-U004",
+            f"{data.name or data} is not the data directory of a server",
+            hint="start one with `stoilo up --data DIR`",
+        )
+    return keys
+
+
+def _read_connection(data: Path) -> ConnectionFile:
+    _keys(data)
+    try:
+        return msgspec.json.decode(
+            (data / CONNECTION_FILE).read_bytes(), type=ConnectionFile
+        )
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            "STO-U004", "the server has written no connection file yet"
+        ) from error
+
+
+@contextmanager
+def _open_store(data: Path, environ: Mapping[str, str]) -> Iterator[Connection]:
+    config, _ = load_config(data.absolute(), {}, environ)
+    store = Store.open(config.database_url)
+    try:
+        with store.write() as connection:
+            yield connection
+    finally:
+        store.close()
+
+
+def _commitment(connection: Connection, name: str) -> str:
+    table = schema.account
+    salt = connection.scalar(select(table.c.salt).where(table.c.name == name))
+    if salt is None:
+        raise UsageError("STO-R029", f"there is no account {name[:40]!r}")
+    return submitter_commitment(str(salt))

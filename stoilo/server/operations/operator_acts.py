@@ -18,7 +18,7 @@ from stoilo.audit.format.record import (
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
 from stoilo.policies.levels import load_levels
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.server.db import rows
 from stoilo.server.db.records import Outcome
 from stoilo.server.log.outbox import NO_ORIGIN, make_mark, note_act, note_record

@@ -84,6 +84,7 @@ class SupervisedChild:
             stdout=self._log,
             stderr=self._log,
             env=self._environ,
+            # A Ctrl-C at the terminal is for the server, which stops its children in order.
             start_new_session=True,
         )
         self._started = self._clock()
@@ -94,6 +95,7 @@ class SupervisedChild:
             return True
         now = self._clock()
         if self._retry_at == 0.0:
+            # One that dies at its start waits longer each time.
             steady = now - self._started > STEADY_S
             self._pause_s = 0.5 if steady else min(self._pause_s * 2, LONGEST_PAUSE_S)
             self._retry_at = now + self._pause_s

@@ -27,14 +27,14 @@ from stoilo.audit.format.record import RetentionRecord
 from stoilo.audit.log.side import SideStore, side_path
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
-from stoilo.executor.release import ReviewerKey
+from stoilo.executor.verifier.release.targets import ReviewerKey
 from stoilo.server.config import load_config
 from stoilo.server.db import schema
 from stoilo.server.db.records import TaskSpec
 from stoilo.server.db.store import Store
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.outbox import NO_ORIGIN, make_mark, note_record
-from stoilo.signer.reviewers import list_reviewers
+from stoilo.server.log.public_records import submitter_commitment
+from stoilo.signer.development.lists import list_reviewers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -115,6 +115,7 @@ def retain(
     if not side_path(data).parent.is_dir():
         raise UsageError("STO-U004", "this is not the data directory of a server")
     config, _ = load_config(data.absolute(), {}, environ)
+    # The rows first: a file without a row is swept later, a row without file never.
     with contextlib.closing(Store.open(config.database_url)) as store:
         done = delete_old(store, data / "blobs", what, before, now, _reviewers(data))
         _forget_pages(store)
@@ -143,6 +144,7 @@ def delete_old(
     """
     with store.write() as connection:
         if store.engine.dialect.name == "sqlite":
+            # SQLite leaves deleted bytes in its pages else.
             connection.exec_driver_sql("PRAGMA secure_delete = ON")
         split = _split(connection, before)
         published: tuple[str, ...] = ()
@@ -172,6 +174,7 @@ def _sweep_blobs(store: Store, blobs: Path) -> None:
         for part in _chunks([path.name for path in shelf.iterdir()], CHUNK):
             query = select(schema.blob.c.digest).where(schema.blob.c.digest.in_(part))
             with store.write() as connection:
+                # Under the writers' lock: an upload of the same bytes is before or after.
                 for name in set(part) - set(connection.scalars(query)):
                     (shelf / name).unlink(missing_ok=True)
 
@@ -296,7 +299,9 @@ def _delete_results(connection: Connection, split: _Split) -> int:
         large = select(table.c.value_blob, table.c.task_id).where(
             chosen, table.c.value_blob.is_not(None)
         )
-        pairs = [(row[0], accounts[row[1]]) for row in connection.execute(large)]
+        pairs = [
+            (row.value_blob, accounts[row.task_id]) for row in connection.execute(large)
+        ]
         emptied = update(table).where(chosen, has_value | has_text)
         count += connection.execute(
             emptied.values(

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from stoilo.executor.ledger import follow_project
-from stoilo.executor.optin import OptIn
-from stoilo.executor.optinfile import write_opt_in
+from stoilo.core.files import write_durably
+from stoilo.executor.verifier.optin import OptIn
+from stoilo.executor.volunteer.ledger import follow_project
+from stoilo.executor.volunteer.optin_file import write_opt_in
 from stoilo.policies.levels import level_names
 from stoilo.server.operations.processes import ChildSpec, SupervisedChild
-from stoilo.server.tls import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.server.data_directory import DataDir
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
+
 
 __all__ = ["LocalVolunteers"]
 
@@ -60,6 +61,7 @@ class LocalVolunteers:
 
     def stop(self) -> None:
         """Stop them all."""
+        # All at once, then wait: each may take seconds.
         for child in self._children:
             child.ask_to_stop()
         for child in self._children:
@@ -77,7 +79,7 @@ def _volunteer(
     if not opt_in.exists():  # the operator may have changed it
         write_opt_in(opt_in, OptIn(max_level=HIGHEST_LEVEL))
     key_file = state / "key"
-    write_private(key_file, account.key.encode() + b"\n")
+    write_durably(key_file, account.key.encode() + b"\n", mode=0o600)
     spec = ChildSpec(
         name=f"volunteer {number}",
         module="stoilo.executor.volunteer",
@@ -91,6 +93,9 @@ def _volunteer(
         log=home.part("logs") / f"volunteer-{number}.log",
     )
     environ = {
-        key: value for key, value in os.environ.items() if not key.startswith("STOILO_")
+        # The server's own settings may hold secrets, and mean nothing to a volunteer.
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("STOILO_")
     }
     return SupervisedChild(spec, environ)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tuf.api.metadata import Signed
 
-    from stoilo.executor.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import TrustedRelease
 
 __all__ = [
     "STATUS_FORMAT",
@@ -115,6 +115,7 @@ def read_roles(directory: Path, now: int) -> tuple[RoleStatus, ...]:
 def epochs_until(trust: TrustedRelease, now: int) -> int:
     """Return until when an epoch is open without a gap from now on, s; 0 for none. Pure."""
     until = 0
+    # A gap between two epochs ends admissions as surely as the last one's end.
     for epoch in sorted(trust.epochs, key=lambda one: one.not_before):
         usable = (
             epoch.number >= trust.min_epoch and epoch.number not in trust.revoked_epochs
@@ -205,6 +206,7 @@ class ReleaseWatch:
     def tell(self) -> tuple[str, ...]:
         """Log what is new or a day old; returns the lines that were logged."""
         lines, now = warnings_of(self.status()), self._clock()
+        # A warning each ten minutes is one that nobody reads.
         if not lines or (lines == self._told and now - self._told_at < AGAIN_S):
             self._told = lines
             return ()
@@ -223,6 +225,7 @@ def _signed(directory: Path) -> Iterator[tuple[str, Signed]]:
     if targets is not None:
         yield "targets", targets.signed
         delegations = targets.signed.delegations
+        # Whatever roles a ceremony has delegated; each has an end of its own.
         for name in (delegations.roles or {}) if delegations else {}:
             role = newest(directory, name, Targets)
             if role is not None:

@@ -2,7 +2,7 @@
 
 The release in force is asked at every submission, so flavors are published and withdrawn
 without stopping the server. What is withdrawn is refused here with its own code; tasks
-that were admitted before are taken back by `stoilo.server.admission.withdrawn`.
+that were admitted before are taken back by `stoilo.server.admission.outdated`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import PolicyRefusal, TrustError
-from stoilo.executor.releaseparts import part_target
-from stoilo.executor.workdir import FLAVOR
+from stoilo.executor.verifier.release.targets import part_target
+from stoilo.executor.verifier.workunit import FLAVOR
 from stoilo.flavors.archive import XzReader, read_any_archive
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import parse_tree
 from stoilo.policies.levels import level_names, load_level
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from stoilo.core.levels import Level
-    from stoilo.executor.release import PartFile, TrustedRelease
+    from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
 
 __all__ = [
     "FlavorFiles",

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.releaseparts import part_target
-from stoilo.executor.wire import BOINC_PLATFORMS
-from stoilo.server.engines.interface import (
+from stoilo.executor.verifier.release.targets import part_target
+from stoilo.executor.volunteer.scheduler_rpc import BOINC_PLATFORMS
+from stoilo.server.engines.programs import (
     AppProgram,
     CodeSignKey,
     FormerKey,
@@ -33,7 +33,7 @@ from stoilo.signer.boinckeys import (
     md5_hex,
     parse_boinc_public,
 )
-from stoilo.signer.ceremony.boincfiles import (
+from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
     signature_name,
@@ -42,7 +42,8 @@ from stoilo.signer.ceremony.boincfiles import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoilo.executor.release import PartFile, TrustedRelease
+    from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
+
 
 __all__ = [
     "ReleasedPrograms",

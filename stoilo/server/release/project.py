@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.settings import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.executor.installed import installed_release
-from stoilo.executor.release import InstalledRelease, TrustedRelease
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.release.targets import InstalledRelease, TrustedRelease
+from stoilo.executor.verifier.release.trust import (
     ReleaseFiles,
     load_trust,
     pack_release,
@@ -32,9 +32,9 @@ from stoilo.server.release.released import (
     check_offline_roles,
     is_released,
 )
-from stoilo.signer.client import SignerClient
-from stoilo.signer.devroot import create_development_root
-from stoilo.signer.launch import ForeignSigner, SignerProcess
+from stoilo.signer.development.root import create_development_root
+from stoilo.signer.process.client import SignerClient
+from stoilo.signer.process.launch import ForeignSigner, SignerProcess
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
@@ -153,6 +153,7 @@ class Release:
             ):
                 files = read_release(self._project.root.directory)
                 trust = self._project.trust()
+                # Log first: no volunteer may see a release that the log does not tell of.
                 self._record(files, trust)
                 self._engine.set_release(pack_release(files))
                 self._trust = trust
@@ -176,6 +177,7 @@ class Release:
             self._project.client.refresh_metadata()
         except StoiloError as error:
             LOGGER.warning("a publication cannot be used yet: %s", error)
+            # Half a publication: its other half is on its way, or somebody must look.
             self._retry_at = now + RETRY_S
         else:
             self._published = metadata.stat().st_mtime_ns
@@ -221,6 +223,7 @@ def _start_development(
             "a development root's keys are made and held by the server itself",
             hint="publish a release first, or leave signer_socket empty",
         )
+    # Else attempts admitted under yesterday's policy would be refused by volunteers.
     with store.read() as connection:
         earlier = rows.policies_in_use(connection)
     witnesses = read_witnesses(config.log_policy)
@@ -257,6 +260,7 @@ def _start_released(
 ) -> Project:
     """Open a root that people signed offline; nothing is made but online metadata."""
     directory = home.part("keys")
+    # Said before anything starts, in words of what to do.
     roles = read_roles(directory, int(time.time()))
     check_offline_roles(roles)
     witnesses = read_witnesses(config.log_policy)
@@ -272,6 +276,7 @@ def _start_released(
     chosen = "" if config.origin == DEFAULT_ORIGIN else config.origin
     terms = ServerTerms(chosen, vkey, witnesses, policy)
     check_certified(trust, terms)
+    # Where the signer is another user's, its directory is not ours to write.
     proofs = home.part("release") if config.signer_socket else None
     root = ProjectRoot(
         directory, root_file, trust.origin, vkey, released=True, proofs=proofs

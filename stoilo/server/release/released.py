@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.witness.settings import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.trust import is_development_root
-from stoilo.signer.onlinekeys import awaits_ceremony
+from stoilo.executor.verifier.release.trust import is_development_root
+from stoilo.signer.process.online_keys import awaits_ceremony
 from stoilo.signer.roles import role_limits
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import TrustedRelease
     from stoilo.policies.policy import Policy
     from stoilo.server.release.expiry import RoleStatus
 
@@ -71,6 +71,7 @@ def is_released(directory: Path) -> bool:
     root_file = directory / "root.json"
     if not root_file.exists() or is_development_root(_read_root(root_file)):
         return False
+    # Whoever breaks into the server would hold the project's root.
     if (directory / "offline").exists():
         raise UsageError(
             "STO-K091",

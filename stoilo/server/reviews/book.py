@@ -11,22 +11,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 from sqlalchemy import insert, select
 
 from stoilo.audit.format.record import ReviewRecord, salted_commitment
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.executor.review import OpenedReview, open_review
+from stoilo.executor.verifier.review import OpenedReview, open_review
 from stoilo.server.db import schema
 from stoilo.server.db.records import NO_REVIEWS, Reviews
-from stoilo.server.log.disclosure import review_commitment, submitter_commitment
 from stoilo.server.log.outbox import NO_ORIGIN, note_record
+from stoilo.server.log.public_records import (
+    read_sealed,
+    review_commitment,
+    submitter_commitment,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from stoilo.executor.release import Reviewer
+    from stoilo.executor.verifier.release.targets import Reviewer
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
 
@@ -87,6 +90,7 @@ class ReviewBook:
         """Store a review that `open` returned; the same bytes are stored once."""
         table, digest = schema.review, content_digest(text)
         with self._store.write() as connection:
+            # Clients repeat calls; one review is one record in the log.
             known = select(table.c.id).where(table.c.digest == digest)
             if connection.scalar(known) is None:
                 connection.execute(
@@ -160,6 +164,7 @@ class ReviewBook:
         ]
         if not good:
             return NO_REVIEWS
+        # An admission ends with the first of its reviews, so none may shorten the longest.
         good.sort(key=lambda pair: pair[1].review.not_after, reverse=True)
         first = good[0][1].review.not_after
         by_reviewer: dict[bytes, str] = {}
@@ -169,19 +174,9 @@ class ReviewBook:
         return Reviews(tuple(by_reviewer.values())[:MOST_REVIEWS], first)
 
 
-class _Predicate(msgspec.Struct):
-    """The one field of a statement of ours that matters here."""
-
-    reviewers: tuple[str, ...]
-
-
-class _Sealed(msgspec.Struct):
-    predicate: _Predicate
-
-
 def reviews_in(statement: bytes) -> tuple[str, ...]:
     """Return the reviews that a statement of ours carries."""
-    return msgspec.json.decode(statement, type=_Sealed).predicate.reviewers
+    return read_sealed(statement).reviewers
 
 
 def _load(connection: Connection, modules: set[str], now: int) -> list[StoredReview]:
@@ -191,7 +186,9 @@ def _load(connection: Connection, modules: set[str], now: int) -> list[StoredRev
             table.c.task_module.in_(list(modules)), table.c.not_after > now
         )
     )
-    return [StoredReview(row[0], bytes(row[1]), row[2]) for row in rows]
+    return [
+        StoredReview(row.account_id, bytes(row.envelope), row.not_after) for row in rows
+    ]
 
 
 def _try_open(text: bytes, reviewers: tuple[Reviewer, ...]) -> OpenedReview | None:

@@ -16,15 +16,15 @@ from stoilo.core.rpc import reviews_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server.db import rows
 from stoilo.server.db.records import Outcome
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.outbox import NO_ORIGIN, note_record
 from stoilo.server.log.outcomes import finish_task
+from stoilo.server.log.public_records import submitter_commitment
 
 if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, Owner, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.book import ReviewBook
-    from stoilo.server.reviews.review_queue import Parking
+    from stoilo.server.reviews.review_queue import ReviewQueue
 
 __all__ = ["ReviewDesk"]
 
@@ -38,7 +38,7 @@ class ReviewDesk:
     Args:
         store: tasks and sources.
         book: stored reviews.
-        parking: who waits.
+        review_queue: who waits.
         salt_of: salt of an account's public commitments.
         wake: called once tasks go on.
         clock: seconds since 1970.
@@ -48,7 +48,7 @@ class ReviewDesk:
         self,
         store: Store,
         book: ReviewBook,
-        parking: Parking,
+        review_queue: ReviewQueue,
         *,
         salt_of: Callable[[int], str],
         wake: Callable[[], None],
@@ -56,14 +56,14 @@ class ReviewDesk:
     ) -> None:
         self._store = store
         self._book = book
-        self._parking = parking
+        self._review_queue = review_queue
         self._salt_of = salt_of
         self._wake = wake
         self._clock = clock
 
     def list_waiting(self, owner: Owner, limit: int) -> pb.ListReviewsResponse:
         """Return the tasks that wait, longest waiting first."""
-        waiting = self._parking.waiting()
+        waiting = self._review_queue.waiting()
         shown = waiting[: min(limit or LISTED, LISTED)]
         modules = {task.spec.task_module for _, task in shown}
         with self._store.read() as connection:
@@ -82,7 +82,7 @@ class ReviewDesk:
         row.task_module = task.spec.task_module
         row.submitter = submitter_commitment(self._salt_of(task.account_id))
         row.waiting_since = attempt.created_at
-        row.expires_at = attempt.created_at + self._parking.wait_s
+        row.expires_at = attempt.created_at + self._review_queue.wait_s
         row.own = task.account_id == owner.account_id
 
     def get(self, task_id: str) -> pb.GetReviewResponse:
@@ -137,8 +137,9 @@ class ReviewDesk:
             )
         if opened.review.not_after <= now:
             raise UsageError("STO-R026", "the review has expired already")
+        # Kept although it may be too short for this task: a shorter one may use it.
         self._book.add(opened, envelope, owner.account_id, now)
-        released = self._parking.release()
+        released = self._review_queue.release()
         if not released and self._still_waits(task_id):
             raise UsageError(
                 "STO-R026",
@@ -167,6 +168,7 @@ class ReviewDesk:
         )
         with self._store.write() as connection:
             current = rows.find_task(connection, task_id)
+            # Another reviewer, or its owner, may have been faster.
             if current is None or current.state is not TaskState.WAITING_REVIEW:
                 raise _not_waiting()
             now = self._clock()

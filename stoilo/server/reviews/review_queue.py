@@ -1,4 +1,4 @@
-"""Parking: attempts whose level needs a review wait here for a person (design §4).
+"""Attempts whose level needs a review wait here for a person (design §4).
 
 One place decides who waits and who goes on: `split` before a statement is sealed,
 `release` whenever reviews or the policy have changed, `expire` for those who waited too
@@ -19,29 +19,22 @@ from stoilo.server.db.states import AttemptState
 from stoilo.server.log.outcomes import finish_task
 
 if TYPE_CHECKING:
-    from stoilo.executor.release import Reviewer
     from stoilo.server.db.records import AttemptRow, Reviews, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.book import ReviewBook
 
-__all__ = ["WAIT_S", "Parking"]
+
+__all__ = ["WAIT_S", "ReviewQueue"]
 
 WAIT_S = 30 * 86_400
 """How long a task waits for a reviewer unless the settings say otherwise, s."""
 
 MOST_PARKED = 100_000
 
-_ON_THEIR_WAY = (
-    AttemptState.SEALED,
-    AttemptState.LOGGED,
-    AttemptState.SIGNED,
-    AttemptState.ISSUED,
-)
-
 _Pairs = Sequence[tuple["AttemptRow", "TaskRow"]]
 
 
-class Parking:
+class ReviewQueue:
     """The attempts that wait for a review.
 
     Args:
@@ -66,7 +59,6 @@ class Parking:
         self._clock = clock
         self._wait_s = wait_s
         self._started = False
-        self._checked: tuple[Reviewer, ...] | None = None
         self._releasing = threading.Lock()
 
     @property
@@ -111,6 +103,8 @@ class Parking:
 
     def release(self) -> int:
         """Let go on who has what he waited for; returns how many."""
+        # A review handed in and the pipeline's start may release at once: each moves rows
+        # that it has read before.
         with self._releasing:
             waiting = self.waiting()
             if not waiting:
@@ -123,28 +117,6 @@ class Parking:
                 TaskState.ADMITTING,
             )
             return len(ready)
-
-    def find_unreviewed(self) -> list[tuple[AttemptRow, TaskRow]]:
-        """Return attempts on their way whose reviewer has been withdrawn.
-
-        Looks only after the release's reviewers have changed, and after a start.
-        """
-        reviewers = self._book.reviewers
-        if reviewers == self._checked:
-            return []
-        with self._store.read() as connection:
-            found = [
-                pair
-                for state in _ON_THEIR_WAY
-                for pair in rows.attempts_in(connection, state, MOST_PARKED)
-            ]
-        lost = [
-            (attempt, task)
-            for attempt, task in found
-            if not task.state.final and not self._book.holds(attempt, reviewers)
-        ]
-        self._checked = reviewers
-        return lost
 
     def expire(self) -> int:
         """End the tasks that waited too long; returns how many."""
@@ -162,6 +134,7 @@ class Parking:
                 error_text="no reviewer signed it in time",
             )
             with self._store.write() as connection:
+                # Reviewed in the last moment: then it goes on.
                 current = rows.find_task(connection, task.task_id)
                 if current is not None and current.state is TaskState.WAITING_REVIEW:
                     finish_task(connection, current, outcome, now)

@@ -1,7 +1,7 @@
 """Revocation statements in force: written, logged, signed, and handed to workunits.
 
 A statement is issued at the start if none is fresh, every 12 hours, at once after a wish
-(`stoilo.server.revocation.withdrawals`), and when the offline list or the online key has
+(`stoilo.server.revocation.wishes`), and when the offline list or the online key has
 changed. The order is the admission's: bytes fixed, leaf appended, published, proof checked
 by the signer, signed. While a newer statement is on its way nothing is issued, so no workunit
 leaves with an older one than the project had decided on.
@@ -19,28 +19,127 @@ import msgspec
 from stoilo.core.errors import InternalError, StoiloError, TrustError
 from stoilo.core.revocation import (
     FRESH_S,
+    MAX_DIGESTS,
+    MAX_EPOCHS,
+    MAX_FLAVORS,
     RevocationStatement,
     join_revocations,
     parse_revocation,
     render_revocation,
 )
-from stoilo.executor.revocation import in_force, open_revocations, revocation_leaf
-from stoilo.server.revocation.next_statement import (
-    DRAFT_S,
-    next_statement,
-    offline_records,
+from stoilo.executor.verifier.revocation import (
+    in_force,
+    open_revocations,
+    revocation_leaf,
 )
-from stoilo.server.revocation.withdrawals import Withdrawals
+from stoilo.server.revocation.wishes import Withdrawals, merge_wishes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import TrustedRelease
     from stoilo.server.log.ports import LabelledLog
 
-__all__ = ["RevocationIssuer", "RevocationSigner"]
+__all__ = [
+    "DRAFT_S",
+    "REISSUE_S",
+    "RevocationIssuer",
+    "RevocationSigner",
+    "next_statement",
+    "offline_records",
+]
+
+
+REISSUE_S: Final = 12 * 3600
+"""A statement is replaced when it is older than this, s."""
+
+DRAFT_S: Final = 120
+"""A logged statement that could not be signed is tried again for so long, s."""
+
+
+def next_statement(
+    last: RevocationStatement | None,
+    wishes: RevocationStatement | None,
+    trust: TrustedRelease,
+    now: int,
+) -> RevocationStatement | None:
+    """Return the statement to issue now; None while `last` serves. Pure.
+
+    Args:
+        last: the newest statement signed by the present online key.
+        wishes: what is to be added, as a statement; None for nothing.
+        trust: the release, without anything withdrawn online.
+        now: Unix seconds.
+    """
+    settled = last is None or last.sequence <= trust.revocations_settled
+    kept = None if settled else last
+    wanted = merge_wishes(kept, wishes)
+    serves = (
+        last is not None
+        and last.base == trust.revocation_version
+        and last.offline == trust.revocation_digest
+        and now - REISSUE_S < last.time <= now + DRAFT_S
+        and (wishes is None or (kept is not None and kept.covers(wishes)))
+    )
+    if serves:
+        return None
+    floor = max(last.sequence if last else 0, trust.revocations_settled)
+    return RevocationStatement(
+        origin=trust.origin,
+        time=now,
+        epoch=_epoch_at(trust, now),
+        issuer="online",
+        sequence=floor + 1,
+        base=trust.revocation_version,
+        offline=trust.revocation_digest,
+        epochs=wanted.epochs,
+        min_epoch=wanted.min_epoch,
+        digests=wanted.digests,
+        flavors=wanted.flavors,
+    )
+
+
+def offline_records(trust: TrustedRelease, now: int) -> list[RevocationStatement]:
+    """Return what the log tells of an offline list: one record, more for a long list.
+
+    Args:
+        trust: the release, without anything withdrawn online.
+        now: Unix seconds.
+    """
+    digests = sorted(trust.denied)
+    flavors = sorted(trust.withdrawn_flavors)
+    epochs = sorted(trust.revoked_epochs)
+    count = max(
+        1,
+        -(-len(digests) // MAX_DIGESTS),
+        -(-len(flavors) // MAX_FLAVORS),
+        -(-len(epochs) // MAX_EPOCHS),
+    )
+    return [
+        RevocationStatement(
+            origin=trust.origin,
+            time=now,
+            epoch=_epoch_at(trust, now),
+            issuer="offline",
+            sequence=trust.revocations_settled,
+            base=trust.revocation_version,
+            offline=trust.revocation_digest,
+            epochs=tuple(epochs[part * MAX_EPOCHS : (part + 1) * MAX_EPOCHS]),
+            min_epoch=trust.min_epoch,
+            digests=tuple(digests[part * MAX_DIGESTS : (part + 1) * MAX_DIGESTS]),
+            flavors=tuple(flavors[part * MAX_FLAVORS : (part + 1) * MAX_FLAVORS]),
+        )
+        for part in range(count)
+    ]
+
+
+def _epoch_at(trust: TrustedRelease, now: int) -> int:
+    """Return the newest epoch that has begun, revoked or not."""
+    begun = [one.number for one in trust.epochs if one.not_before <= now]
+    return max(begun, default=1)
+
 
 LOGGER = logging.getLogger(__name__)
 PUBLISH_TIMEOUT_S: Final = 2.0
@@ -123,6 +222,7 @@ class RevocationIssuer:
         """
         statement, now = self._statement, self._clock()
         if self._trouble is not None:
+            # Fail closed: with an older statement out, what was just withdrawn would still run.
             raise _waiting(f"a newer one cannot be issued: {self._trouble}")
         if statement is None or not self._file:
             raise _waiting("none is in force yet")
@@ -139,6 +239,7 @@ class RevocationIssuer:
         """
         with self._issuing:
             now = self._clock()
+            # Called twice a second; a signer that is away is not asked as often.
             if self._trouble is not None and now < self._retry_at:
                 return False
             try:
@@ -212,6 +313,7 @@ class RevocationIssuer:
         if self._unpublished is not None:  # no second leaf before the first is out
             self._log.wait_published(self._unpublished, timeout=PUBLISH_TIMEOUT_S)
         data = self._drafted(due)
+        # Record before leaf: whoever finds the leaf can read what it stands for.
         self._store(data)
         label = f"revocation:{parse_revocation(data).sequence}"
         (index,) = self._log.append_many([revocation_leaf(data)], [label])
@@ -221,7 +323,9 @@ class RevocationIssuer:
         proof = self._log.proof(index)
         envelope = self._signer.sign_revocation(data, proof)
         file = join_revocations(envelope, proof)
+        # As a volunteer would, before any of them gets it.
         statement = open_revocations(file, _today(trust)).statement
+        # Durable before it is in use: a restart must not go back to an older number.
         self._withdrawals.write_file(file)
         self._statement, self._file, self._draft = statement, file, b""
 
@@ -245,6 +349,7 @@ class RevocationIssuer:
         if self._draft:
             draft = parse_revocation(self._draft)
             same = msgspec.structs.replace(due, time=draft.time, epoch=draft.epoch)
+            # The same bytes again: each other draft would be one more leaf for ever.
             if draft == same and 0 <= due.time - draft.time < DRAFT_S:
                 return self._draft
         self._draft = render_revocation(due)

@@ -16,7 +16,11 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.run_status import RunStatus
 from stoilo.core.statement import statement_digest
-from stoilo.executor.result import ResultHeader, parse_result, parse_result_header
+from stoilo.executor.verifier.result import (
+    ResultHeader,
+    parse_result,
+    parse_result_header,
+)
 
 if TYPE_CHECKING:
     from stoilo.core.codec.nodes import Node

@@ -11,7 +11,7 @@ import msgspec
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UserCodeError
 from stoilo.core.types import TaskState
-from stoilo.server.admission.measurements import note_measured
+from stoilo.server.admission.estimates import note_measured
 from stoilo.server.db import rows
 from stoilo.server.db.records import ItemResult, Outcome
 from stoilo.server.db.states import AttemptState
@@ -112,6 +112,7 @@ class OutcomeKeeper:
         if task is None or attempt is None:
             LOGGER.warning("outcome of unknown workunit %s ignored", outcome.workunit)
             return
+        # A crash repeats outcomes, and an older attempt's may come late (I6).
         if task.state.final or task.attempt != number:
             return
         if outcome.kind is OutcomeKind.ADMISSION_ENDED:
@@ -136,10 +137,13 @@ class OutcomeKeeper:
             current = rows.find_task(connection, task.task_id)
             if current is None or not finish_task(connection, current, decided, now):
                 return
+            # Closed meanwhile by a sweep: then it stays closed.
             if attempt.state == AttemptState.ISSUED:
                 rows.move_attempts(connection, [attempt], AttemptState.DONE)
+            # Failed runs are short; they would make the next ones look cheap.
             if decided.state is TaskState.SUCCEEDED:
                 note_measured(connection, task.spec, valid, now)
+        # After the commit: a repetition needs the validators' answers once more.
         self._validation.forget(attempt.workunit)
         self._wake()
 
@@ -167,6 +171,7 @@ class OutcomeKeeper:
         opinion = self._validation.opinion(task, attempt)
         items = item_outcomes(answers, quorum, opinion.agree)
         opinion.rise()
+        # Nothing to hand out: the workunit's own failure says more.
         if all(item.state is TaskState.SYSTEM_ERROR for item in items):
             return None
         return Outcome(

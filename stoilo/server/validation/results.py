@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stoilo.core.errors import InternalError, TrustError, UserCodeError
 from stoilo.core.run_status import RunStatus
 from stoilo.core.types import TaskState
-from stoilo.executor.result import Disposition
+from stoilo.executor.verifier.result import Disposition
 from stoilo.server.db import rows
 from stoilo.server.engines.interface import (
     Comparison,
@@ -18,7 +18,7 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.validation.answermemory import AnswerMemory
+from stoilo.server.validation.answer_cache import AnswerCache
 from stoilo.server.validation.answers import (
     Answer,
     ItemAnswer,
@@ -41,7 +41,7 @@ from stoilo.server.validation.validators import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.executor.result import ResultHeader
+    from stoilo.executor.verifier.result import ResultHeader
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import ReceivedResult
@@ -126,7 +126,7 @@ class ResultValidation:
         self._store = store
         self._docket = docket
         self._seen = seen
-        self._answers = AnswerMemory()
+        self._answers = AnswerCache()
 
     def check(self, result: ReceivedResult) -> ResultCheck:  # noqa: PLR0911 - a table
         """Judge one result by itself."""
@@ -135,12 +135,14 @@ class ResultValidation:
             data = read_result(result)
             header = check_header(data, result, task, attempt)
             if header.disposition is Disposition.NOT_FOR_THIS_HOST:
+                # An honest refusal costs the host nothing: it goes to another one.
                 return ResultCheck(
                     ResultVerdict.NOT_FOR_THIS_HOST,
                     known_code(header.code),
                     header.message,
                 )
             ran = header.disposition is Disposition.RAN
+            # Also of copies that failed: the checkpoint that they saw is evidence all the same.
             if ran:
                 self._seen(header)
             if not ran or header.status not in {RunStatus.OK, RunStatus.USER_ERROR}:
@@ -151,6 +153,7 @@ class ResultValidation:
             return ResultCheck(ResultVerdict.FATAL, error.code, error.message)
         except NotDecidedYet as error:
             return ResultCheck(ResultVerdict.PENDING, error.code, error.message)
+        # Ours, not the result's: asked again later, nobody is blamed.
         except JudgeTrouble as error:
             return ResultCheck(ResultVerdict.INCONCLUSIVE, error.code, error.message)
         except TrustError as error:
@@ -187,6 +190,7 @@ class ResultValidation:
                 same_items(one, other, opinion.agree)
                 for one, other in zip(ours.items, theirs.items, strict=True)
             )
+            # Raised only now, so that every question of this pair is already with a jail.
             opinion.rise()
         except (UserCodeError, SwappedProgram) as error:
             return Comparison(PairVerdict.FATAL, error.code, error.message)
@@ -195,6 +199,7 @@ class ResultValidation:
         except (JudgeTrouble, TrustError, OSError) as error:
             code = getattr(error, "code", "STO-R031")
             return Comparison(PairVerdict.INCONCLUSIVE, code, "the server's trouble")
+        # Half: where more were asked, one flaky item would cost a whole map its result.
         if same and 2 * same >= len(ours.items):
             return Comparison(PairVerdict.SAME)
         return Comparison(
@@ -221,6 +226,7 @@ class ResultValidation:
             SwappedProgram: ``STO-R067``, see `check_program`.
             JudgeTrouble: ``STO-R062``: the task was cancelled; nobody runs them any more.
         """
+        # Else a cancelled task would go on to hold a jail.
         if task.state is TaskState.CANCELLED:
             raise JudgeTrouble("STO-R062", "the task was cancelled")
         spec = task.spec
@@ -228,6 +234,7 @@ class ResultValidation:
             found = rows.load_contents(connection, {spec.validator_module})
         source = found.get(spec.validator_module, b"")
         try:
+            # What decides on credit is what was admitted, whatever the database holds now.
             check_program(attempt.statement or b"", source)
         except SwappedProgram as error:
             log.error("%s is not judged: %s", attempt.workunit, error)  # noqa: TRY400 - says it all

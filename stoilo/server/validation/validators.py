@@ -1,6 +1,6 @@
 """Running a researcher's validators: in the jail, a fresh fork for each call.
 
-The job is `stoilo.sandbox.jobs.validate`. A validator that raises, answers with
+The job is `stoilo.sandbox.process.validate_job`. A validator that raises, answers with
 anything but a bool or hits a limit is the researcher's fault: the task ends with the
 code that says which, and is not retried (thesis §7.2).
 """
@@ -17,7 +17,7 @@ from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.errors import StoiloError, TrustError, UserCodeError
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement
-from stoilo.executor.verifier import check_validator_module
+from stoilo.executor.verifier.admission import check_validator_module
 
 __all__ = [
     "Call",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from stoilo.server.db.store import Store
-    from stoilo.server.engines.figures import MeasuredEngine
+    from stoilo.server.engines.interface import MeasuredEngine
     from stoilo.server.release.expiry import ReleaseStatus
     from stoilo.server.watching.admissions import CountedSigner
     from stoilo.server.watching.freshness import LogFigures
@@ -167,7 +167,7 @@ def _release(sources: Sources) -> Iterator[Sample]:
 def _engine(sources: Sources) -> Iterator[Sample]:
     found = sources.engine.figures()
     yield Sample("stoilo_workunits", found.workunits)
-    for labels, count in sorted(found.copies.items()):
+    for labels, count in sorted(found.results.items()):
         yield Sample("stoilo_copies", count, labels)
     yield Sample("stoilo_copies_unsent_age_seconds", found.unsent_age_s)
     yield Sample("stoilo_validation_backlog", found.to_validate)

@@ -25,7 +25,7 @@ from stoilo.server.watching.probes import (
     check_store,
 )
 from stoilo.server.watching.readiness import Watchman
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.client import SignerClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stoilo.server.config import ServerConfig
     from stoilo.server.data_directory import DataDir
     from stoilo.server.db.store import Store
-    from stoilo.server.engines.figures import MeasuredEngine
+    from stoilo.server.engines.interface import MeasuredEngine
     from stoilo.server.release.expiry import ReleaseWatch
     from stoilo.server.release.project import Release
     from stoilo.server.validation.docket import Docket

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.server.db.store import Store
-    from stoilo.server.engines.figures import MeasuredEngine
+    from stoilo.server.engines.interface import MeasuredEngine
     from stoilo.server.release.expiry import ReleaseStatus
     from stoilo.server.watching.freshness import LogFigures
 

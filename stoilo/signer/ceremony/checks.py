@@ -12,16 +12,28 @@ from tuf.api.metadata import Root, Targets
 
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.release import BuilderFile, PartFile, read_target
-from stoilo.executor.releaseparts import part_target
-from stoilo.executor.trust import BUILDERS_FILE, DEVELOPMENT_MARK, REHEARSAL_MARK
-from stoilo.signer.ceremony.content import check_content, named_targets, release_parts
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    PartFile,
+    part_target,
+    read_target,
+)
+from stoilo.executor.verifier.release.trust import (
+    BUILDERS_FILE,
+    DEVELOPMENT_MARK,
+    REHEARSAL_MARK,
+)
+from stoilo.signer.ceremony.content_checks import (
+    check_content,
+    named_targets,
+    release_parts,
+)
 from stoilo.signer.ceremony.expiry import expiries
 from stoilo.signer.ceremony.folder import Ceremony
+from stoilo.signer.ceremony.key_holders import check_role_keys
 from stoilo.signer.ceremony.metadata import RoleFile, open_root, open_targets
 from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.ceremony.quorum import authorities, stray_signatures
-from stoilo.signer.ceremony.rolekeys import check_role_keys
+from stoilo.signer.ceremony.signatures import authorities, stray_signatures
 from stoilo.signer.roles import DELEGATED, OFFLINE, ceremony_bounds, role_limits
 
 __all__ = ["BuildView", "check_ceremony", "find_builds"]
@@ -180,7 +192,7 @@ def find_builds(
 
     An archive that the published release holds already is not asked about again.
     """
-    from stoilo.signer.builds import check_builds  # noqa: PLC0415 - only with archives
+    from stoilo.signer.attestations import check_builds  # noqa: PLC0415 - only with archives
 
     proposal = ceremony.proposal
     try:
@@ -218,10 +230,7 @@ def _strange_builds(
     ceremony: Ceremony, parts: tuple[PartFile, ...], builders: BuilderFile
 ) -> Iterator[StoiloError]:
     """Yield what would lie beside the release and refuse it as a whole for who checks it."""
-    from stoilo.signer.builds import (  # noqa: PLC0415 - only with archives
-        attestation_path,
-        read_attestation,
-    )
+    from stoilo.signer.attestations import attestation_path, read_attestation  # noqa: PLC0415 - only with archives
 
     try:
         keys = tuple(parse_public_key(one.key) for one in builders.keys)

@@ -31,17 +31,20 @@ import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.files import sync_directory
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.trust import ReleaseFiles
-from stoilo.signer.ceremony.changes import NewTarget
-from stoilo.signer.ceremony.current import CurrentRelease, open_current, stored_name
+from stoilo.executor.verifier.release.trust import ReleaseFiles
+from stoilo.signer.ceremony.base_release import (
+    CurrentRelease,
+    open_current,
+    stored_name,
+)
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     parse_role_name,
     targets_of,
 )
-from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.keyfiles import sync_directory
+from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
 __all__ = [

@@ -2,22 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
+
+from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
+from stoilo.audit.format.policy_history import (
+    MAX_RETIRED,
+    parse_history,
+    render_history,
+    succeed,
+)
+from stoilo.audit.witness.settings import with_log, without_urls
+from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.release import ProjectFile, read_target
-from stoilo.executor.trust import PROJECT_FILE, REHEARSAL_MARK
-from stoilo.signer.ceremony.changes import Changes
-from stoilo.signer.ceremony.current import CurrentRelease
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    BuilderKey,
+    EpochsFile,
+    FloorsFile,
+    InstalledRelease,
+    PolicyFile,
+    ProjectFile,
+    ReviewerFile,
+    RevocationFile,
+    read_target,
+)
+from stoilo.executor.verifier.release.trust import (
+    BUILDERS_FILE,
+    EPOCHS_FILE,
+    FLOORS_FILE,
+    HISTORY_FILE,
+    POLICIES_FILE,
+    POLICY_FILE,
+    PROJECT_FILE,
+    REHEARSAL_MARK,
+    REVIEWERS_FILE,
+    REVOCATION_FILE,
+)
+from stoilo.policies.policy import Policy
+from stoilo.signer.ceremony.base_release import CurrentRelease, open_published
 from stoilo.signer.ceremony.expiry import expiries
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile, NamedBytes
-from stoilo.signer.ceremony.proposal import Proposal, amend_proposal
-from stoilo.signer.ceremony.reading import open_published
-from stoilo.signer.roles import OFFLINE
+from stoilo.signer.ceremony.key_holders import (
+    ONLINE_ROLES,
+    KeyHolder,
+    RoleChange,
+    RoleSet,
+    role_set,
+)
+from stoilo.signer.ceremony.metadata import open_root
+from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal
+from stoilo.signer.process.online_keys import OnlineKeys
+from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
-__all__ = ["add_builds", "ask_for", "begin_on", "find_release", "roles_ending"]
+__all__ = [
+    "SERVER",
+    "FirstRelease",
+    "Withdrawal",
+    "accept_policies",
+    "add_builds",
+    "ask_for",
+    "begin_on",
+    "change_builders",
+    "find_release",
+    "first_targets",
+    "online_role",
+    "raise_floors",
+    "roles_ending",
+    "take_levels",
+    "take_log_policy",
+    "take_online_keys",
+    "take_reviewers",
+    "withdraw",
+]
 
 
 def find_release(directory: Path) -> Path:
@@ -100,3 +161,275 @@ def _refuse_expired(current: CurrentRelease, now: int, *, renews_expired: bool) 
                 hint="start the server, which signs its timestamp, and copy again; if "
                 "it has really run out, add --renew-expired",
             )
+
+
+SERVER = "server"
+"""Who holds the online keys."""
+
+_FileT = TypeVar("_FileT", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRelease:
+    """What a project's first release certifies.
+
+    Attributes:
+        online: public keys made on the server.
+        witnesses: who must cosign the log, without the log.
+        installed: levels and language layer of this package.
+        level_files: the levels' own files, by name.
+        policies: in force from the first day.
+        builders: whose builds count.
+    """
+
+    online: OnlineKeys
+    witnesses: LogPolicy
+    installed: InstalledRelease
+    level_files: Mapping[str, bytes]
+    policies: Sequence[Policy]
+    builders: BuilderFile
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """What must not run any more, or may again."""
+
+    digests: tuple[str, ...] = ()
+    flavors: tuple[str, ...] = ()
+    epochs: tuple[int, ...] = ()
+    min_epoch: int = 1
+
+
+def first_targets(release: FirstRelease) -> tuple[NewTarget, ...]:
+    """Return every target of a first release without parts."""
+    empty = Proposal(None)
+    origin = release.online.origin
+    project = ProjectFile(origin, {}, ())
+    revocation = RevocationFile(keys=(release.online.revocation,))
+    policy = without_urls(with_log(release.witnesses, release.online.log_vkey))
+    return (
+        *_with_levels(project, release.installed, release.level_files),
+        NewTarget.of(POLICY_FILE, render_policy(policy)),
+        _record(FLOORS_FILE, FloorsFile()),
+        _record(BUILDERS_FILE, release.builders),
+        *_epoch_targets(release.online),
+        *accept_policies(empty, release.policies).put,
+        _record(REVOCATION_FILE, revocation),
+        _record(REVIEWERS_FILE, ReviewerFile()),
+    )
+
+
+def online_role(online: OnlineKeys) -> RoleSet:
+    """Return who signs snapshot and timestamp."""
+    return RoleSet((KeyHolder(SERVER, parse_public_key(online.online)),), 1)
+
+
+def take_levels(
+    proposal: Proposal, installed: InstalledRelease, files: Mapping[str, bytes]
+) -> Changes:
+    """Accept the levels and language layer of this package, the older ones after them."""
+    return Changes(
+        _with_levels(_read(proposal, PROJECT_FILE, ProjectFile), installed, files)
+    )
+
+
+def _with_levels(
+    project: ProjectFile, installed: InstalledRelease, files: Mapping[str, bytes]
+) -> tuple[NewTarget, ...]:
+    kept = ceremony_bounds().kept_digests
+    levels = dict(project.levels)
+    for level in reversed(installed.levels):
+        levels[level.name] = _first(level.digest, levels.get(level.name, ()), kept)
+    languages = _first(installed.language_digest, project.languages, kept)
+    record = msgspec.structs.replace(project, levels=levels, languages=languages)
+    texts = (NewTarget.of(f"levels/{name}.toml", data) for name, data in files.items())
+    return (_record(PROJECT_FILE, record), *texts)
+
+
+def _first(one: str, others: Iterable[str], kept: int) -> tuple[str, ...]:
+    """Return `one` and then the others, at most `kept`."""
+    return (one, *(other for other in others if other != one))[:kept]
+
+
+def take_online_keys(proposal: Proposal, online: OnlineKeys) -> Changes:
+    """Certify what the server has made: epochs, and its other keys where they are new.
+
+    Raises:
+        UsageError: ``STO-K062`` for the keys of another project.
+    """
+    project = _read(proposal, PROJECT_FILE, ProjectFile)
+    if online.origin != project.origin:
+        raise UsageError("STO-K062", f"these online keys are of {online.origin[:80]!r}")
+    known = _read(proposal, EPOCHS_FILE, EpochsFile)
+    over = set(known.epochs) - {epoch.epoch for epoch in online.epochs}
+    denied = _read(proposal, REVOCATION_FILE, RevocationFile)
+    if denied.keys != (online.revocation,):
+        denied = msgspec.structs.replace(denied, keys=(online.revocation,))
+    return Changes(
+        put=(*_epoch_targets(online), _record(REVOCATION_FILE, denied)),
+        drop=tuple(f"gate/{number}.json" for number in sorted(over)),
+        keys=tuple(_online_changes(proposal, online)),
+    )
+
+
+def _epoch_targets(online: OnlineKeys) -> tuple[NewTarget, ...]:
+    numbers = EpochsFile(tuple(epoch.epoch for epoch in online.epochs))
+    files = (_record(f"gate/{epoch.epoch}.json", epoch) for epoch in online.epochs)
+    return (_record(EPOCHS_FILE, numbers), *files)
+
+
+def _online_changes(proposal: Proposal, online: OnlineKeys) -> Iterable[RoleChange]:
+    """Yield what makes snapshot and timestamp the server's newest key's."""
+    file = proposal.newest("root")
+    if file is None:
+        return
+    wanted = online_role(online).holders
+    for role in ONLINE_ROLES:
+        there = role_set(open_root(file).signed, role).holders
+        if [one.key for one in there] != [one.key for one in wanted]:
+            out = tuple(one for one in there if one.key not in {w.key for w in wanted})
+            known = {one.key for one in there}
+            add = tuple(one for one in wanted if one.key not in known)
+            yield RoleChange(role, out, add, 1)
+
+
+def take_log_policy(
+    proposal: Proposal, witnesses: LogPolicy, log_vkey: str, *, now: int, size: int
+) -> Changes:
+    """Demand other witnesses, or another log key; what held before goes on to hold.
+
+    Args:
+        proposal: the release as it will be.
+        witnesses: who must cosign, without the log.
+        log_vkey: the log's verifier key, text; empty: those that are trusted now.
+        now: Unix seconds of the change.
+        size: leaves of the newest checkpoint under the policy in force.
+
+    Raises:
+        TrustError: ``STO-L060`` when too many policies would be remembered.
+        UsageError: ``STO-L116`` for a policy that cannot be.
+    """
+    current = parse_policy(_bytes(proposal, POLICY_FILE))
+    history = proposal.target(HISTORY_FILE)
+    older = parse_history(history) if history else ()
+    known = replace(current, older=older[: MAX_RETIRED - 1])
+    new = replace(witnesses, logs=current.logs)
+    if log_vkey:
+        new = with_log(witnesses, log_vkey)
+    policy = succeed(known, without_urls(new), now=now, size=size)
+    put = [NewTarget.of(POLICY_FILE, render_policy(policy.current))]
+    if policy.older:
+        put.append(NewTarget.of(HISTORY_FILE, render_history(policy.older)))
+    return Changes(tuple(put))
+
+
+def accept_policies(
+    proposal: Proposal, add: Iterable[Policy], drop: Iterable[str] = ()
+) -> Changes:
+    """Accept policies, the newest first, and no longer those with digests in `drop`."""
+    known = _or_new(proposal, POLICIES_FILE, PolicyFile())
+    gone = set(drop)
+    digests = [one for one in known.digests if one not in gone]
+    reviewed = dict(known.reviewed)
+    for policy in add:
+        digests = [policy.digest, *(one for one in digests if one != policy.digest)]
+        names = tuple(name for name in policy.levels if policy.needs_review(name))
+        reviewed[policy.digest] = names
+    kept = {digest: names for digest, names in reviewed.items() if digest in digests}
+    return Changes((_record(POLICIES_FILE, PolicyFile(tuple(digests), kept)),))
+
+
+def take_reviewers(reviewers: ReviewerFile) -> Changes:
+    """Name exactly these reviewers."""
+    return Changes((_record(REVIEWERS_FILE, reviewers),))
+
+
+def change_builders(
+    proposal: Proposal,
+    add: Iterable[BuilderKey],
+    out: Iterable[PublicKey],
+    threshold: int | None,
+) -> Changes:
+    """Name other builders; raises ``STO-K054`` when one to leave is not there."""
+    known = _or_new(proposal, BUILDERS_FILE, BuilderFile())
+    keys = {one.key: one for one in known.keys}
+    for key in out:
+        if keys.pop(key.raw.hex(), None) is None:
+            raise UsageError("STO-K054", "no builder of the release has this key")
+    keys |= {one.key: one for one in add}
+    wanted = known.threshold if threshold is None else threshold
+    record = BuilderFile(tuple(keys.values()), wanted)
+    return Changes((_record(BUILDERS_FILE, record),))
+
+
+def raise_floors(proposal: Proposal, floors: Mapping[str, int]) -> Changes:
+    """Let no older part work: part → lowest serial (``verifier`` is a part here)."""
+    known = _or_new(proposal, FLOORS_FILE, FloorsFile())
+    serials = known.serials | {
+        part: serial for part, serial in floors.items() if part != "verifier"
+    }
+    verifier = floors.get("verifier", known.verifier)
+    return Changes((_record(FLOORS_FILE, FloorsFile(verifier, serials)),))
+
+
+def withdraw(
+    proposal: Proposal, made: Withdrawal, *, take_back: bool = False, settle: int = 0
+) -> Changes:
+    """Withdraw offline, or allow again what was withdrawn.
+
+    Args:
+        proposal: the release as it will be.
+        made: what.
+        take_back: remove it from the list instead.
+        settle: online statements up to this number are settled by the new list.
+
+    Raises:
+        UsageError: ``STO-K054`` when nothing of it is withdrawn and it is to be allowed.
+    """
+    known = _read(proposal, REVOCATION_FILE, RevocationFile)
+    merge = _minus if take_back else _plus
+    record = msgspec.structs.replace(
+        known,
+        digests=merge(known.digests, made.digests),
+        flavors=merge(known.flavors, made.flavors),
+        epochs=merge(known.epochs, made.epochs),
+        min_epoch=known.min_epoch
+        if take_back
+        else max(known.min_epoch, made.min_epoch),
+        settled=max(known.settled, settle),
+    )
+    if take_back and record == known:
+        raise UsageError("STO-K054", "nothing of this is withdrawn by the offline list")
+    return Changes((_record(REVOCATION_FILE, record),))
+
+
+_ItemT = TypeVar("_ItemT", bound=int | str)
+
+
+def _plus(known: tuple[_ItemT, ...], more: tuple[_ItemT, ...]) -> tuple[_ItemT, ...]:
+    return tuple(dict.fromkeys((*known, *more)))
+
+
+def _minus(known: tuple[_ItemT, ...], less: tuple[_ItemT, ...]) -> tuple[_ItemT, ...]:
+    return tuple(one for one in known if one not in less)
+
+
+def _bytes(proposal: Proposal, name: str) -> bytes:
+    data = proposal.target(name)
+    if data is None:
+        raise UsageError("STO-K054", f"the release has no {name}")
+    return data
+
+
+def _read(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT:
+    return read_target(_bytes(proposal, name), kind, name)
+
+
+def _or_new(proposal: Proposal, name: str, new: _FileT) -> _FileT:
+    """Return a record of the release, or `new` when there is no release yet."""
+    data = proposal.target(name)
+    return new if data is None else read_target(data, type(new), name)
+
+
+def _record(name: str, record: msgspec.Struct) -> NewTarget:
+    return NewTarget.of(name, msgspec.json.encode(record))

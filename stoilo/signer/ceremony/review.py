@@ -13,25 +13,29 @@ import msgspec
 from tuf.api.metadata import Root, TargetFile, Targets
 
 from stoilo.core.errors import StoiloError
-from stoilo.executor.release import RevocationFile
-from stoilo.executor.trust import BUILDERS_FILE, REVOCATION_FILE
-from stoilo.signer.ceremony.boincfiles import missing_boinc_files
+from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.executor.verifier.release.trust import BUILDERS_FILE, REVOCATION_FILE
+from stoilo.signer.ceremony.boinc_files import missing_boinc_files
+from stoilo.signer.ceremony.change_words import describe_target
 from stoilo.signer.ceremony.checks import BuildView, check_ceremony, find_builds
-from stoilo.signer.ceremony.describe import describe_target
-from stoilo.signer.ceremony.epochs import open_until
+from stoilo.signer.ceremony.content_checks import open_until
 from stoilo.signer.ceremony.expiry import expiries
 from stoilo.signer.ceremony.folder import Ceremony
-from stoilo.signer.ceremony.holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.key_holders import (
+    ONLINE_ROLES,
+    KeyHolder,
+    RoleSet,
+    role_set,
+)
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     open_root,
     open_targets,
     targets_of,
 )
-from stoilo.signer.ceremony.pairs import check_pairs
+from stoilo.signer.ceremony.part_checks import check_pairs
 from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.ceremony.quorum import Quorum, quorums
-from stoilo.signer.ceremony.rolekeys import ONLINE_ROLES, role_set
+from stoilo.signer.ceremony.signatures import Quorum, quorums
 from stoilo.signer.roles import DELEGATED, OFFLINE
 
 __all__ = [

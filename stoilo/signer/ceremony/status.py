@@ -7,11 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.executor.release import ProjectFile, read_target
-from stoilo.executor.trust import PROJECT_FILE
-from stoilo.signer.ceremony.content import release_parts
-from stoilo.signer.ceremony.current import CurrentRelease
-from stoilo.signer.ceremony.epochs import open_until
+from stoilo.executor.verifier.release.targets import ProjectFile, read_target
+from stoilo.executor.verifier.release.trust import PROJECT_FILE
+from stoilo.signer.ceremony.base_release import CurrentRelease, open_published
+from stoilo.signer.ceremony.content_checks import open_until, release_parts
 from stoilo.signer.ceremony.expiry import (
     ExpiryState,
     RoleExpiry,
@@ -19,14 +18,12 @@ from stoilo.signer.ceremony.expiry import (
     worst_state,
 )
 from stoilo.signer.ceremony.folder import Ceremony, read_folder
-from stoilo.signer.ceremony.holders import RoleSet
+from stoilo.signer.ceremony.key_holders import RoleSet, role_set
 from stoilo.signer.ceremony.metadata import open_targets
 from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.ceremony.quorum import quorums
-from stoilo.signer.ceremony.reading import open_published
 from stoilo.signer.ceremony.requests import find_release
 from stoilo.signer.ceremony.review import Person
-from stoilo.signer.ceremony.rolekeys import role_set
+from stoilo.signer.ceremony.signatures import quorums
 from stoilo.signer.roles import DAY_S, DELEGATED, ceremony_bounds, role_limits
 
 __all__ = ["ReleaseState", "RoleState", "judge_state", "read_state"]

@@ -18,9 +18,8 @@ from tuf.api.metadata import TargetFile, Targets
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.release import PartFile, read_target
-from stoilo.executor.releaseparts import part_target
-from stoilo.executor.trust import travels
+from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
+from stoilo.executor.verifier.release.trust import travels
 from stoilo.flavors.archive import Source, XzReader, read_archive
 from stoilo.flavors.tree import parse_tree, tree_digest
 from stoilo.signer.pairing import BUILT_PATH

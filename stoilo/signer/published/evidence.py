@@ -23,11 +23,14 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.built import parse_built
-from stoilo.executor.release import BuilderFile, PartFile, TrustedRelease
-from stoilo.executor.releaseparts import part_target
-from stoilo.signer.boinckeys import BoincPublicKey
-from stoilo.signer.builds import (
+from stoilo.executor.verifier.installation import parse_built
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    PartFile,
+    TrustedRelease,
+    part_target,
+)
+from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,
     BuildEvidence,
@@ -35,7 +38,8 @@ from stoilo.signer.builds import (
     check_builds,
     read_attestation,
 )
-from stoilo.signer.ceremony.boincfiles import (
+from stoilo.signer.boinckeys import BoincPublicKey
+from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
     check_boinc_files,

@@ -28,7 +28,7 @@ from tuf.api.metadata import (
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.signer.ceremony.shapes import check_shape
+from stoilo.signer.ceremony.metadata import check_shape
 
 __all__ = ["History", "RoleVersion", "read_history"]
 

@@ -1,6 +1,6 @@
 """Is this published release whole, signed, rebuilt, logged, and nothing beside it?
 
-Two checks in one. A volunteer's own verifier (`stoilo.executor.trust`) reads the release
+Two checks in one. A volunteer's own verifier (`executor.verifier.trust`) reads the release
 as it would before any work: thresholds, versions, expiry, delegations. And every file is
 accounted for, in the one spelling that was signed, so that nobody can change, cut, remove
 or add a byte of what is published without being seen.
@@ -15,10 +15,14 @@ from stoilo.audit.format.release_proof import LoggedRelease
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.release import InstalledRelease, PartFile, TrustedRelease
-from stoilo.executor.trust import ReleaseFiles, load_trust, travels
+from stoilo.executor.verifier.release.targets import (
+    InstalledRelease,
+    PartFile,
+    TrustedRelease,
+)
+from stoilo.executor.verifier.release.trust import ReleaseFiles, load_trust, travels
+from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.boinckeys import BoincPublicKey
-from stoilo.signer.builds import BuildEvidence
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.published.contents import (

@@ -24,7 +24,7 @@ class MemoryTiles:
         for number in range(size):
             leaf = b"%d" % number
             self.tree.append(leaf_hash(leaf))
-            self._tiles.update(builder.add(leaf))
+            self._tiles.update(builder.extend([leaf]))
         self._tiles.update(builder.partial())
 
     def read(self, tile: Tile) -> bytes | None:

@@ -51,7 +51,7 @@ def test_tile_path_is_that_of_the_specification(tile: Tile, path: str) -> None:
     ],
 )
 def test_other_path_is_refused(path: str) -> None:
-    with pytest.raises(TrustError, match="STO-L030"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_tile_path(path)
 
 
@@ -83,7 +83,7 @@ def test_builder_makes_the_tiles_and_roots_of_every_boundary() -> None:
             assert full | partial == set(tiles_of(size))
             assert builder.root() == frontier.root()
         leaf = b"%d" % size
-        full |= {tile for tile, _ in builder.add(leaf)}
+        full |= {tile for tile, _ in builder.extend([leaf])}
         frontier = frontier.extend([leaf_hash(leaf)])
 
 

@@ -91,7 +91,7 @@ def test_any_bytes_are_a_page_or_our_error(data: bytes) -> None:
     try:
         parse_seen_page(data)
     except TrustError as error:
-        assert error.code == "STO-L130"
+        assert error.code == "STO-L010"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_any_bytes_are_a_page_or_our_error(data: bytes) -> None:
     ],
 )
 def test_malformed_page_is_refused(line: bytes) -> None:
-    with pytest.raises(TrustError, match="STO-L130"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_seen_page(line)
 
 

@@ -47,7 +47,7 @@ def test_lost_log_database_is_refused(open_log: Opener, filled: Path) -> None:
 
 def test_lost_head_database_is_refused(open_log: Opener, filled: Path) -> None:
     shutil.rmtree(filled / "audit-head")
-    refused(open_log, "STO-L042")
+    refused(open_log, "STO-L041")
 
 
 def test_loss_of_both_databases_is_refused(open_log: Opener, filled: Path) -> None:

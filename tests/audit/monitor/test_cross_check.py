@@ -124,7 +124,7 @@ def test_rows_that_are_gone_again_are_told_once(filled: Fill) -> None:
 def test_malformed_page_is_an_error(filled: Fill) -> None:
     watcher = filled(3)
     watcher.log.seen = lambda number: b"{}\n"  # type: ignore[method-assign]  # noqa: ARG005
-    with pytest.raises(TrustError, match="STO-L130"):
+    with pytest.raises(TrustError, match="STO-L010"):
         watcher.poll()
 
 
@@ -143,7 +143,7 @@ def test_attempt_that_no_database_holds_is_an_error(filled: Fill, attempt: int) 
     honest = watcher.log.seen(0) or b""
     bent = honest.replace(b'"attempt":1', b'"attempt":%d' % attempt)
     watcher.log.seen = lambda number: None if number else bent  # type: ignore[method-assign]
-    with pytest.raises(TrustError, match="STO-L130"):
+    with pytest.raises(TrustError, match="STO-L010"):
         watcher.poll()
 
 

@@ -208,5 +208,5 @@ def test_redirection_to_another_kind_of_address_is_not_followed(
     server: Server, state: MonitorState
 ) -> None:
     server.bad, server.where = elsewhere, "log/checkpoint"
-    with pytest.raises(UnreachableError, match="another kind of address"):
+    with pytest.raises(UnreachableError, match="URLSchemeUnknown"):
         poll(server, state)

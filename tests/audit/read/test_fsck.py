@@ -16,7 +16,7 @@ from stoilo.audit.log.head import HeadDatabase, TreeHead
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.audit.read.fsck import FsckReport, fsck_log
-from stoilo.audit.read.fsck_parts import MAX_FINDINGS, Finding, Severity
+from stoilo.audit.read.fsck_parts import MAX_FINDINGS, Fault, Severity
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UnreachableError
 from tests.support.faulty_log import LogKey
@@ -35,12 +35,12 @@ def flip(path: Path, place: int, bit: int = 0) -> None:
     path.write_bytes(data)
 
 
-def faults(data_dir: Path, key: LogKey) -> list[Finding]:
+def faults(data_dir: Path, key: LogKey) -> list[Fault]:
     report = fsck_log(data_dir, key.policy)
     return [one for one in report.findings if one.severity is Severity.FAULT]
 
 
-def places(found: list[Finding]) -> list[tuple[str, str, str]]:
+def places(found: list[Fault]) -> list[tuple[str, str, str]]:
     return [(one.code, one.file, one.place) for one in found]
 
 
@@ -120,7 +120,7 @@ def test_changed_leaf_in_the_database_is_located(filled: Path, key: LogKey) -> N
     name = "audit/log.sqlite"
     execute(filled / name, "UPDATE leaves SET leaf = x'00' WHERE idx = 300")
     found = faults(filled, key)
-    assert places(found) == [("STO-L093", name, "leaf 300")]
+    assert places(found) == [("STO-L049", name, "leaf 300")]
     assert "restore the newest backup of audit/log.sqlite" in found[0].remedy
     assert fsck_log(filled, key.policy).is_proven
 
@@ -177,7 +177,7 @@ def test_several_faults_are_all_listed(filled: Path, key: LogKey) -> None:
     assert places(faults(filled, key)) == [
         ("STO-L032", "audit/log/tile/0/000", "hash 1 (leaf 1)"),
         ("STO-L032", "audit/log/tile/entries/001", "entry 0 (leaf 256)"),
-        ("STO-L093", "audit/log.sqlite", "leaf 599"),
+        ("STO-L049", "audit/log.sqlite", "leaf 599"),
         ("STO-L031", "audit/log/tile/1/000.p/2", ""),
     ]
 
@@ -224,7 +224,7 @@ def test_older_publication_is_named(
     ("lost", "code"),
     [
         ("audit/log.sqlite", "STO-L041"),
-        ("audit-head/head.sqlite", "STO-L042"),
+        ("audit-head/head.sqlite", "STO-L041"),
         ("audit/log/checkpoint", "STO-L034"),
         ("audit/log/tile/0/000", "STO-L031"),
     ],
@@ -304,8 +304,8 @@ def test_wrong_index_rows_are_located(filled: Path, key: LogKey) -> None:
     execute(database, "INSERT INTO labels VALUES ('task', 600, NULL)")
     execute(database, "INSERT INTO places VALUES (?, 3)", b"\2" * 32)
     assert {one[::2] for one in places(faults(filled, key))} == {
-        ("STO-L091", "table labels, 'task'"),
-        ("STO-L091", f"table places, hash {'02' * 32}"),
+        ("STO-L049", "table labels, 'task'"),
+        ("STO-L049", f"table places, hash {'02' * 32}"),
     }
 
 

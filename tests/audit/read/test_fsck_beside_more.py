@@ -14,7 +14,7 @@ from stoilo.audit.log.seen import SeenRow, SeenStore, result_commitment
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
 from stoilo.audit.read.fsck import fsck_log
-from stoilo.audit.read.fsck_parts import Finding
+from stoilo.audit.read.fsck_parts import Fault
 from stoilo.core.digests import content_digest
 from tests.support.faulty_log import LogKey
 
@@ -57,7 +57,7 @@ def execute(path: Path, statement: str, *values: object) -> None:
         connection.execute(statement, values)
 
 
-def found(data_dir: Path, key: LogKey) -> list[Finding]:
+def found(data_dir: Path, key: LogKey) -> list[Fault]:
     return list(fsck_log(data_dir, key.policy).findings)
 
 

@@ -173,7 +173,7 @@ def test_lost_database_is_found(filled: Path, name: str) -> None:
 def test_changed_database_row_is_found(filled: Path) -> None:
     with closing(sqlite3.connect(filled / "audit/log.sqlite")) as base, base:
         base.execute("UPDATE leaves SET leaf = x'00' WHERE idx = 7")
-    with pytest.raises(TrustError, match="STO-L032"):
+    with pytest.raises(TrustError, match="STO-L049"):
         verify_log(filled)
 
 
@@ -208,7 +208,7 @@ def test_acknowledged_leaves_without_a_checkpoint_are_told(
     open_log: Opener, tmp_path: Path
 ) -> None:
     def sign(body: bytes) -> bytes:
-        raise UnreachableError("STO-L059", body.decode())
+        raise UnreachableError("STO-L058", body.decode())
 
     with open_log(sign=sign) as log:
         log.append_many([b"a", b"b"])

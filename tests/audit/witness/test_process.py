@@ -153,7 +153,7 @@ def test_witness_beyond_loopback_needs_tls(tmp_path, key):
         capture_output=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 2
-    assert b"STO-L113" in done.stderr
+    assert b"STO-L112" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "x", ":1", "x:-1", "x:65536", "x:\u0661", "1"])
@@ -207,7 +207,7 @@ def test_witness_with_a_certificate_is_asked_over_tls(tmp_path, key, log, monkey
         policy = LogPolicy((parse_vkey(key.vkey),), (witness,), (), "w")
         with (
             contextlib.closing(Cosigner(policy)) as stranger,
-            pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"),
+            pytest.raises(UnreachableError, match="SSLError"),
         ):
             stranger(log.note(3), log.prove(3))
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls" / "ca.pem"))

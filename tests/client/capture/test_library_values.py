@@ -11,7 +11,7 @@ from stoilo.client.capture import capture_task
 from stoilo.core.codec import forms, skeleton
 from stoilo.core.codec.nodes import Instance
 from stoilo.core.errors import UsageError
-from stoilo.policies.arguments import find_argument_types
+from stoilo.policies.levels import find_argument_types
 
 
 class Small(nn.Module):

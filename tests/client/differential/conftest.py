@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.supervisor import Jail
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,9 @@ from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import UsageError
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_outcome, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, read_outcome, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 PROGRAM = Path(__file__).parent / "programs" / "stepping.py"
 SPEC = importlib.util.spec_from_file_location("stepping", PROGRAM)

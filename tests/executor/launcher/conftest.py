@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.flavors.archive import write_archive
-from stoilo.flavors.launcher import (
+from stoilo.flavors.launcher_build import (
     LauncherHeld,
     build_launcher,
     launcher_sources,
@@ -28,6 +28,7 @@ SOURCES = [
     "tree",
     "unpack",
     "archive",
+    "header",
     "manifest",
     "sha256",
     "failure",

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from stoilo.flavors.launcher import launcher_sources
+from stoilo.flavors.launcher_build import launcher_sources
 
 pytestmark = pytest.mark.slow
 

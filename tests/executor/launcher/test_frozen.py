@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from stoilo.executor.built import Built, render_built
+from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.flavors.build import build_verifier
-from stoilo.flavors.launcher import LauncherHeld, build_launcher
+from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.flavors.tree import platform_name
-from stoilo.signer.devroot import create_development_root
+from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

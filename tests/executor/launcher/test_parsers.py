@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
 from stoilo.flavors.archive import ustar_header
-from stoilo.flavors.launcher import launcher_sources
+from stoilo.flavors.launcher_build import launcher_sources
 from stoilo.flavors.tree import parse_tree, platform_name
 
 PROGRAMS = Path(__file__).parent / "programs"
-FUZZED = ["archive.c", "manifest.c", "sha256.c", "failure.c"]
+FUZZED = ["archive.c", "header.c", "manifest.c", "sha256.c", "failure.c"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
 A_DIGEST = hashlib.sha256(b"a").hexdigest()
 
@@ -198,7 +198,8 @@ def fuzz(workshop, compile_program):
     def build(name, *replaced):
         folder = workshop / name
         folder.mkdir()
-        for source in [*FUZZED, "launcher.h"]:
+        headers = [path.name for path in launcher_sources().glob("*.h")]
+        for source in [*FUZZED, *headers]:
             text = (launcher_sources() / source).read_text()
             for old, new in replaced:
                 text = text.replace(old, new)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from stoilo.executor.home import find_home
+from stoilo.executor.verifier.installation import find_home
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import sys
 import msgspec
 
 from stoilo.core.codec import skeleton
-from stoilo.executor.ledger import Ledger
-from stoilo.executor.result import parse_result, render_result
-from stoilo.executor.volunteer import main
+from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.verifier.result import parse_result, render_result
+from stoilo.executor.volunteer.main import main
 
 PICKLE = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R."
 

@@ -15,11 +15,12 @@ from stoilo.core.codec.values import from_node
 from stoilo.core.run_status import RunStatus
 from stoilo.learn.backends.interface import Job
 from stoilo.learn.backends.local import LocalBackend
-from stoilo.learn.kernels import torches
-from stoilo.learn.models import TorchModel
+from stoilo.learn.core.models import TorchModel
+from stoilo.learn.kernels import torch_models
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 LOSS = nn.functional.cross_entropy
 
@@ -48,7 +49,7 @@ def arguments(seed, model=None):
 
 
 def draw(seed):
-    return torches.gradient(copy.deepcopy(arguments(seed)))["tensors"]["0.weight"]
+    return torch_models.gradient(copy.deepcopy(arguments(seed)))["tensors"]["0.weight"]
 
 
 def test_seed_decides_what_dropout_drops():
@@ -82,7 +83,9 @@ async def test_threads_draw_one_after_the_other():
     async with LocalBackend(workers=4) as backend:
         for seed in range(12):
             given = {**arguments(seed), "loss": Inside.loss}
-            await backend.submit(Job(str(seed), torches.gradient, given, 40, "tensor"))
+            await backend.submit(
+                Job(str(seed), torch_models.gradient, given, 40, "tensor")
+            )
         endings = [await backend.next() for _ in range(12)]
     assert Inside.most == 1
     for ending in endings:
@@ -91,7 +94,7 @@ async def test_threads_draw_one_after_the_other():
 
 
 def count_threads(kwargs):
-    return {**torches.gradient(kwargs), "threads": torch.get_num_threads()}
+    return {**torch_models.gradient(kwargs), "threads": torch.get_num_threads()}
 
 
 @pytest.mark.slow
@@ -119,6 +122,6 @@ def test_constants_are_as_large_for_a_model_a_hundred_times_as_large():
     sizes = []
     for width in (8, 800):
         given = arguments(5, make_model(width)) | {"parameters": {}}
-        task = capture_task(torches.gradient, given, None, None)
+        task = capture_task(torch_models.gradient, given, None, None)
         sizes.append(len(task.arguments) + sum(map(len, task.blobs)))
     assert abs(sizes[1] - sizes[0]) < 64

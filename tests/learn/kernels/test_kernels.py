@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from stoilo.client.capture import capture_task
-from stoilo.learn.kernels import arrays, torches
+from stoilo.learn.kernels import array_models, torch_models
 from stoilo.policies.gate import GateRequest, judge
 
 
@@ -50,8 +50,8 @@ def test_torch_and_numpy_kernels_agree(name, rows):
         "loss": sum_of_squares,
         "reduction": "sum",
     }
-    one = getattr(arrays, kernel)({**given, "function": squares})
-    other = getattr(torches, kernel)({**given, **torch_only})
+    one = getattr(array_models, kernel)({**given, "function": squares})
+    other = getattr(torch_models, kernel)({**given, **torch_only})
     assert one["samples"] == other["samples"]
     assert one["loss_sum"] == pytest.approx(other["loss_sum"])
     for key, array in one["tensors"].items():
@@ -60,9 +60,9 @@ def test_torch_and_numpy_kernels_agree(name, rows):
 
 def test_gradient_is_the_sum_over_samples():
     given = {**arguments({}), "function": squares}
-    whole = arrays.gradient(given)["tensors"]["weight"]
+    whole = array_models.gradient(given)["tensors"]["weight"]
     parts = [
-        arrays.gradient({**given, "rows": [row]})["tensors"]["weight"]
+        array_models.gradient({**given, "rows": [row]})["tensors"]["weight"]
         for row in range(8)
     ]
     np.testing.assert_allclose(whole, sum(parts), rtol=1e-12)
@@ -73,13 +73,13 @@ def test_evaluation_sends_no_arrays_and_counts_what_was_right():
     given["data"]["y"] = np.arange(8) % 3
     parameters = dict(given["model"].named_parameters())
     given["parameters"] = {n: p.detach().numpy() for n, p in parameters.items()}
-    found = torches.evaluate({**given, "loss": nn.functional.cross_entropy})
+    found = torch_models.evaluate({**given, "loss": nn.functional.cross_entropy})
     right = given["model"](torch.tensor(given["data"]["x"])).argmax(1).numpy()
     assert found["tensors"] == {}
     assert found["correct"] == (right == given["data"]["y"]).sum()
 
 
-@pytest.mark.parametrize("name", arrays.__all__)
+@pytest.mark.parametrize("name", array_models.__all__)
 def test_gate_admits_every_kernel_at_its_level(name):
     plain = {**arguments(LOCAL), "function": squares}
     model = {
@@ -88,8 +88,8 @@ def test_gate_admits_every_kernel_at_its_level(name):
         "reduction": "mean",
     }
     for module, level, given in (
-        (arrays, "numeric", plain),
-        (torches, "tensor", {**arguments(LOCAL), **model}),
+        (array_models, "numeric", plain),
+        (torch_models, "tensor", {**arguments(LOCAL), **model}),
     ):
         task = capture_task(getattr(module, name), given, None, None)
         verdict = judge(GateRequest(task.task_module.encode(), entry=task.entry))

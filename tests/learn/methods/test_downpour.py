@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.tensors import flatten
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.optimizers import Adagrad, Sgd
 from stoilo.learn.methods.plans import Staleness, shuffle
-from stoilo.learn.optimizers import Adagrad, Sgd, Sharded
-from stoilo.learn.tensors import flatten
 from tests.support.learning import (
     Fleet,
     Net,
@@ -60,16 +60,6 @@ def test_squares_survive_a_restart():
     method.take(order, crew.answer(order))
     again.load(method.save())
     assert (first.squares["w0"] == second.squares["w0"]).all()
-
-
-@pytest.mark.parametrize("shards", [2, 5])
-def test_shards_give_what_one_gives_for_the_same_arrivals(shards):
-    crew, found = gather(4), []
-    for optimizer in (Adagrad(0.05), Sharded([Adagrad(0.05) for _ in range(shards)])):
-        method = make(crew, optimizer)
-        run_replicas(method, crew.answer, Fleet((1, 1.3, 1.7, 2.1)))
-        found.append(flatten(method.snapshot.parameters))
-    assert (found[0] == found[1]).all()
 
 
 def test_orders_cover_each_pass_once_the_remainder_included():

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.orders import Reply, Snapshot
+from stoilo.learn.core.tensors import flatten
 from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg, round_up
 from stoilo.learn.methods.plans import LocalWork
-from stoilo.learn.tensors import flatten
-from stoilo.learn.work import Reply, Snapshot
 from tests.support.learning import (
     Fleet,
     Net,

@@ -11,14 +11,19 @@ from torch import nn
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.backends.local import LocalBackend
-from stoilo.learn.data import Part
-from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
-from stoilo.learn.methods.inner import MOST_RATIO, make_sound
+from stoilo.learn.core.models import ArrayModel, TorchModel
+from stoilo.learn.core.orders import Reply
+from stoilo.learn.core.parts import Part
+from stoilo.learn.driver.run import Run
+from stoilo.learn.methods.federated import (
+    MOST_RATIO,
+    FederatedSettings,
+    diloco,
+    fedavg,
+    make_sound,
+)
+from stoilo.learn.methods.optimizers import Adam, Sgd
 from stoilo.learn.methods.plans import LocalWork
-from stoilo.learn.models import ArrayModel, TorchModel
-from stoilo.learn.optimizers import Adam, Sgd
-from stoilo.learn.run import Run
-from stoilo.learn.work import Reply
 from tests.support.learning import load_digits, run_serially
 
 ADAMW = LocalWork(1e-2, steps=3, optimizer="adamw", keep=True)

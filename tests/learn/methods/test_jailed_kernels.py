@@ -11,11 +11,12 @@ from stoilo.client.capture import capture_task
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.codec.values import from_node
 from stoilo.core.run_status import RunStatus
-from stoilo.learn.kernels import arrays, torches
+from stoilo.learn.kernels import array_models, torch_models
 from stoilo.learn.kernels.checks import are_alike
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +85,9 @@ def jailed(request):
 @pytest.mark.parametrize(("name", "rows", "settings"), ORDERS)
 def test_jailed_kernel_answers_as_the_same_here(jailed, name, rows, settings):
     level, run = jailed
-    module, make = (arrays, of_arrays) if level == "numeric" else (torches, of_torch)
+    module, make = (
+        (array_models, of_arrays) if level == "numeric" else (torch_models, of_torch)
+    )
     given = make(rows, settings)
     here = getattr(module, name)(copy.deepcopy(given))
     there = run(getattr(module, name), given)
@@ -98,15 +101,17 @@ def test_jailed_kernel_answers_as_the_same_here(jailed, name, rows, settings):
 
 def test_slopes_of_a_ray_are_the_losses_differences():
     steps = [0.5 - 1e-6, 0.5, 0.5 + 1e-6]
-    numbers = arrays.ray(of_arrays(2, {"ray": steps}))["numbers"]
+    numbers = array_models.ray(of_arrays(2, {"ray": steps}))["numbers"]
     slope = (numbers["loss2"] - numbers["loss0"]) / 2e-6
     assert numbers["slope1"] == pytest.approx(slope, rel=1e-6)
-    assert numbers == pytest.approx(torches.ray(of_torch(2, {"ray": steps}))["numbers"])
+    assert numbers == pytest.approx(
+        torch_models.ray(of_torch(2, {"ray": steps}))["numbers"]
+    )
 
 
 @pytest.mark.parametrize(("factor", "wanted"), [(1 + 1e-9, True), (1.01, False)])
 def test_copies_of_a_ray_are_alike_but_for_rounding(factor, wanted):
-    one = arrays.ray(of_arrays(2, {"ray": [0.0, 0.5]}))
+    one = array_models.ray(of_arrays(2, {"ray": [0.0, 0.5]}))
     other = {**one, "numbers": {n: factor * x for n, x in one["numbers"].items()}}
     assert are_alike(one, other) is wanted
     assert not are_alike(one, {**one, "numbers": {}})

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.tensors import flatten
 from stoilo.learn.methods.largeminibatch import (
     LargeMinibatch,
     LargeMinibatchSettings,
     Warmup,
 )
-from stoilo.learn.optimizers import Sgd
-from stoilo.learn.tensors import flatten
+from stoilo.learn.methods.optimizers import Sgd
 from tests.support.learning import (
     Net,
     Volunteers,

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.kernels.batches import deal
-from stoilo.learn.methods.ledger import Ledger
+from stoilo.learn.core.orders import State
+from stoilo.learn.kernels.steps import deal
+from stoilo.learn.methods.base import Ledger
 from stoilo.learn.methods.plans import (
     LocalWork,
     Staleness,
@@ -16,7 +17,6 @@ from stoilo.learn.methods.plans import (
     derive_seed,
     shuffle,
 )
-from stoilo.learn.work import State
 
 
 @given(st.integers(1, 50), st.integers(0, 60), st.integers(0, 20))

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.learn.acceptance import check_reply
 from stoilo.learn.backends.local import LocalBackend
-from stoilo.learn.data import Part
-from stoilo.learn.guard import Guard
-from stoilo.learn.kernels import arrays
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.orders import Reply, Snapshot
+from stoilo.learn.core.parts import Part
+from stoilo.learn.driver.acceptance import Guard, check_reply
+from stoilo.learn.driver.run import Run
+from stoilo.learn.kernels import array_models
 from stoilo.learn.methods.lbfgs import LineSearch, Point, Rules
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
-from stoilo.learn.models import ArrayModel
-from stoilo.learn.run import Run
-from stoilo.learn.work import Reply, Snapshot
 from tests.support.learning import Net, Volunteers, load_digits, run_serially
 
 FLAT = 1e-7  # curvature: the first step is too short by seven powers of ten
@@ -45,7 +44,7 @@ def compute(order):
         "settings": order.settings,
         "version": order.snapshot.version,
     }
-    return getattr(arrays, order.kernel)(kwargs)
+    return getattr(array_models, order.kernel)(kwargs)
 
 
 def answer(order):

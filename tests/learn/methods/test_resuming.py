@@ -6,17 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.orders import State
+from stoilo.learn.core.tensors import flatten
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
 from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
 from stoilo.learn.methods.largeminibatch import LargeMinibatch, LargeMinibatchSettings
 from stoilo.learn.methods.lbfgs import Rules
+from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd
 from stoilo.learn.methods.plans import LocalWork, Staleness
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
-from stoilo.learn.optimizers import Adagrad, Adam, Sgd, Sharded
-from stoilo.learn.tensors import flatten
-from stoilo.learn.work import State
 from tests.support.learning import Net, Volunteers, load_digits
 from tests.support.resuming import Drive, store
 
@@ -67,8 +67,8 @@ METHODS = {
     "synchronous": make_synchronous,
     "synchronous, late ones queued": lambda: make_synchronous(late="queue"),
     "downpour": make_downpour,
-    "downpour, sharded, warmed up, discarding": lambda: make_downpour(
-        Sharded([Adagrad(0.05), Adagrad(0.05)]),
+    "downpour, warmed up, discarding": lambda: make_downpour(
+        Adagrad(0.05),
         warmup=3,
         staleness=Staleness("discard", 1),
     ),
@@ -145,7 +145,7 @@ def test_run_ends_though_every_fifth_order_is_lost(name):
 OPTIMIZERS = {
     "sgd": lambda: Sgd(0.1, momentum=0.9),
     "adam": lambda: Adam(0.1, decoupled=True, decay=0.1),
-    "sharded": lambda: Sharded([Adagrad(0.1), Adagrad(0.1)]),
+    "adagrad": lambda: Adagrad(0.1),
 }
 
 
@@ -158,9 +158,3 @@ def test_resumed_optimizer_steps_like_the_one_that_went_on(name):
     other.load(store(ours.save()))
     g = {"a": rng.normal(size=(3, 2)), "b": rng.normal(size=4)}
     assert (flatten(ours.step(w, g)) == flatten(other.step(w, g))).all()
-
-
-def test_optimizer_of_other_shards_is_refused():
-    state = OPTIMIZERS["sharded"]().save()
-    with pytest.raises(UsageError, match="STO-T041"):
-        Sharded([Adagrad(0.1)]).load(state)

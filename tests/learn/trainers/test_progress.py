@@ -8,12 +8,11 @@ from rich.console import Console
 from torch import nn
 
 from stoilo.core.errors import UsageError
-from stoilo.learn import SyncDataParallelTrainer
-from stoilo.learn.display import Display
-from stoilo.learn.timing import Conditions
+from stoilo.learn.trainers.display import Display
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+from stoilo.learn.trainers.timing import Conditions
 
-STEP = nn.CrossEntropyLoss, {}, torch.optim.SGD, {"lr": 0.1}
+STEP = nn.CrossEntropyLoss(), torch.optim.SGD, {"lr": 0.1}
 
 
 def make_batches():
@@ -28,7 +27,7 @@ def make_data():
 
 def make_trainer(data=None, **options):
     return DPBGDTrainer(
-        None, nn.Linear(3, 3), nn.CrossEntropyLoss(), *STEP[2:], data,
+        None, nn.Linear(3, 3), *STEP, data,
         options=DPBGDOptions(tasks=3, **options),
     )  # fmt: skip
 
@@ -61,11 +60,9 @@ async def test_epochs_on_the_own_data_are_shown():
 async def test_steps_over_loaders_are_shown():
     display, file = make_display()
     options = DPBGDOptions(progress=display, conditions=Conditions(volunteers=1))
-    async with SyncDataParallelTrainer(
-        None, nn.Linear(3, 3), *STEP, options=options
-    ) as trainer:
-        for step in range(2):
-            await trainer.train_step(0, step, make_batches())
+    async with DPBGDTrainer(None, nn.Linear(3, 3), *STEP, options=options) as trainer:
+        for _ in range(2):
+            await trainer.epoch(make_batches())
         assert trainer.estimate(Conditions(volunteers=2)).rounds == 2
     assert_shown(file.getvalue(), 2)
 
@@ -82,12 +79,6 @@ async def test_hooks_are_told_of_updates_and_epochs():
     async with make_trainer(make_data(), **hooks) as trainer:
         await trainer.train_epoch()
     assert (len(updates), len(epochs)) == (3, 1)
-
-
-def test_tries_and_limits_are_those_of_every_trainer():
-    limits = object()
-    found = DPBGDOptions(tries=9, limits=limits).common(None, None)
-    assert (found.tries, found.limits) == (9, limits)
 
 
 def test_estimate_needs_data():

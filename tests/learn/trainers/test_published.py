@@ -7,7 +7,7 @@ from torch import nn
 import stoilo
 from stoilo.core.errors import UsageError
 from stoilo.learn import LocalWork, SimulatedBackend, SimulatedHost
-from stoilo.learn.trainers.local import read_optimizer
+from stoilo.learn.trainers.asynchronous import read_optimizer
 
 LOSS = nn.functional.cross_entropy
 

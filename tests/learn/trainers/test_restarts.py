@@ -13,11 +13,10 @@ from stoilo.learn import (
     EpochMetrics,
     Evaluation,
     LocalBackend,
-    SyncDataParallelTrainer,
     TrainerOptions,
     make_trainer,
 )
-from stoilo.learn.trainers.metrics import EpochLog
+from stoilo.learn.trainers.epochs import EpochLog
 from tests.support.points import WISHES, make_model, make_samples
 
 DATA = make_samples()
@@ -127,25 +126,22 @@ def make_loader():
 def make_steps(folder):
     torch.manual_seed(0)
     options = DPBGDOptions(folder=folder)
-    arguments = nn.CrossEntropyLoss, {}, torch.optim.Adam, {"lr": 0.05}
-    return SyncDataParallelTrainer(
-        LocalBackend(1), nn.Linear(4, 3), *arguments, options=options
-    )
+    arguments = nn.CrossEntropyLoss(), torch.optim.Adam, {"lr": 0.05}
+    return DPBGDTrainer(LocalBackend(1), nn.Linear(4, 3), *arguments, options=options)
 
 
 async def test_steps_over_loaders_go_on_with_model_and_optimiser(tmp_path):
     ends = []
     for kills in (0, 1):
         trainer = await make_steps(tmp_path / str(kills)).start()
-        while trainer.step_number < 4:
-            if kills and trainer.step_number == 2:
-                inner = trainer._trainer
-                await inner.epoch_create_work(make_loader())
-                await inner._trainer._step()
-                await inner.run.backend.close()  # as if it were killed
+        while trainer.epoch_number < 4:
+            if kills and trainer.epoch_number == 2:
+                await trainer.epoch_create_work(make_loader())
+                await trainer._trainer._step()
+                await trainer.run.backend.close()  # as if it were killed
                 kills = 0  # noqa: PLW2901 - once
                 trainer = await make_steps(tmp_path / "1").start()
-            await trainer.train_step(0, trainer.step_number, make_loader())
+            await trainer.epoch(make_loader())
         ends.append(trainer.get_model().weight.detach().numpy().copy())
         await trainer.close()
     np.testing.assert_allclose(*ends, atol=1e-6)
@@ -153,18 +149,18 @@ async def test_steps_over_loaders_go_on_with_model_and_optimiser(tmp_path):
 
 async def test_epoch_that_the_saved_version_does_not_know_is_made_again(tmp_path):
     trainer = await make_steps(tmp_path).start()
-    await trainer.train_step(0, 0, make_loader())
+    await trainer.epoch(make_loader())
     await trainer.close()
     EpochLog(tmp_path).append(EpochMetrics(1, 0.1, 6, 2, 0, 0.5))  # killed just then
     again = await make_steps(tmp_path).start()
-    assert again.step_number == 1
+    assert again.epoch_number == 1
     await again.close()
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
 async def test_folder_of_loaders_is_of_one_optimiser(kind, tmp_path):
     trainer = await make_steps(tmp_path).start()
-    await trainer.train_step(0, 0, make_loader())
+    await trainer.epoch(make_loader())
     await trainer.close()
     options = DPBGDOptions(folder=tmp_path)
     arguments = nn.CrossEntropyLoss(), kind, {"lr": 0.01}

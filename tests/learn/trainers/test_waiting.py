@@ -15,9 +15,9 @@ from stoilo.learn import (
     VCASGDTrainer,
     split,
 )
-from stoilo.learn.history import Tally
-from stoilo.learn.trainers.metrics import Waits
-from stoilo.learn.work import Update
+from stoilo.learn.core.orders import Update
+from stoilo.learn.driver.history import Tally
+from stoilo.learn.trainers.epochs import Waits
 from tests.support.points import make_model, make_samples
 
 DATA = make_samples(120)

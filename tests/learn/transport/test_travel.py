@@ -10,16 +10,17 @@ from torch import nn
 from stoilo.client.capture import capture_task
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.learn import fit, make_trainer
-from stoilo.learn.acceptance import Expectation
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
-from stoilo.learn.data import split
-from stoilo.learn.kernels import arrays
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.orders import Order, Snapshot
+from stoilo.learn.core.parts import split
+from stoilo.learn.core.tensors import forms_of
+from stoilo.learn.driver.acceptance import Expectation
+from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.kernels import array_models
+from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.models import ArrayModel
-from stoilo.learn.optimizers import Sgd
-from stoilo.learn.run import Run, RunSettings
-from stoilo.learn.tensors import forms_of
 from stoilo.learn.trainers.trainer import TrainerOptions
 from stoilo.learn.transport import (
     Compressed,
@@ -30,7 +31,6 @@ from stoilo.learn.transport import (
     count_bytes,
     receive,
 )
-from stoilo.learn.work import Order, Snapshot
 from stoilo.ml import DPBGDOptions, DPBGDTrainer
 from stoilo.policies.gate import GateRequest, judge
 from tests.support.points import make_samples
@@ -69,7 +69,7 @@ LOCAL = {"steps": 3, "batch": 0, "rate": 0.1, "seed": 1, "give": "parameters"}
 
 def answer(order, samples):
     """Return what a volunteer sends."""
-    return getattr(arrays, order.kernel)(
+    return getattr(array_models, order.kernel)(
         {
             "parameters": dict(order.snapshot.parameters),
             "buffers": {},
@@ -324,7 +324,7 @@ def test_gate_admits_the_validators_that_travel_with_an_order(transport):
         expect(order).validator(asked(order)),
         expect(order).comparator(asked(order)),
     )
-    task = capture_task(arrays.gradient, {}, check, alike)
+    task = capture_task(array_models.gradient, {}, check, alike)
     verdict = judge(
         GateRequest(
             task.task_module.encode(),

@@ -18,8 +18,8 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import to_node
-from stoilo.sandbox.capture_print import TextBuffer
-from stoilo.sandbox.jobs.task import run_call
+from stoilo.sandbox.language.output import TextBuffer
+from stoilo.sandbox.process.task_job import run_call
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
 MARKER = re.compile(r"^# abuse: (STO-G\d{3})\n", re.MULTILINE)

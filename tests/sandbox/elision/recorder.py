@@ -16,11 +16,11 @@ import types
 import typing
 from dataclasses import dataclass, field
 
-from stoilo.sandbox.capture_print import TextBuffer
-from stoilo.sandbox.guards import Guards
-from stoilo.sandbox.rules import TASK_FILENAME, TASK_MODULE
-from stoilo.sandbox.stand_in import StandIn
-from stoilo.sandbox.transformer import restrict_tree
+from stoilo.sandbox.language.guards import Guards
+from stoilo.sandbox.language.output import TextBuffer
+from stoilo.sandbox.language.rules import TASK_FILENAME, TASK_MODULE
+from stoilo.sandbox.language.stand_ins import StandIn
+from stoilo.sandbox.language.transformer import restrict_tree
 
 NEVER = (
     types.FrameType,

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from recorder import Laboratory
 
 from stoilo.policies.levels import level_names, load_level
-from stoilo.sandbox import formatting, visitor_names
-from stoilo.sandbox.loader import prepare_runtime
-from stoilo.sandbox.rules import NameKind
-from stoilo.sandbox.visitor_definitions import TaskTransformer
+from stoilo.sandbox.language import names, narrowed
+from stoilo.sandbox.language.rules import NameKind
+from stoilo.sandbox.language.statements import TaskTransformer
+from stoilo.sandbox.process.loader import prepare_runtime
 
 CHOICES = st.lists(st.integers(0, 0xFFFF), min_size=60, max_size=300)
 BRIEF = settings(
@@ -83,14 +83,14 @@ def without_prelude(_, patch):
 
 
 def without_refused_names(_, patch):
-    rule = visitor_names.attribute_kind
+    rule = names.attribute_kind
     plain, refused = NameKind.PLAIN, NameKind.REFUSED
     loose = lambda name: plain if rule(name) is refused else rule(name)  # noqa: E731
-    patch.setattr(visitor_names, "attribute_kind", loose)
+    patch.setattr(names, "attribute_kind", loose)
 
 
 def without_format_check(_, patch):
-    patch.setattr(formatting, "check_template", lambda *_: None)
+    patch.setattr(narrowed, "check_template", lambda *_: None)
 
 
 def without_hidden_classes(runtime, patch):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.sandbox.facades.array_files import load, save, savez, savez_compressed
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.refusals import GuardError
 
 TERABYTES = 8 * 2**40
 PICKLE = b"cbuiltins\nstr\n(VREACHED\ntR."

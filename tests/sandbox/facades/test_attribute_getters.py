@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.sandbox.facades.attribute_getters import build
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import NameKind, attribute_kind
 
 attrgetter, methodcaller = (
     build(None)[name] for name in ("attrgetter", "methodcaller")

@@ -5,7 +5,7 @@ import types
 import pytest
 
 from stoilo.sandbox.facades.namespaces import build
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.refusals import GuardError
 
 BUILDERS = ("BuiltinFunctionType", "FunctionType", "GeneratorType", "LambdaType")
 

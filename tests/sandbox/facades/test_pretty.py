@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.sandbox.facades.pretty import PrettyPrinter
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.refusals import GuardError
 
 DATA = st.recursive(
     st.integers() | st.text(max_size=5) | st.none(),

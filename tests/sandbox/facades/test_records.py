@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from stoilo.sandbox.facades.records import build
-from stoilo.sandbox.refusals import GuardError
-from stoilo.sandbox.rules import TASK_MODULE
+from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import TASK_MODULE
 
 CODE = "ran.append(1)"
 

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from stoilo.sandbox.facades.tensor_files import load, save
-from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.language.refusals import GuardError
 
 torch = pytest.importorskip("torch")
 

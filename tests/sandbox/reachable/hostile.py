@@ -26,8 +26,8 @@ import walk
 from stoilo.policies.levels import load_level
 from stoilo.sandbox import facades
 from stoilo.sandbox.facades.members import find_class
-from stoilo.sandbox.loader import prepare_runtime
-from stoilo.sandbox.rules import TASK_MODULE
+from stoilo.sandbox.language.rules import TASK_MODULE
+from stoilo.sandbox.process.loader import prepare_runtime
 
 MARK = "stoilo_mark"
 TEXT = f"{MARK}()"

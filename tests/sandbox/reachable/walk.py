@@ -30,9 +30,9 @@ from typing import Any
 
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.facades.members import Closed
-from stoilo.sandbox.facades.receivers import trusting_methods
-from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
-from stoilo.sandbox.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.receivers import trusting_methods
+from stoilo.sandbox.language.rules import NameKind, attribute_kind
+from stoilo.sandbox.process.loader import LanguageRuntime, prepare_runtime
 
 CALLS_DEEP = 2
 ITEMS = 3

@@ -17,7 +17,7 @@ import textwrap
 from pathlib import Path
 
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.loader import prepare_runtime
+from stoilo.sandbox.process.loader import prepare_runtime
 from stoilo.sandbox.suite.source_scan import Finding, scan_level
 
 FOLDER = Path(__file__).parent

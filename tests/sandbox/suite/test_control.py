@@ -5,7 +5,7 @@ from stoilo.policies.levels import load_level
 from stoilo.sandbox.suite import control
 from stoilo.sandbox.suite.case import parse_case
 from stoilo.sandbox.suite.control import Controls
-from stoilo.sandbox.suite.ground import Ground
+from stoilo.sandbox.suite.programs import Ground
 
 HEADER = '# /// stoilo-case\n# idea = "x"\n# stopped_by = "gate"\n{}# ///\n'
 

@@ -1,7 +1,7 @@
 import pytest
 
 from stoilo.sandbox.suite.case import Header, Stop
-from stoilo.sandbox.suite.ending import Ending, is_denied_by_kernel, is_expected
+from stoilo.sandbox.suite.report import Ending, is_denied_by_kernel, is_expected
 
 GUARD = Ending("refused", "language", ("STO-G101",))
 KILLED = Ending("killed", "kernel", ("STO-S010",), syscall="openat")

@@ -1,6 +1,6 @@
 import pytest
 
-from stoilo.sandbox.suite.ground import Ground
+from stoilo.sandbox.suite.programs import Ground
 
 
 def test_token_in_any_text_is_seen():

@@ -2,9 +2,9 @@ from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
 from stoilo.core.run_status import RunStatus
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import encode_probe, read_probe
-from stoilo.sandbox.seccomp import Denied
-from stoilo.sandbox.suite.jails import SuiteJails
+from stoilo.sandbox.kernel.building import Denied
+from stoilo.sandbox.process.run import encode_probe, read_probe
+from stoilo.sandbox.suite.runner import SuiteJails
 
 LIMITS = RunLimits(cpu_s=5, wall_s=10, memory_bytes=256 << 20)
 

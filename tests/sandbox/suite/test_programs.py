@@ -1,8 +1,8 @@
 import pytest
 
 from stoilo.sandbox.suite.case import parse_case
-from stoilo.sandbox.suite.ground import Ground
 from stoilo.sandbox.suite.programs import (
+    Ground,
     as_probe,
     imports_of,
     preload_of,

@@ -7,12 +7,11 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_levels
-from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.sandbox.suite.case import parse_case
 from stoilo.sandbox.suite.control import Controls
-from stoilo.sandbox.suite.jails import SuiteJails
 from stoilo.sandbox.suite.report import Result
-from stoilo.sandbox.suite.runner import CaseRunner
+from stoilo.sandbox.suite.runner import CaseRunner, SuiteJails
 
 READ = "def run(kwargs):\n    return open(kwargs['canary']).read()\n"
 

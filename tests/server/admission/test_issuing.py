@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
-from stoilo.server import admission
-from stoilo.server.admission import issuing, tokens
+from stoilo.server.admission import issuing, pipeline, tokens
 from stoilo.server.db.outages import DatabaseAwayError
 from stoilo.server.engines.interface import OutcomeKind
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.interface import WorkunitSpec
+    from stoilo.server.engines.workunits import WorkunitSpec
     from tests.support.serverbench import Bench
 
 NO_APP = UsageError("STO-B009", "the project has no app 'pure'")
@@ -77,7 +76,7 @@ def test_input_of_another_digest_ends_its_task(bench: Bench) -> None:
 def test_refused_tasks_that_fill_a_batch_do_not_hide_later_ones(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "BATCH", 8)
+    monkeypatch.setattr(pipeline, "BATCH", 8)
     bad = asyncio.run(submit_many(bench, 8))
     bench.clock.now += 1
     refuse(bench, set(bad), NO_APP)

@@ -7,9 +7,10 @@ import pytest
 
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
-from stoilo.server.admission.estimates import SAMPLES_KEPT, Demand
-from stoilo.server.admission.measurements import (
+from stoilo.server.admission.estimates import (
     KEPT_S,
+    SAMPLES_KEPT,
+    Demand,
     demand_of,
     load_samples,
     note_measured,

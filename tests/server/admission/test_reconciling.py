@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.server.admission.reconciling import INTERVAL_S, Reconciler
+from stoilo.server.admission.outdated import INTERVAL_S, Reconciler
 from stoilo.server.engines.interface import OutcomeKind
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_outcome_that_comes_between_the_two_questions_counts(bench: Bench) -> No
 
 
 def test_all_pages_are_compared(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stoilo.server.admission.reconciling._AT_ONCE", 2)
+    monkeypatch.setattr("stoilo.server.admission.outdated._AT_ONCE", 2)
     names = [asyncio.run(bench.issued(f"k{number}"))[0] for number in range(5)]
     bench.engine.specs.clear()
     bench.server.pipeline.run_once()

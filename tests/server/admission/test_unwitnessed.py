@@ -9,7 +9,7 @@ import pytest
 
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.ed25519 import PrivateKey
-from stoilo.server.admission.unwitnessed import UnwitnessedWork, is_accepted
+from stoilo.server.admission.outdated import UnwitnessedWork, is_accepted
 from tests.support.gate import GateBench
 
 

@@ -6,9 +6,10 @@ import dataclasses
 import pytest
 
 from stoilo.core.codec.skeleton import encode
-from stoilo.executor import workdir
+from stoilo.executor.verifier import workunit
 from stoilo.server.admission.estimates import MARGIN
-from stoilo.server.engines.interface import OutcomeKind, WorkunitSpec
+from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.engines.workunits import WorkunitSpec
 from tests.support.server import make_result
 from tests.support.serverbench import SOURCE, Bench
 
@@ -66,11 +67,11 @@ def test_workunit_that_failed_measures_nothing(bench: Bench, kind: OutcomeKind) 
 def test_source_stays_with_hosts_when_it_comes_again(bench: Bench) -> None:
     first = issue(bench)
     finish(bench, first, 1.0)
-    assert stays(first) == {workdir.REVOCATIONS}
-    assert stays(issue(bench, "k2")) == {workdir.REVOCATIONS, workdir.TASK_MODULE}
+    assert stays(first) == {workunit.REVOCATIONS}
+    assert stays(issue(bench, "k2")) == {workunit.REVOCATIONS, workunit.TASK_MODULE}
 
 
 def test_admission_proof_and_arguments_never_stay(bench: Bench) -> None:
     finish(bench, issue(bench), 1.0)
-    own = {workdir.ADMISSION, workdir.PROOF, workdir.ARGUMENTS}
+    own = {workunit.ADMISSION, workunit.PROOF, workunit.ARGUMENTS}
     assert not own & stays(issue(bench, "k2"))

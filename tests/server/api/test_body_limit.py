@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from stoilo.server.api.body_limit import Hold, MessageRoom
+from stoilo.server.api.body_limit import BodyLimit, Hold
 
 
-async def take(room: MessageRoom, account: int, size: int) -> asyncio.Task[Hold]:
+async def take(room: BodyLimit, account: int, size: int) -> asyncio.Task[Hold]:
     """Begin to hold for ever; give the loop a turn."""
 
     async def hold() -> Hold:
@@ -20,9 +20,9 @@ async def take(room: MessageRoom, account: int, size: int) -> asyncio.Task[Hold]
 
 
 @asynccontextmanager
-async def full_room() -> AsyncIterator[tuple[MessageRoom, Hold]]:
+async def full_room() -> AsyncIterator[tuple[BodyLimit, Hold]]:
     """A room of 10 of which account 1 holds its most."""
-    room = MessageRoom(10)
+    room = BodyLimit(10)
     async with room.hold(1, 5) as hold:
         yield room, hold
 

@@ -16,10 +16,10 @@ from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.policies.policy import Quota
 from stoilo.server.admission import tokens
 from stoilo.server.admission import tokens as auth
+from stoilo.server.api.grpc_server import bind_grpc
 from stoilo.server.api.intake import CallPace, Intake, IntakeBounds, Places, _Call
 from stoilo.server.api.waste import WasteBounds
-from stoilo.server.app import assembly
-from stoilo.server.app.assembly import bind_grpc
+from stoilo.server.app import task_server
 from tests.support.halfsent import HalfSender
 from tests.support.serverbench import Bench
 
@@ -78,7 +78,7 @@ def let_in(method: str = CREATE) -> Callable[[HalfSender], tuple[int, int]]:
 def default_windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """gRPC's own windows, as they were before."""
     with monkeypatch.context() as patch:
-        patch.setattr(assembly, "CONNECTION_OPTIONS", ())
+        patch.setattr(task_server, "CONNECTION_OPTIONS", ())
         yield
 
 

@@ -17,7 +17,7 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server.admission import tokens
 from stoilo.server.api import tasks
-from stoilo.server.app.assembly import bind_grpc, set_serving
+from stoilo.server.api.grpc_server import bind_grpc, set_serving
 from stoilo.server.tls import ensure_tls
 from tests.support.server import make_result
 from tests.support.serverbench import SOURCE, Bench

@@ -17,7 +17,7 @@ from stoilo.server.db.bulk import (
     update_many,
 )
 from stoilo.server.db.store import Store
-from stoilo.server.engines.embedded import schema as engine_schema
+from stoilo.server.engines.embedded.db import schema as engine_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

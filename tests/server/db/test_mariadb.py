@@ -11,8 +11,8 @@ from sqlalchemy import Connection, create_engine, insert, select, update
 from stoilo.core.errors import InternalError
 from stoilo.server.db.mariadb import is_mariadb, open_mariadb, write_turn
 from stoilo.server.db.store import Store
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import Database
 from tests.support.mariadb import MariaServer
 
 ROW = schema.settings.c.name == "count"

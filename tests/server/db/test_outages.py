@@ -24,7 +24,7 @@ from stoilo.server.db import store
 from stoilo.server.db.outages import AWAY, DatabaseAwayError, database_error, is_passing
 from stoilo.server.db.store import Store
 from stoilo.server.engines import database as engines
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.db.database import Database
 from stoilo.testing.service import FakeTaskService, Outcome, serve_fake
 from tests.support.mariadb import MariaServer
 

@@ -8,7 +8,7 @@ from sqlalchemy import delete
 
 sys.path.insert(0, str(Path(__file__).parent))  # bench and contract, beside us
 
-from stoilo.server.engines.embedded.database import ENGINE, Database
+from stoilo.server.engines.embedded.db.database import ENGINE, Database
 from tests.support.server import ManualClock
 
 

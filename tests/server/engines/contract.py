@@ -9,12 +9,12 @@ import pytest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
     Engine,
     OutcomeKind,
-    WorkunitFile,
+    ResultOutcome,
+    ResultProgress,
 )
+from stoilo.server.engines.workunits import WorkunitFile
 from tests.support.engine import BodyValidation, OutcomeRecorder, make_spec
 
 SINGLE = Redundancy(
@@ -132,7 +132,7 @@ class EngineContract:
         bench.pass_time(60)
         assert self.kind(bench) is None
         status = bench.engine.status("w_1")
-        assert status.copies[0].outcome is CopyOutcome.SUCCESS
+        assert status.results[0].outcome is ResultOutcome.SUCCESS
 
     @pytest.mark.parametrize("what", ["slow", "slow_pairs"])
     def test_validator_that_has_not_run_holds_up_nobody_else(self, bench, what):
@@ -180,7 +180,7 @@ class EngineContract:
         bench.finish(1, first, b"x")
         bench.pass_time(101)
         bench.settle()
-        assert bench.engine.status("w_1").copies[1].outcome is CopyOutcome.NO_REPLY
+        assert bench.engine.status("w_1").results[1].outcome is ResultOutcome.NO_REPLY
         bench.finish(2, second, b"x")
         assert self.kind(bench) is OutcomeKind.CANONICAL
 
@@ -209,7 +209,7 @@ class EngineContract:
 
     @pytest.mark.parametrize(
         ("body", "outcome"),
-        [(b"x", CopyOutcome.SUCCESS), (b"lie", CopyOutcome.INVALID)],
+        [(b"x", ResultOutcome.SUCCESS), (b"lie", ResultOutcome.INVALID)],
     )
     def test_host_still_working_at_the_end_may_finish(self, bench, body, outcome):
         redundancy = Redundancy(target_results=3)
@@ -220,7 +220,7 @@ class EngineContract:
         before = bench.outcomes.outcomes["w_1"]
         bench.finish(3, copies[2], body)
         bench.settle()
-        assert bench.engine.status("w_1").copies[2].outcome is outcome
+        assert bench.engine.status("w_1").results[2].outcome is outcome
         assert bench.outcomes.outcomes["w_1"] is before
         assert bench.outcomes.calls["w_1"] == 1
 
@@ -240,7 +240,8 @@ class EngineContract:
         assert self.kind(bench) is OutcomeKind.CANCELLED
         assert bench.fetch(2) == []
         assert all(
-            copy.state is CopyState.OVER for copy in bench.engine.status("w_1").copies
+            copy.state is ResultProgress.OVER
+            for copy in bench.engine.status("w_1").results
         )
 
     def test_many_are_cancelled_together(self, bench):
@@ -264,7 +265,7 @@ class EngineContract:
         for _ in range(2):
             bench.engine.create_workunits([make_spec("w_1"), make_spec("w_2")])
         bench.settle()
-        assert len(bench.engine.status("w_1").copies) == 2
+        assert len(bench.engine.status("w_1").results) == 2
         assert len(bench.fetch(1)) == 2
 
     def test_one_bad_spec_stores_none(self, bench):

@@ -6,16 +6,16 @@ import hashlib
 
 from sqlalchemy import insert, select, update
 
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     OtherResult,
     ReportedResult,
     ResultState,
     SchedulerRequest,
 )
-from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.rules.hosttrust import consecutive_valid
-from stoilo.server.engines.embedded.wire.xml import UploadHead
+from stoilo.server.engines.embedded.hosts.host_trust import consecutive_valid
+from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 from tests.support.engine import BodyValidation, OutcomeRecorder
 
 BASE = "http://project.example/"

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 from sqlalchemy import select
 
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import Database
 
 THREADS = 32 + 40  # that answer hosts, and that do everything else for the web
 

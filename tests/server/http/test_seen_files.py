@@ -4,7 +4,6 @@ import http.client
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from starlette.applications import Starlette
 
 from stoilo.audit.log.seen import SeenRow, SeenStore, parse_seen_page, result_commitment
 from stoilo.core.digests import content_digest
-from stoilo.server.http.seen_files import seen_routes
+from stoilo.server.http.log_files import seen_routes
 
 
 class Face:
@@ -21,7 +20,7 @@ class Face:
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
-        app = Starlette(routes=seen_routes(data_dir, AsyncExitStack()))
+        app = Starlette(routes=seen_routes(SeenStore.below(data_dir)))
         config = uvicorn.Config(app, port=0, log_level="critical", lifespan="off")
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run)
@@ -71,4 +70,4 @@ def test_other_names_are_not_found(face: Face, name: str) -> None:
 def test_damaged_store_answers_503_without_its_text(face: Face) -> None:
     (face.data_dir / "audit").mkdir()
     (face.data_dir / "audit/seen.sqlite").write_bytes(b"no database" * 100)
-    assert face.get("0") == (503, "", b"cannot be read\n")
+    assert face.get("0") == (503, "no-cache", b"damaged or out of reach [STO-L049]\n")

@@ -19,8 +19,7 @@ from stoilo.audit.format.record import PolicyRecord, record_leaf, render_record
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore, parse_records
 from stoilo.core.digests import content_digest
-from stoilo.server.http.log_files import FOREVER, REVALIDATE, log_routes
-from stoilo.server.http.side_files import side_routes
+from stoilo.server.http.log_files import FOREVER, REVALIDATE, log_routes, side_routes
 from tests.support.faulty_log import LogKey
 
 KEY = LogKey("log.test/t")

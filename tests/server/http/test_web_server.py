@@ -1,8 +1,6 @@
 """Who calls: the one who connects, or the one of whom a trusted proxy says so."""
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from starlette.routing import Route
 
 from stoilo.server.config import ServerConfig
 from stoilo.server.http.web_server import (
-    OPEN_FILES,
     listen,
     stop_web,
     wait_until_started,
@@ -49,17 +46,3 @@ def test_only_a_trusted_proxy_says_who_calls(
 ) -> None:
     config = ServerConfig(data=tmp_path, trusted_proxy=proxy)
     assert asyncio.run(seen_by_server(config)) == seen
-
-
-@pytest.mark.parametrize(("hard", "soft"), [(4096, 4096), (20_000, OPEN_FILES)])
-def test_process_may_have_as_many_files_as_connections_need(hard, soft):
-    program = (
-        "import resource as r; "
-        f"r.setrlimit(r.RLIMIT_NOFILE, (256, {hard})); "
-        "from stoilo.server.http.web_server import allow_open_files; allow_open_files(); "
-        "print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True
-    )
-    assert int(done.stdout) == soft

@@ -27,7 +27,6 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.revocation import RevocationStatement, render_revocation
 from stoilo.server.admission import tokens
 from stoilo.server.db import schema
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.leaves import LeafBook, log_changes
 from stoilo.server.log.outbox import (
     NO_ORIGIN,
@@ -36,6 +35,7 @@ from stoilo.server.log.outbox import (
     note_events,
     note_record,
 )
+from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.operations.operator_acts import cancel_for_operator
 from tests.support.server import make_result
 from tests.support.serverbench import SOURCE, Bench, records

@@ -9,10 +9,9 @@ from sqlalchemy import create_engine
 
 from stoilo.core.errors import UsageError
 from stoilo.server.config import ServerConfig
-from stoilo.server.db.store import SERVER
-from stoilo.server.engines.embedded.database import ENGINE
+from stoilo.server.db.store import SERVER, upgrade
+from stoilo.server.engines.embedded.db.database import ENGINE
 from stoilo.server.migrating.moving import move_project
-from stoilo.server.migrations import upgrade
 from tests.support.stocktools.project import make_fake_project
 
 NEWEST = "head"

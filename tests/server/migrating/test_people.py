@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import UsageError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.migrating.people import (
     BLACKLISTED,
     HostRow,

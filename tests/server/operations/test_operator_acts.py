@@ -9,7 +9,7 @@ import pytest
 from stoilo.audit.format.record import OperatorAct, task_commitment
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.admission import tokens
-from stoilo.server.log.disclosure import submitter_commitment
+from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.operations.operator_acts import cancel_for_operator
 from tests.support.serverbench import Bench, acts
 

@@ -14,11 +14,11 @@ from stoilo.audit.log.side import ObjectKind
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.executor.release import ReviewerKey
+from stoilo.executor.verifier.release.targets import ReviewerKey
 from stoilo.server.admission import tokens
 from stoilo.server.db import schema
 from stoilo.server.db.records import Owner
-from stoilo.server.log.disclosure import submitter_commitment
+from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.operations.retention import Retained, What, delete_old, retain
 from tests.support.server import make_result
 from tests.support.serverbench import SOURCE, Bench, records

@@ -11,13 +11,17 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, StoiloError
-from stoilo.executor.release import ArchiveFile, PartFile, TrustedRelease
-from stoilo.executor.workdir import FLAVOR, open_name_bound
+from stoilo.executor.verifier.release.targets import (
+    ArchiveFile,
+    PartFile,
+    TrustedRelease,
+)
+from stoilo.executor.verifier.workunit import FLAVOR, open_name_bound
 from stoilo.flavors.archive import write_archive
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import describe_tree
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.workunits import WorkunitFile
 from stoilo.server.release.flavors import (
     USUAL_GROWTH,
     FlavorFiles,

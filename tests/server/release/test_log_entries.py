@@ -14,15 +14,17 @@ from stoilo.audit.format.release_proof import (
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
-from stoilo.executor.release import TrustedRelease
-from stoilo.executor.trust import ReleaseFiles, read_release
+from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.release.trust import ReleaseFiles, read_release
 from stoilo.server.db.store import Store
 from stoilo.server.log.leaves import LeafBook
 from stoilo.server.log.ports import ProjectFacts
-from stoilo.server.release.keyevents import facts_in_force, find_changes, note_changes
-from stoilo.server.release.log_entries import (
+from stoilo.server.release.changes import (
     ReleaseProof,
+    facts_in_force,
+    find_changes,
     is_logged_release,
+    note_changes,
     read_transcript,
     release_record,
 )

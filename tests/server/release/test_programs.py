@@ -10,9 +10,13 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.executor.release import ArchiveFile, PartFile, TrustedRelease
+from stoilo.executor.verifier.release.targets import (
+    ArchiveFile,
+    PartFile,
+    TrustedRelease,
+)
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.interface import AppProgram, CodeSignKey
+from stoilo.server.engines.programs import AppProgram, CodeSignKey
 from stoilo.server.release.programs import offer_programs, read_programs
 from stoilo.signer.boinckeys import md5_hex, sign_key_change, sign_md5
 from tests.support.gate import GateBench

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from stoilo.audit.witness.settings import NO_WITNESSES
 from stoilo.core.errors import StoiloError, TrustError, UsageError
-from stoilo.executor.release import TrustedRelease
+from stoilo.executor.verifier.release.targets import TrustedRelease
 from stoilo.policies.policy import default_policy
 from stoilo.server.release.expiry import read_roles
 from stoilo.server.release.released import (
@@ -17,8 +17,8 @@ from stoilo.server.release.released import (
     check_offline_roles,
     is_released,
 )
-from stoilo.signer.devroot import create_development_root
-from stoilo.signer.onlinekeys import make_online_keys
+from stoilo.signer.development.root import create_development_root
+from stoilo.signer.process.online_keys import make_online_keys
 from tests.support.gate import INSTALLED, NOW, _one_witness
 from tests.support.release import ReleasedProject
 

@@ -32,8 +32,8 @@ from stoilo.core.errors import (
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement
 from stoilo.core.types import TaskState
-from stoilo.executor.release import Reviewer
-from stoilo.executor.review import (
+from stoilo.executor.verifier.release.targets import Reviewer
+from stoilo.executor.verifier.review import (
     ANY_ARGUMENTS,
     MAX_REVIEW_BYTES,
     Review,
@@ -45,7 +45,7 @@ from stoilo.policies.policy import Review as ReviewRule
 from stoilo.server.admission import tokens
 from stoilo.server.db import rows
 from stoilo.server.db.records import Owner
-from stoilo.server.log.disclosure import submitter_commitment
+from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.reviews.review_queue import WAIT_S
 
 DAY_S = 86_400
@@ -344,7 +344,7 @@ def test_cancelled_task_waits_no_more(desk: Desk) -> None:
         owner = tokens.find_owner(connection, desk.bench.token, desk.bench.clock())
     assert desk.bench.server.desk.cancel(owner, task_id) is TaskState.CANCELLED
     desk.run()
-    assert desk.bench.server.parking.waiting() == []
+    assert desk.bench.server.review_queue.waiting() == []
 
 
 def test_reviewer_sees_what_waits_and_nothing_else(desk: Desk) -> None:

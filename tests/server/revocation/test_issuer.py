@@ -18,19 +18,24 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.revocation import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.release import RevocationFile
-from stoilo.executor.revocation import open_revocations
-from stoilo.server.revocation.issuer import RevocationIssuer
-from stoilo.server.revocation.next_statement import (
+from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.executor.verifier.revocation import open_revocations
+from stoilo.server.revocation.issuer import (
     REISSUE_S,
+    RevocationIssuer,
     next_statement,
     offline_records,
 )
-from stoilo.server.revocation.withdrawals import Withdrawals, wish
-from stoilo.signer.devroot import revoke
-from stoilo.signer.protocol import LastRevocation, Refused, Request, SignRevocation
-from stoilo.signer.revoking import replace_online_key, settle_revocations
-from stoilo.signer.service import SignerService
+from stoilo.server.revocation.wishes import Withdrawals, wish
+from stoilo.signer.development.lists import replace_online_key, settle_revocations
+from stoilo.signer.development.root import revoke
+from stoilo.signer.process.protocol import (
+    LastRevocation,
+    Refused,
+    Request,
+    SignRevocation,
+)
+from stoilo.signer.process.service import SignerService
 from tests.support.gate import NOW, GateBench
 
 OLD = "a" * 64

@@ -4,8 +4,8 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import UserCodeError
-from stoilo.sandbox.report import JailReport, JailStatus
-from stoilo.server.app.dependencies import read_report
+from stoilo.sandbox.process.report import JailReport, JailStatus
+from stoilo.server.app.jails import read_report
 from stoilo.server.validation.validators import (
     Call,
     JailAnswer,

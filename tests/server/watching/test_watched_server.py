@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from stoilo.server.watching.catalogue import METRICS
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.client import SignerClient
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
 

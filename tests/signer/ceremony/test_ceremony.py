@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.release import ReviewerFile, ReviewerKey
-from stoilo.executor.releasepack import read_release
-from stoilo.executor.trust import load_trust
-from stoilo.signer.ceremony.asks import take_reviewers
-from stoilo.signer.ceremony.changes import Changes
-from stoilo.signer.ceremony.combining import combine
+from stoilo.executor.verifier.release.pack import read_release
+from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.signer.ceremony.folder import read_folder, write_folder
+from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.publication import publish
+from stoilo.signer.ceremony.requests import take_reviewers
 from stoilo.signer.ceremony.review import review
+from stoilo.signer.ceremony.signatures import combine
 from tests.support.ceremony import NOW, ORIGIN, CeremonyBench
 from tests.support.gate import INSTALLED
 

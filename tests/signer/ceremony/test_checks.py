@@ -17,12 +17,12 @@ from tuf.api.metadata import (
 )
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.signer.ceremony.asks import raise_floors, take_online_keys
-from stoilo.signer.ceremony.changes import Changes, NewTarget
 from stoilo.signer.ceremony.folder import Ceremony
-from stoilo.signer.ceremony.holders import KeyHolder, tuf_key
+from stoilo.signer.ceremony.key_holders import KeyHolder, tuf_key
 from stoilo.signer.ceremony.metadata import open_root, open_targets, role_file
+from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import publish
+from stoilo.signer.ceremony.requests import raise_floors, take_online_keys
 from stoilo.signer.ceremony.review import review
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 

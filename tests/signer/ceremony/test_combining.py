@@ -5,10 +5,10 @@ import msgspec
 import pytest
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.signer.ceremony.changes import Changes
-from stoilo.signer.ceremony.combining import combine
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.metadata import open_root, role_file
+from stoilo.signer.ceremony.proposal import Changes
+from stoilo.signer.ceremony.signatures import combine
 from tests.support.ceremony import NOW, CeremonyBench
 
 

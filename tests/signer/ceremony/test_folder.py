@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError, TrustError, UsageError
-from stoilo.signer.ceremony.changes import Changes, NewTarget
 from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder
+from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from tests.support.ceremony import CeremonyBench
 
 NEW = "levels/new.toml"

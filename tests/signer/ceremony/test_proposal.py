@@ -5,13 +5,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.executor.trust import FLOORS_FILE
-from stoilo.signer.ceremony.asks import raise_floors
-from stoilo.signer.ceremony.changes import Changes, NewTarget, RoleChange
-from stoilo.signer.ceremony.holders import KeyHolder
+from stoilo.executor.verifier.release.trust import FLOORS_FILE
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.metadata import open_root, open_targets
-from stoilo.signer.ceremony.proposal import Proposal, amend_proposal
-from stoilo.signer.ceremony.signing import sign_proposal
+from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal
+from stoilo.signer.ceremony.requests import raise_floors
+from stoilo.signer.ceremony.signatures import sign_proposal
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 
 

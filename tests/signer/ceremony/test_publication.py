@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.releasepack import read_release
-from stoilo.executor.trust import load_trust
-from stoilo.signer.ceremony.boincfiles import sign_boinc_files
-from stoilo.signer.ceremony.changes import Changes, NewTarget, RoleChange
+from stoilo.executor.verifier.release.pack import read_release
+from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony
-from stoilo.signer.ceremony.holders import KeyHolder
-from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.writing import ReleaseWriter
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
+from stoilo.signer.ceremony.proposal import Changes, NewTarget
+from stoilo.signer.ceremony.publication import ReleaseWriter, publish
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import NOW, CeremonyBench, new_key
 from tests.support.gate import INSTALLED

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.signer.ceremony.current import open_current
-from stoilo.signer.ceremony.reading import read_published
+from stoilo.signer.ceremony.base_release import open_current, read_published
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject
 

@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError
-from stoilo.signer.ceremony.asks import Withdrawal, withdraw
-from stoilo.signer.ceremony.changes import Changes, NewTarget, RoleChange
 from stoilo.signer.ceremony.folder import Ceremony
-from stoilo.signer.ceremony.holders import KeyHolder
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.metadata import RoleFile
+from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.rendering import render_review
+from stoilo.signer.ceremony.requests import Withdrawal, withdraw
 from stoilo.signer.ceremony.review import review
+from stoilo.signer.ceremony.review_text import render_review
 from stoilo.signer.ceremony.status import read_state
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 

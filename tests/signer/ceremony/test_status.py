@@ -1,8 +1,8 @@
 import pytest
 
 from stoilo.core.errors import StoiloError
-from stoilo.signer.ceremony.changes import Changes
 from stoilo.signer.ceremony.folder import write_folder
+from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.status import read_state
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench
 

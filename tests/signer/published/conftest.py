@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from stoilo.core.digests import content_digest
-from stoilo.executor.release import FloorsFile
-from stoilo.executor.trust import FLOORS_FILE, travels
+from stoilo.executor.verifier.release.targets import FloorsFile
+from stoilo.executor.verifier.release.trust import FLOORS_FILE, travels
 from tests.support.stage import DAY_S, ReleaseStage
 
 

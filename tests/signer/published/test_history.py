@@ -7,8 +7,8 @@ import pytest
 
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.signer.ceremony.changes import Changes, RoleChange
-from stoilo.signer.ceremony.holders import KeyHolder
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
+from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.published.history import History, read_history
 from stoilo.signer.published.places import DirectoryPlace
 from stoilo.signer.published.verify import verify_release

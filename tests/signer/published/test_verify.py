@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.signer.builds import BuildInputs, make_attestation
-from stoilo.signer.ceremony.changes import Changes, NewTarget
+from stoilo.signer.attestations import BuildInputs, make_attestation
+from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.review import review
-from stoilo.signer.devroot import create_development_root
+from stoilo.signer.development.root import create_development_root
 from stoilo.signer.published.places import open_place
 from stoilo.signer.published.verify import PublishedRelease, verify_release
 from stoilo.signer.repository import refresh_online_metadata

@@ -1,120 +1,95 @@
-"""The embedded engine: store, accounts, scheduler and uploads behind one object.
-
-One thread moves workunits: it asks the rules, puts the questions to the server's
-validator on a few threads, writes the answers and delivers outcomes. It holds no state
-of its own, so a crash at any point loses nothing: what was not written is asked again.
-"""
+"""The embedded engine: accounts, scheduler, uploads and workunits put together."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import random
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import StoiloError
-from stoilo.executor.trust import parse_release_pack
-from stoilo.executor.workdir import RELEASE
-from stoilo.server.engines.embedded.answering import answer, is_pending, is_unsure
-from stoilo.server.engines.embedded.database import Database, NeedsWritingError
-from stoilo.server.engines.embedded.figures import read_figures
-from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
-from stoilo.server.engines.embedded.people.roster import Roster
-from stoilo.server.engines.embedded.people.stats import Statistics
-from stoilo.server.engines.embedded.purge import PURGED_TOGETHER, Retention, purge
-from stoilo.server.engines.embedded.rules.rejections import (
-    Owners,
-    of_one_owner,
-    reject_copies,
-)
-from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
-from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
-from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
-from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
-from stoilo.server.engines.embedded.store import (
-    INCONCLUSIVE_RETRY_S,
-    PENDING_RETRY_S,
-    Store,
-)
-from stoilo.server.engines.embedded.wire.catalogue import change_catalogue
-from stoilo.server.engines.embedded.wire.depot import Depot
-from stoilo.server.engines.embedded.wire.mirrored import MirrorDesk
-from stoilo.server.engines.embedded.wire.programs import (
+from stoilo.core.background import Repeater
+from stoilo.executor.verifier.release.trust import parse_release_pack
+from stoilo.executor.verifier.workunit import RELEASE
+from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
+from stoilo.server.engines.embedded.accounts.roster import Roster
+from stoilo.server.engines.embedded.db.database import Database, NeedsWritingError
+from stoilo.server.engines.embedded.files.app_versions import (
     check_programs,
     offered_platforms,
     program_files,
     store_programs,
 )
-from stoilo.server.engines.embedded.wire.uploadroom import UploadLimits
-from stoilo.server.engines.embedded.wire.uploads import UploadDesk
-from stoilo.server.engines.interface import NotDecidedYet, WorkunitFile
-from stoilo.server.engines.mirrorboard import MirrorBoard
-from stoilo.server.engines.rounds import Round
+from stoilo.server.engines.embedded.files.catalogue import change_catalogue
+from stoilo.server.engines.embedded.files.depot import Depot
+from stoilo.server.engines.embedded.files.mirrors import Mirrors, is_mirror_key
+from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
+from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
+from stoilo.server.engines.embedded.scheduling.sticky_files import forget_lost_hosts
+from stoilo.server.engines.embedded.workunits.mover import Mover
+from stoilo.server.engines.embedded.workunits.purge import (
+    PURGED_TOGETHER,
+    Retention,
+    purge,
+)
+from stoilo.server.engines.embedded.workunits.rejections import (
+    Owners,
+    of_one_owner,
+    reject_results,
+)
+from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
+from stoilo.server.engines.embedded.workunits.store import (
+    Store,
+)
+from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
+from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
+from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from stoilo.server.engines.embedded.verdicts import Answers, Question
-    from stoilo.server.engines.embedded.wire.depot import Download
-    from stoilo.server.engines.figures import EngineFigures
+    from stoilo.server.engines.embedded.files.depot import Download
     from stoilo.server.engines.interface import (
-        AppProgram,
         Assimilator,
-        CodeSignKey,
+        EngineFigures,
         Validation,
-        WorkunitOutcome,
-        WorkunitSpec,
         WorkunitStatus,
     )
-    from stoilo.server.engines.mirrors import Mirror
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
+    from stoilo.server.engines.workunits import WorkunitSpec
+
 
 __all__ = ["EmbeddedEngine", "EngineOptions"]
 
-log = logging.getLogger(__name__)
-
-MOVED_TOGETHER = 16
-"""Workunits in one transaction: hosts that call wait as long for the write lock."""
-
 PURGE_EVERY_S = 600.0
+CHECK_EVERY_S = 60.0  # of mirrors
+SAMPLES = 64  # shared files that a check of the mirrors draws from
 PURGE_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Settings of one embedded engine.
+    """Settings of one embedded engine."""
 
-    Attributes:
-        pace: how fast work is handed out.
-        batch: workunits moved in one step.
-        validators: validator questions asked at the same time.
-        idle_s: pause of the moving thread when nothing happens, s.
-        seen_within_s: a host counts as attached when it called within that time, s.
-        spot_check_rate: share of canonical results that a trusted host computes again,
-            0..1.
-        mirrors: data servers besides this one.
-        retention: how long rows are kept that nobody needs.
-        draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
-        lots: the same, for which of the copies that wait go out first.
-        uploads: how much of the disk result files may take.
-    """
-
-    pace: Pace = field(default_factory=Pace)
-    batch: int = 64
-    validators: int = 2
-    idle_s: float = 1.0
+    pace: Pace = field(default_factory=Pace)  # how fast work is handed out
+    batch: int = 64  # workunits moved in one step
+    validators: int = 2  # validator questions asked at the same time
+    idle_s: float = 1.0  # pause of the moving thread when nothing happens, s
+    # a host counts as attached when it called within that time, s
     seen_within_s: int = 600
+    # share of canonical results that a trusted host computes again, 0..1
     spot_check_rate: float = 0.0
+    # how long rows are kept that nobody needs
     retention: Retention = field(default_factory=Retention)
+    # uniform in [0, 1); whom to check must not be foreseeable by any host
     draw: Callable[[], float] = random.SystemRandom().random
+    # the same, for which of the results that wait go out first
     lots: Callable[[], float] = random.SystemRandom().random
+    # how much of the disk result files may take
     uploads: UploadLimits = field(default_factory=UploadLimits)
-    mirrors: tuple[Mirror, ...] = ()
+    mirrors: tuple[str, ...] = ()  # URLs of data servers besides this one
 
 
 class EmbeddedEngine:
@@ -123,12 +98,10 @@ class EmbeddedEngine:
     Attributes:
         accounts: the volunteers' accounts.
         roster: people and hosts (for pages and commands).
-        statistics: the public export.
         scheduler: answers scheduler requests (for `http`).
         uploads: takes result files (for `http`).
         mirrors: which data servers hosts are sent to.
-        mirror_desk: what those may have.
-        changes: grows whenever there may be new copies to hand out.
+        changes: grows whenever there may be new results to hand out.
     """
 
     def __init__(
@@ -169,14 +142,12 @@ class EmbeddedEngine:
             self._database, load_secret(directory / "account.secret")
         )
         self.roster = Roster(self._database, self.accounts)
-        self.statistics = Statistics(self._database, directory / "stats")
-        self.mirrors = MirrorBoard(self._options.mirrors, clock)
-        self.mirror_desk = MirrorDesk(
-            self._database, self._depot, directory / "mirror.secret"
-        )
+        self._mirror_secret = directory / "mirror.secret"
+        self._checks = Repeater("stoilo-mirrors", (self._check_mirrors,), CHECK_EVERY_S)
+        self.mirrors = Mirrors(self._options.mirrors, clock, self._checks.wake)
         self.changes = 0
         self._served: tuple[Validation, Assimilator] | None = None
-        self._round = Round(
+        self._round = Repeater(
             "stoilo-engine", (self._serve, self._purge_in_time), self._options.idle_s
         )
         self.scheduler = Scheduler(
@@ -187,8 +158,12 @@ class EmbeddedEngine:
             mirrors=self.mirrors,
         )
         self._purge_at = 0.0
-        self._answered: SimpleQueue[str] = SimpleQueue()
-        self._pool: ThreadPoolExecutor | None = None
+        self._mover = Mover(
+            self._store,
+            self.now,
+            batch=self._options.batch,
+            validators=self._options.validators,
+        )
         with self._database.read() as connection:
             self._depot.sweep(connection)
         with self._database.write() as connection:
@@ -212,13 +187,13 @@ class EmbeddedEngine:
 
     def ask_again(self, name: str) -> None:
         """Take it that a workunit's validators have run; see `interface.Engine`."""
-        self._answered.put(name)
+        self._mover.ask_again(name)
         self._round.wake()
 
     def reject(self, name: str, owners: Owners = of_one_owner) -> int:
-        """Mark the hosts of a workunit's valid copies; see `interface.HostRecords`."""
+        """Mark the hosts of a workunit's valid results; see `interface.HostRecords`."""
         with self._database.write() as connection:
-            return reject_copies(connection, name, self.now(), owners)
+            return reject_results(connection, name, self.now(), owners)
 
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.
@@ -269,6 +244,20 @@ class EmbeddedEngine:
         with self._database.read() as connection:
             return self._depot.find(connection, token)
 
+    def find_shared(self, digest: str, key: str) -> Path | None:
+        """Return where a file for mirrors lies; digest and key are untrusted (`http`)."""
+        if not is_mirror_key(self._mirror_secret, key):
+            return None
+        with self._database.read() as connection:
+            return self._depot.shared(connection, 1, digest).get(digest)
+
+    def _check_mirrors(self) -> bool:
+        """Find out which mirrors hosts may be sent to."""
+        with self._database.read() as connection:
+            samples = self._depot.shared(connection, SAMPLES)
+        self.mirrors.check(samples)
+        return False  # the next time is a pause away
+
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is; see `interface.Engine`."""
         since = self.now() - self._options.seen_within_s
@@ -291,59 +280,26 @@ class EmbeddedEngine:
 
     def start(self, validation: Validation, assimilator: Assimilator) -> None:
         """Begin to move workunits; see `interface.Engine`."""
-        self._store.retry_outbox()
-        self._pool = ThreadPoolExecutor(
-            self._options.validators, thread_name_prefix="stoilo-validate"
-        )
+        self._mover.start()
         self._served = (validation, assimilator)
         self._round.start()
+        if self.mirrors.urls:
+            self._checks.start()
 
     def close(self) -> None:
         """Stop moving workunits and close the database; see `interface.Engine`."""
+        self._checks.stop()
         self._round.stop()
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        self._mover.close()
         self._database.close()
 
     def step(self, validation: Validation, assimilator: Assimilator) -> bool:
         """Move what can be moved; returns whether anything was. For one thread."""
-        now = self.now()
         self.uploads.expire()
-        self._hasten()
-        due = self._store.due(now, self._options.batch)
-        for at in range(0, len(due), MOVED_TOGETHER):
-            self._move(due[at : at + MOVED_TOGETHER], validation)
-        outcomes = self._store.outcomes(now, self._options.batch)
-        taken = [one.workunit for one in outcomes if self._deliver(one, assimilator)]
-        self._store.taken(taken, self.now())
-        if due:
+        moved, delivered = self._mover.step(validation, assimilator)
+        if moved:
             self.changes += 1
-        return bool(due or outcomes)
-
-    def _move(self, due: Sequence[int], validation: Validation) -> None:
-        """Move workunits until all of them wait for hosts, or have ended."""
-        questions = self._store.advance(due, (), self.now())
-        while questions:
-            answers = self._ask(questions, validation)
-            rows = [one.workunit_id for one in answers if not is_unsure(one)]
-            for one in answers:
-                if is_unsure(one):
-                    wait = PENDING_RETRY_S if is_pending(one) else INCONCLUSIVE_RETRY_S
-                    self._store.postpone(one.workunit_id, self.now() + wait)
-            questions = self._store.advance(rows, answers, self.now())
-
-    def _hasten(self) -> None:
-        """Look again at what was told of; in the thread that may just have put it off."""
-        count = min(self._answered.qsize(), self._options.batch)
-        names = {self._answered.get() for _ in range(count)}
-        try:
-            if names:
-                self._store.hasten(names)
-        except StoiloError:  # the database is away; the names are not
-            for name in names:
-                self._answered.put(name)
-            raise
+        return moved or delivered
 
     def _spot_check(self) -> bool:
         """Draw whether a canonical result is to be checked again."""
@@ -371,27 +327,3 @@ class EmbeddedEngine:
     def _serve(self) -> bool:
         """Move workunits; trouble of database or disk only slows it down."""
         return self._served is not None and self.step(*self._served)
-
-    def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
-        """Put questions to the validator, several at the same time if started."""
-        if self._pool is None:
-            return [answer(question, validation) for question in questions]
-        return list(
-            self._pool.map(lambda question: answer(question, validation), questions)
-        )
-
-    def _deliver(self, outcome: WorkunitOutcome, assimilator: Assimilator) -> bool:
-        """Hand one outcome to the server, which may hear it twice; say if it took it.
-
-        It comes again until it was taken and that is noted.
-        """
-        try:
-            assimilator.assimilate(outcome)
-        except NotDecidedYet:
-            self._store.refused(outcome.workunit, self.now())
-            return False
-        except Exception:  # the server's code must not stop the engine
-            log.exception("outcome of %s was not taken", outcome.workunit)
-            self._store.refused(outcome.workunit, self.now())
-            return False
-        return True

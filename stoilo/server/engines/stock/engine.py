@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
 
+from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.rounds import Round
-from stoilo.server.engines.specs import check_spec
 from stoilo.server.engines.stock.creation.creator import Creator, insert_drafts
-from stoilo.server.engines.stock.creation.input_files import InputFiles, ReleaseRenewal
+from stoilo.server.engines.stock.creation.input_files import (
+    InputFiles,
+    ReleaseRenewal,
+)
 from stoilo.server.engines.stock.installation.app_versions import (
     check_app_versions,
     check_signatures,
@@ -36,8 +38,14 @@ from stoilo.server.engines.stock.project.database import (
     claim_project,
 )
 from stoilo.server.engines.stock.project.directory import Tools
-from stoilo.server.engines.stock.results.clean_up import CleanUp, stray_outcomes
-from stoilo.server.engines.stock.results.early_ends import AdmissionEnds, Cancellations
+from stoilo.server.engines.stock.results.clean_up import (
+    CleanUp,
+    stray_outcomes,
+)
+from stoilo.server.engines.stock.results.early_ends import (
+    AdmissionEnds,
+    Cancellations,
+)
 from stoilo.server.engines.stock.results.kept import Uploads
 from stoilo.server.engines.stock.results.outcomes import Delivery, Outcomes
 from stoilo.server.engines.stock.results.verdicts import Retries
@@ -45,20 +53,21 @@ from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
 from stoilo.server.engines.stock.scripts.server import ScriptServer
 from stoilo.server.engines.stock.scripts.validator import ScriptValidator
 from stoilo.server.engines.stock.status import Figures, read_settled, read_status
+from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from stoilo.server.engines.figures import EngineFigures
     from stoilo.server.engines.interface import (
-        AppProgram,
         Assimilator,
-        CodeSignKey,
+        EngineFigures,
         Validation,
-        WorkunitSpec,
         WorkunitStatus,
     )
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.stock.project.directory import StockProject
+    from stoilo.server.engines.workunits import WorkunitSpec
+
 
 __all__ = ["StockEngine", "StockOptions"]
 
@@ -266,7 +275,7 @@ class StockEngine:
         """Go one round; returns whether there was anything to do. For one thread."""
         return sum(each.go() for each in self._rounds) > 0
 
-    def _make_rounds(self) -> tuple[Round, ...]:
+    def _make_rounds(self) -> tuple[Repeater, ...]:
         """Return what goes on side by side: what may be slow holds nothing else up."""
         rounds = (
             ("tools", (self._create_if_due, self._cancel)),
@@ -286,7 +295,7 @@ class StockEngine:
             ),
         )
         return tuple(
-            Round(f"stoilo-{name}", chores, self._options.idle_s)
+            Repeater(f"stoilo-{name}", chores, self._options.idle_s)
             for name, chores in rounds
         )
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import String, cast, distinct, func, select
 
-from stoilo.server.engines.figures import EngineFigures
 from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
-    CopyView,
+    EngineFigures,
     OutcomeKind,
+    ResultOutcome,
+    ResultProgress,
     ResultVerdict,
+    ResultView,
     WorkunitStatus,
 )
 from stoilo.server.engines.stock.project import boinc_tables, tables
@@ -56,10 +56,10 @@ def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus
     said = _verdicts(connection, own.row)
     copies = tuple(_copy(row, own, said) for row in results)
     attached = _count_attached(connection, name, since)
-    unsent = sum(copy.state is CopyState.UNSENT for copy in copies)
+    unsent = sum(copy.state is ResultProgress.UNSENT for copy in copies)
     return WorkunitStatus(
         name=own.name,
-        copies=copies,
+        results=copies,
         outcome=own.outcome,
         users_needed=unsent,
         users_attached=attached,
@@ -90,7 +90,7 @@ def _verdicts(connection: Connection, row: int) -> dict[str, tuple[str, str]]:
 
 def _copy(
     row: ResultRow, own: OwnWorkunit, said: dict[str, tuple[str, str]]
-) -> CopyView:
+) -> ResultView:
     """Return a copy as its owner sees it.
 
     After an end without a result nobody waits for copies still out; BOINC's row says
@@ -100,14 +100,14 @@ def _copy(
     outcome = copy_outcome(row.outcome, row.validate_state, row.exit_status)
     verdict, code = said.get(row.name, ("", ""))
     if verdict == ResultVerdict.NOT_FOR_THIS_HOST:
-        outcome = CopyOutcome.REFUSED
+        outcome = ResultOutcome.REFUSED
     dropped = own.outcome not in {None, OutcomeKind.CANONICAL}
-    if dropped and state is not CopyState.OVER:
-        state, outcome = CopyState.OVER, CopyOutcome.NOT_NEEDED
-    return CopyView(
+    if dropped and state is not ResultProgress.OVER:
+        state, outcome = ResultProgress.OVER, ResultOutcome.NOT_NEEDED
+    return ResultView(
         name=row.name,
         state=state,
-        outcome=outcome if state is CopyState.OVER else CopyOutcome.NONE,
+        outcome=outcome if state is ResultProgress.OVER else ResultOutcome.NONE,
         code=code or copy_code(outcome),
         sent_at=row.sent_at,
         received_at=row.received_at,
@@ -139,15 +139,15 @@ def _count_attached(connection: Connection, name: str, since: int) -> int:
     return int(count or 0)
 
 
-def _explain(own: OwnWorkunit, copies: tuple[CopyView, ...], attached: int) -> str:
+def _explain(own: OwnWorkunit, copies: tuple[ResultView, ...], attached: int) -> str:
     """Return one sentence about what a workunit waits for."""
     if own.outcome is not None:
         return f"ended: {own.outcome.value.replace('_', ' ')}"
     if not own.boinc_id:
         return "waits to be made by BOINC's create_work"
-    unsent = sum(copy.state is CopyState.UNSENT for copy in copies)
-    working = sum(copy.state is CopyState.IN_PROGRESS for copy in copies)
-    done = sum(copy.outcome is CopyOutcome.SUCCESS for copy in copies)
+    unsent = sum(copy.state is ResultProgress.UNSENT for copy in copies)
+    working = sum(copy.state is ResultProgress.IN_PROGRESS for copy in copies)
+    done = sum(copy.outcome is ResultOutcome.SUCCESS for copy in copies)
     if unsent and attached < own.min_quorum:
         return f"needs {own.min_quorum} distinct users, {attached} attached"
     if unsent:
@@ -200,7 +200,7 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
     waiting, oldest = connection.execute(fresh).one()
     return EngineFigures(
         workunits=_count(connection, _rows(own.c.outcome.is_(None))),
-        copies=_copies(connection),
+        results=_copies(connection),
         unsent_age_s=_age(now, connection.scalar(unsent)),
         to_validate=waiting,
         to_validate_age_s=_age(now, oldest),
@@ -225,8 +225,8 @@ def _copies(connection: Connection) -> dict[tuple[str, str], int]:
     query = _of_open(*key, func.count().label("n")).group_by(*key)
     for row in connection.execute(query):
         where = copy_state(row.server_state)
-        ended = CopyOutcome.NONE
-        if where is CopyState.OVER:
+        ended = ResultOutcome.NONE
+        if where is ResultProgress.OVER:
             ended = copy_outcome(row.outcome, row.validate_state, 0)
         counts[where.value, ended.value] += row.n
     return dict(counts)

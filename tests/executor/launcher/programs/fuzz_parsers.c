@@ -13,7 +13,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "launcher.h"
+#include "archive.h"
+#include "failure.h"
+#include "header.h"
+#include "sha256.h"
 
 #ifndef PLATFORM
 #define PLATFORM "x86_64-linux"

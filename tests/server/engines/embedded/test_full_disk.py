@@ -72,7 +72,7 @@ def test_scheduler_call_on_a_full_database_gives_nothing_out(bench):
     with pytest.raises(InternalError, match="STO-E003"):
         bench.request(1, cpu_req_instances=50.0)
     set_query_only(bench, "OFF")
-    assert all(copy.sent_at == 0 for copy in bench.engine.status("w0_1").copies)
+    assert all(copy.sent_at == 0 for copy in bench.engine.status("w0_1").results)
     assert bench.fetch(1)
 
 
@@ -91,4 +91,4 @@ def test_upload_on_a_full_disk_is_put_off_and_goes_on_later(bench):
     with largest_file(LIMIT), pytest.raises(InternalError, match="STO-E003"):
         bench.upload(copy, bytes(4 * LIMIT))
     bench.finish(1, copy, bytes(4 * LIMIT))
-    assert bench.engine.status("w_1").copies[0].outcome == "success"
+    assert bench.engine.status("w_1").results[0].outcome == "success"

@@ -12,10 +12,10 @@ import time
 import pytest
 
 from stoilo.core.types import Redundancy
-from stoilo.executor.host import Volunteer
-from stoilo.executor.ledger import Ledger
-from stoilo.executor.pace import Settings
-from stoilo.executor.transfer import Transfer
+from stoilo.executor.volunteer.client import Volunteer
+from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.volunteer.scheduler import Settings
+from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from tests.support.engine import EchoExecutor, make_spec
 
@@ -129,7 +129,7 @@ def check(directory, found, tasks, database_url=""):
             status = engine.status(name)
             assert status.outcome == "canonical"
             assert data.split(b"\n")[0].split()[1].decode() in {
-                copy.name for copy in status.copies if copy.outcome == "success"
+                copy.name for copy in status.results if copy.outcome == "success"
             }
     finally:
         engine.close()

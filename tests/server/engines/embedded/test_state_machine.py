@@ -21,22 +21,29 @@ from hypothesis.stateful import (
 from reference_model import SPOT_CHECK_RATE, Host, Project
 from sqlalchemy import select
 
+from stoilo.core.boinc.messages import (
+    HostInfo,
+    OtherResult,
+    ReportedResult,
+    ResultState,
+)
 from stoilo.core.errors import DeniedError
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import HostInfo, OtherResult, ReportedResult, ResultState
-from stoilo.server.engines.embedded import schema, steps, verdicts
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import Database
+from stoilo.server.engines.embedded.db.records import CheckVerdict
+from stoilo.server.engines.embedded.db.views import load_view
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.server.engines.embedded.rules import conduct, spotchecks, transitioner
-from stoilo.server.engines.embedded.rules.records import CheckVerdict
-from stoilo.server.engines.embedded.scheduling import dispatch, holdings
-from stoilo.server.engines.embedded.views import load_view
-from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
-    Homogeneity,
-    Replication,
+from stoilo.server.engines.embedded.hosts import conduct
+from stoilo.server.engines.embedded.scheduling import dispatch, in_progress
+from stoilo.server.engines.embedded.workunits import (
+    spot_checks,
+    steps,
+    transitioner,
+    verdicts,
 )
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress
+from stoilo.server.engines.workunits import Homogeneity, Replication
 from tests.support.engine import make_spec
 from tests.support.server import ManualClock
 
@@ -84,8 +91,8 @@ def redundancies(draw):
 
 
 def word(copy):
-    if copy.state is not CopyState.OVER:
-        return "new" if copy.state is CopyState.UNSENT else "out"
+    if copy.state is not ResultProgress.OVER:
+        return "new" if copy.state is ResultProgress.UNSENT else "out"
     if copy.outcome.value == "success":
         return SUCCESS_WORDS[copy.validity.value]
     return OTHER_WORDS.get(copy.outcome.value, copy.outcome.value)
@@ -309,7 +316,7 @@ class Both(RuleBasedStateMachine):
         for place, unit in enumerate(self.model.workunits):
             view = self.view(place)
             ended = view.outcome.value if view.outcome else ""
-            assert [word(copy) for copy in view.copies] == [c.at for c in unit.copies]
+            assert [word(copy) for copy in view.results] == [c.at for c in unit.copies]
             assert (ended, view.lingering) == (unit.end, unit.kept)
             assert (bool(view.host_class), view.alone) == (bool(unit.kind), unit.alone)
             self.check_limits(view)
@@ -334,12 +341,14 @@ class Both(RuleBasedStateMachine):
             return load_view(connection, row)
 
     def check_limits(self, view):
-        sent = [copy for copy in view.copies if copy.user_id]
+        sent = [copy for copy in view.results if copy.user_id]
         assert len({copy.user_id for copy in sent}) == len(sent)
         assert len({copy.host_key for copy in sent}) == len(sent)
         assert all(copy.deadline <= view.not_after for copy in sent)
         uncounted = {"refused", "aborted", "dropped"}
-        counted = [c for c in view.copies if word(c) not in uncounted and not c.recheck]
+        counted = [
+            c for c in view.results if word(c) not in uncounted and not c.recheck
+        ]
         assert len(counted) <= view.redundancy.max_total
 
     def teardown(self):
@@ -398,16 +407,16 @@ def test_engine_follows_the_reference_model_for_long(machine):
 
 
 def condemn_at_once(connection, copy):
-    table = schema.copies
+    table = schema.results
     row = connection.execute(select(table).where(table.c.name == copy)).one()
-    spotchecks.end_check(connection, row.workunit_id, CheckVerdict.DIFFERENT, 0)
+    spot_checks.end_check(connection, row.workunit_id, CheckVerdict.DIFFERENT, 0)
 
 
 BROKEN_RULES = {
     "silence is an error": (
         transitioner,
         "ERROR_OUTCOMES",
-        transitioner.ERROR_OUTCOMES | {CopyOutcome.NO_REPLY},
+        transitioner.ERROR_OUTCOMES | {ResultOutcome.NO_REPLY},
     ),
     "every host is trusted": (dispatch, "is_trusted", lambda *_: True),
     "a quorum is never raised": (dispatch, "raise_quorum", lambda *_: None),
@@ -415,12 +424,12 @@ BROKEN_RULES = {
     "aborts use up the total": (
         transitioner,
         "TURNED_AWAY",
-        frozenset({CopyOutcome.REFUSED}),
+        frozenset({ResultOutcome.REFUSED}),
     ),
     "one comparison bans": (verdicts, "doubt_check", condemn_at_once),
-    "nobody is excused": (spotchecks, "MOST_EXCUSES", 0),
+    "nobody is excused": (spot_checks, "MOST_EXCUSES", 0),
     "late results are not waited for": (steps, "has_stragglers", lambda _: False),
-    "results are not received": (holdings, "still_counts", lambda *_: False),
+    "results are not received": (in_progress, "still_counts", lambda *_: False),
 }
 
 

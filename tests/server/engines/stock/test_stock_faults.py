@@ -15,7 +15,7 @@ from stock_bench import StockBench
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
 from stoilo.server.engines.stock.scripts.validator import refusal_cap
 from tests.support.engine import make_spec
 from tests.support.mariadb import MariaServer
@@ -222,7 +222,7 @@ def test_full_disk_when_results_are_to_be_kept_blames_nobody_and_ends_nothing(be
     kept.write_bytes(b"")  # no folder can be made there, as on a full disk
     bench.settle()
     assert bench.engine.status("w_1").outcome is None
-    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.SUCCESS
+    assert bench.engine.status("w_1").results[0].outcome is ResultOutcome.SUCCESS
     kept.unlink()
     bench.pass_time(60)
     bench.settle()
@@ -287,7 +287,7 @@ def test_refusals_cost_the_host_nothing(bench):
     bench.finish(1, refused, b"optin")
     bench.settle()
     assert bench.hosts.record(1) == before == (501, 1)
-    assert bench.engine.status("w_2").copies[0].outcome is CopyOutcome.REFUSED
+    assert bench.engine.status("w_2").results[0].outcome is ResultOutcome.REFUSED
 
 
 def test_bad_result_costs_its_host_what_boinc_takes(bench):

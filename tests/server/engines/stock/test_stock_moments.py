@@ -17,7 +17,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.policies.policy import default_policy
 from stoilo.server.admission import tokens
-from stoilo.server.app.assembly import Neighbours, TaskServer
+from stoilo.server.app.task_server import Dependencies, TaskServer
 from stoilo.server.db import rows
 from stoilo.server.db.store import Store
 from stoilo.server.engines.interface import OutcomeKind
@@ -65,7 +65,7 @@ class Project:
         self.store = Store.open(f"sqlite:///{self.databases['server']}")
         validators = PythonValidators()
         end = self.clock() + 30 * 86_400
-        around = Neighbours(
+        around = Dependencies(
             log=self.log,
             signer=StampSigner(),
             engine=self.stock.engine,

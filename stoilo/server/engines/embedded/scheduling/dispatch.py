@@ -1,4 +1,4 @@
-"""Which copies go to a host: those that it has lost, and new ones as far as it may."""
+"""Which results go to a host: those that it has lost, and new ones as far as it may."""
 
 from __future__ import annotations
 
@@ -11,51 +11,63 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import BigInteger, bindparam, exists, func, select, true, update
 
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import must_write
-from stoilo.server.engines.embedded.rules.hosttrust import (
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import must_write
+from stoilo.server.engines.embedded.db.records import Caller, CheckVerdict
+from stoilo.server.engines.embedded.db.views import (
+    results_of,
+    view_columns,
+    view_of,
+)
+from stoilo.server.engines.embedded.hosts.host_filter import (
+    allowed_apps,
+    fits_host,
+    is_wanted,
+)
+from stoilo.server.engines.embedded.hosts.host_trust import (
     BY_OPERATOR,
     consecutive_valid,
     homogeneous_class,
     is_trusted,
 )
-from stoilo.server.engines.embedded.rules.records import Caller, CheckVerdict
-from stoilo.server.engines.embedded.rules.replication import (
+from stoilo.server.engines.embedded.scheduling.authenticate import SECONDS_PER_RESULT
+from stoilo.server.engines.embedded.scheduling.in_progress import (
+    HeldResult,
+    result_columns,
+)
+from stoilo.server.engines.embedded.scheduling.locality import local_first
+from stoilo.server.engines.embedded.workunits.replication import (
     commit_class,
     fits_class,
     raise_quorum,
 )
-from stoilo.server.engines.embedded.rules.transitioner import (
+from stoilo.server.engines.embedded.workunits.transitioner import (
     REFUSALS_AT_LEAST,
     TURNED_AWAY,
     may_issue,
     may_recheck,
 )
-from stoilo.server.engines.embedded.scheduling.bounds import fits_host
-from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy, copy_columns
-from stoilo.server.engines.embedded.scheduling.locality import local_first
-from stoilo.server.engines.embedded.scheduling.wishes import allowed_apps, is_wanted
-from stoilo.server.engines.embedded.views import copies_of, view_columns, view_of
-from stoilo.server.engines.interface import CopyState, Homogeneity
+from stoilo.server.engines.interface import ResultProgress
+from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sqlalchemy import ColumnElement, Connection, Row, Select, Update
 
-    from stoilo.executor.messages import SchedulerRequest, Wishes
-    from stoilo.server.engines.embedded.people.accounts import User
-    from stoilo.server.engines.embedded.rules.records import WorkunitView
-    from stoilo.server.engines.embedded.scheduling.hosts import Host
-    from stoilo.server.engines.embedded.scheduling.reception import Guest
+    from stoilo.core.boinc.messages import SchedulerRequest, Wishes
+    from stoilo.server.engines.embedded.accounts.accounts import User
+    from stoilo.server.engines.embedded.db.records import WorkunitView
+    from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
 
-__all__ = ["Chance", "Pace", "fresh_copies", "lost_copies", "notices"]
 
-CANDIDATES_PER_COPY = 8
-"""Looked at by the rules for each copy that may be given."""
+__all__ = ["Chance", "Pace", "fresh_results", "lost_results", "notices"]
+
+CANDIDATES_PER_RESULT = 8
+"""Looked at by the rules for each result that may be given."""
 
 WINDOW_LEAST: Final = 64
-"""Copies that have waited longest, at least: the lot decides which of them go. Who calls right
+"""Results that have waited longest, at least: the lot decides which of them go. Who calls right
 after another account then rarely gets the same workunits."""
 BANNED_NOTICE = (
     "This computer gets no work: a result of it was checked again and was wrong. "
@@ -63,75 +75,63 @@ BANNED_NOTICE = (
 )
 BANNED_BY_OPERATOR = "The project's operators have banned this computer [STO-E065]."
 MOST_HELD = 500
-"""Copies of one host, whatever it says of its processors: a call names all of them, and
+"""Results of one host, whatever it says of its processors: a call names all of them, and
 one that names more than `requests.RESULTS_PER_REQUEST` is refused."""
 
 KINDS_OF_CALLERS: Final = 256
 """Queries kept for hosts of one level, class and set of wishes."""
 
-SECONDS_PER_COPY = 60.0  # what one copy is taken to last when work for N s is asked
-
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast the project hands out work.
+    """How fast the project hands out work."""
 
-    Attributes:
-        next_rpc_delay_s: hosts call again after at most that many s.
-        copies_per_rpc: most copies in one reply.
-        copies_per_cpu: most copies in progress on a host, per processor.
-        busy_rpc_delay_s: the same for stock clients that have what they asked for: when
-            something ends they call by themselves, so this is for aborts.
-        quiet_rpc_delay_s: the same for stock clients that have had no work for long.
-    """
-
-    next_rpc_delay_s: float = 0.5
-    copies_per_rpc: int = 16
-    copies_per_cpu: int = 4
+    next_rpc_delay_s: float = 0.5  # hosts call again after at most that many s
+    results_per_rpc: int = 16  # most results in one reply
+    results_per_cpu: int = 4  # most results in progress on a host, per processor
+    # the same for stock clients that have what they asked for: when something ends they
+    # call by themselves, so this is for aborts
     busy_rpc_delay_s: float = 15.0
+    # the same for stock clients that have had no work for long
     quiet_rpc_delay_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """What no host may foresee; each uniform in [0, 1).
+    """What no host may foresee; each uniform in [0, 1)."""
 
-    Attributes:
-        draw: whom to check.
-        lots: which of the copies that wait go first.
-    """
-
-    draw: Callable[[], float] = random.SystemRandom().random
+    draw: Callable[[], float] = random.SystemRandom().random  # whom to check
+    # which of the results that wait go first
     lots: Callable[[], float] = random.SystemRandom().random
 
 
-def lost_copies(
+def lost_results(
     connection: Connection,
     account: User,
     request: SchedulerRequest,
-    held: Iterable[HeldCopy],
+    held: Iterable[HeldResult],
     pace: Pace,
-) -> list[HeldCopy]:
-    """Return copies that the host should have and does not mention.
+) -> list[HeldResult]:
+    """Return results that the host should have and does not mention.
 
     What the account or the host has meanwhile ruled out is not sent again.
     """
     named = {result.name for result in request.results}
     named |= {other.name for other in request.other_results}
-    lost = [copy for copy in held if copy.resendable and copy.name not in named]
+    lost = [result for result in held if result.resendable and result.name not in named]
     if lost:
         wanted = _wanted(connection, lost, account, request.wishes)
-        lost = [copy for copy in lost if copy.workunit_id in wanted]
-    return lost[: pace.copies_per_rpc]
+        lost = [result for result in lost if result.workunit_id in wanted]
+    return lost[: pace.results_per_rpc]
 
 
 def _wanted(
-    connection: Connection, copies: list[HeldCopy], account: User, wishes: Wishes
+    connection: Connection, results: list[HeldResult], account: User, wishes: Wishes
 ) -> set[int]:
-    """Return which workunits of these copies account and host allow now."""
+    """Return which workunits of these results account and host allow now."""
     table = schema.workunits
     query = select(table.c.id).where(
-        table.c.id.in_([copy.workunit_id for copy in copies]),
+        table.c.id.in_([result.workunit_id for result in results]),
         table.c.app.in_(allowed_apps(account.apps, wishes)),
         is_wanted(wishes),
     )
@@ -145,23 +145,16 @@ def notices(host: Host) -> tuple[str, ...]:
     return (BANNED_BY_OPERATOR if host.ban == BY_OPERATOR else BANNED_NOTICE,)
 
 
-def fresh_copies(
+def fresh_results(
     connection: Connection,
-    guest: Guest,
-    busy: int,
-    pace: Pace,
-    chance: Chance,
-) -> list[HeldCopy]:
-    """Give new copies to the host, as many as it asks for and may have.
+    guest: Guest,  # who asks
+    busy: int,  # results in progress on the host
+    pace: Pace,  # how much at most
+    chance: Chance,  # what no host may foresee
+) -> list[HeldResult]:
+    """Give new results to the host, as many as it asks for and may have.
 
     A trusted account's hosts get what is to be checked again first.
-
-    Args:
-        connection: of the caller's transaction.
-        guest: who asks.
-        busy: copies in progress on the host.
-        pace: how much at most.
-        chance: what no host may foresee.
     """
     room = _room(guest.request, busy, pace)
     if room <= 0 or guest.host.ban is not None:
@@ -174,9 +167,9 @@ def fresh_copies(
         if not fresh:
             continue
         must_write(connection)
-        copies = copies_of(connection, {row.workunit_id for row in fresh})
+        results = results_of(connection, {row.workunit_id for row in fresh})
         for row in fresh:
-            view = view_of(row, copies[row.workunit_id])
+            view = view_of(row, results[row.workunit_id])
             fits = may_issue(view, caller, guest.now) or may_recheck(
                 view, caller, guest.now
             )
@@ -195,7 +188,7 @@ def _fitting(
     *,
     recheck: bool,
 ) -> list[Row]:  # type: ignore[type-arg]  # of `_candidates`
-    """Return rows of copies that the rules will probably give to the host, best first."""
+    """Return rows of results that the rules will probably give to the host, best first."""
     request = guest.request
     memory, disk = int(request.host.memory_bytes), int(request.host.disk_free_bytes)
     query = _candidates(
@@ -213,10 +206,10 @@ def _fitting(
         "now": guest.now,
         "memory": memory,
         "disk": disk,
-        "most": max(room * CANDIDATES_PER_COPY, WINDOW_LEAST),
+        "most": max(room * CANDIDATES_PER_RESULT, WINDOW_LEAST),
     }
     rows = local_first(connection, request, query, values, guest.now, lots)
-    return rows[: room * CANDIDATES_PER_COPY]
+    return rows[: room * CANDIDATES_PER_RESULT]
 
 
 def _caller(guest: Guest) -> Caller:
@@ -234,10 +227,10 @@ def _caller(guest: Guest) -> Caller:
 
 
 def _machine(guest: Guest) -> str:
-    """Return the identity under which the host's copies are noted.
+    """Return the identity under which the host's results are noted.
 
     That is its CPID, if no other account's host was the first to show it: else whoever
-    knows a CPID could keep workunits from its owner by taking copies under it.
+    knows a CPID could keep workunits from its owner by taking results under it.
     """
     cpid = guest.host.key
     if cpid == guest.request.cpid and guest.visitor.owns_cpid:
@@ -253,7 +246,7 @@ def _settle_spread(
     guest: Guest,
     draw: Callable[[], float],
 ) -> None:
-    """Note what a copy that is just being issued means for the others."""
+    """Note what a result that is just being issued means for the others."""
     if view.outcome is not None:
         return
     workunit_id = row.workunit_id
@@ -266,49 +259,49 @@ def _settle_spread(
 
 
 def _room(request: SchedulerRequest, busy: int, pace: Pace) -> int:
-    """Return how many copies the request may get."""
+    """Return how many results the request may get."""
     wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     if request.dont_send_work or not wants_work:
         return 0
-    most = min(pace.copies_per_cpu * request.ncpus, MOST_HELD) - busy
-    wanted = max(request.cpu_req_instances, request.cpu_req_secs / SECONDS_PER_COPY)
+    most = min(pace.results_per_cpu * request.ncpus, MOST_HELD) - busy
+    wanted = max(request.cpu_req_instances, request.cpu_req_secs / SECONDS_PER_RESULT)
     asked = math.ceil(min(wanted, 1e6))
-    return max(0, min(asked, most, pace.copies_per_rpc))
+    return max(0, min(asked, most, pace.results_per_rpc))
 
 
 def _issue(
     connection: Connection,
     rows: list[Row],  # type: ignore[type-arg]  # of `_candidates`
     guest: Guest,
-) -> list[HeldCopy]:
-    """Write that copies are on the host; return them, oldest first."""
+) -> list[HeldResult]:
+    """Write that results are on the host; return them, oldest first."""
     if not rows:
         return []
     now, host = guest.now, guest.host
-    given = [HeldCopy.given(row, now + row.delay_bound_s) for row in rows]
+    given = [HeldResult.given(row, now + row.delay_bound_s) for row in rows]
     key = _machine(guest)
     shared = {"user": guest.user.id, "host": host.id, "key": key, "now": now}
     connection.execute(
-        _copy_update(),
-        [shared | {"row": copy.id, "until": copy.deadline} for copy in given],
+        _result_update(),
+        [shared | {"row": result.id, "until": result.deadline} for result in given],
     )
     connection.execute(
         _workunit_update(),
-        [{"row": copy.workunit_id, "after": copy.deadline + 1} for copy in given],
+        [{"row": result.workunit_id, "after": result.deadline + 1} for result in given],
     )
-    return sorted(given, key=lambda copy: copy.id)
+    return sorted(given, key=lambda result: result.id)
 
 
 # Made once, as every call runs them: to put one together costs more than to run it.
 @cache
-def _copy_update() -> Update:
-    """Return the statement that copy :row is on :host."""
-    table = schema.copies
+def _result_update() -> Update:
+    """Return the statement that result :row is on :host."""
+    table = schema.results
     return (
         update(table)
         .where(table.c.id == bindparam("row"))
         .values(
-            state=CopyState.IN_PROGRESS.value,
+            state=ResultProgress.IN_PROGRESS.value,
             user_id=bindparam("user"),
             host_id=bindparam("host"),
             host_key=bindparam("key"),
@@ -331,46 +324,38 @@ def _workunit_update() -> Update:
 
 @lru_cache(maxsize=KINDS_OF_CALLERS)
 def _candidates(
-    apps: tuple[str, ...],
-    wishes: Wishes,
-    caller: Caller,
+    apps: tuple[str, ...],  # that may be sent
+    wishes: Wishes,  # of the host and its account
+    caller: Caller,  # what hosts of this kind have in common
     *,
-    recheck: bool,
-    memory: bool,
-    disk: bool,
+    recheck: bool,  # those of spot checks, instead of ordinary ones
+    memory: bool,  # :memory counts
+    disk: bool,  # :disk counts
 ) -> Select[Any]:
-    """Return the query for unsent copies that may go to hosts of one kind, best first.
+    """Return the query for unsent results that may go to hosts of one kind, best first.
 
     The same rules as in `transitioner`, which has the last word. Parameters: :user,
     :host_key, :cpid, :now, :memory and :disk in bytes, :most.
-
-    Args:
-        apps: that may be sent.
-        wishes: of the host and its account.
-        caller: what hosts of this kind have in common.
-        recheck: those of spot checks, instead of ordinary ones.
-        memory: :memory counts.
-        disk: :disk counts.
     """
-    copies, table, spread = schema.copies, schema.workunits, schema.replications
+    results, table, spread = schema.results, schema.workunits, schema.replications
     bounds, ended, box = schema.bounds, schema.lingering, schema.outbox
-    other = copies.alias("other")
+    other = results.alias("other")
     has_one = exists().where(
-        other.c.workunit_id == copies.c.workunit_id,
+        other.c.workunit_id == results.c.workunit_id,
         (other.c.user_id == bindparam("user"))
         | other.c.host_key.in_([bindparam("host_key"), bindparam("cpid")]),
     )
-    known = {column.name for column in copy_columns()}
+    known = {column.name for column in result_columns()}
     rest = [column for column in table.c if column.name not in {"id", "name", *known}]
     return (
-        select(*copy_columns(), *rest, *view_columns())
-        .join(table, table.c.id == copies.c.workunit_id)
+        select(*result_columns(), *rest, *view_columns())
+        .join(table, table.c.id == results.c.workunit_id)
         .outerjoin(spread, spread.c.workunit_id == table.c.id)
         .outerjoin(bounds, bounds.c.workunit_id == table.c.id)
         .outerjoin(ended, ended.c.workunit_id == table.c.id)
         .outerjoin(box, box.c.workunit_id == table.c.id)
         .where(
-            copies.c.state == CopyState.UNSENT.value,
+            results.c.state == ResultProgress.UNSENT.value,
             table.c.app.in_(apps),
             is_wanted(wishes),
             table.c.not_after >= bindparam("now") + table.c.delay_bound_s,
@@ -380,14 +365,14 @@ def _candidates(
             _is_for_newcomers() if caller.newcomer else true(),
             ~has_one,
         )
-        .order_by(copies.c.priority.desc(), copies.c.id)
+        .order_by(results.c.priority.desc(), results.c.id)
         .limit(bindparam("most"))
     )
 
 
 def _is_for_newcomers() -> ColumnElement[bool]:
     """Return the condition that not too much of a workunit was turned away."""
-    other, table = schema.copies.alias("turned"), schema.workunits
+    other, table = schema.results.alias("turned"), schema.workunits
     turned_away = (
         select(func.count())
         .where(
@@ -401,18 +386,18 @@ def _is_for_newcomers() -> ColumnElement[bool]:
 
 
 def _is_recheck() -> ColumnElement[bool]:
-    """Return the condition that a copy belongs to a spot check that goes on."""
+    """Return the condition that a result belongs to a spot check that goes on."""
     table = schema.spot_checks
     return exists().where(
-        table.c.copy_id == schema.copies.c.id,
+        table.c.copy_id == schema.results.c.id,
         table.c.verdict.in_([CheckVerdict.PENDING.value, CheckVerdict.OPEN.value]),
     )
 
 
 def _is_for_anybody() -> ColumnElement[bool]:
-    """Return the condition that a copy is a second opinion that any host may give."""
+    """Return the condition that a result is a second opinion that any host may give."""
     table = schema.spot_checks
     return exists().where(
-        table.c.copy_id == schema.copies.c.id,
+        table.c.copy_id == schema.results.c.id,
         table.c.verdict == CheckVerdict.OPEN.value,
     )

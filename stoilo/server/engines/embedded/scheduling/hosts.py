@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, exists, func, insert, select, update
 
-from stoilo.executor.messages import HostInfo
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import is_writing, must_write
-from stoilo.server.engines.embedded.rules.hosttrust import BY_OPERATOR, ban
-from stoilo.server.engines.embedded.scheduling.visitors import RECORD_COLUMNS
-from stoilo.server.engines.interface import CopyState
+from stoilo.core.boinc.messages import HostInfo
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import is_writing, must_write
+from stoilo.server.engines.embedded.hosts.host_trust import BY_OPERATOR, ban
+from stoilo.server.engines.embedded.scheduling.authenticate import RECORD_COLUMNS, Host
+from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Update
 
-    from stoilo.executor.messages import SchedulerRequest
-    from stoilo.server.engines.embedded.people.accounts import User
-    from stoilo.server.engines.embedded.scheduling.visitors import KnownHost, Visitor
+    from stoilo.core.boinc.messages import SchedulerRequest
+    from stoilo.server.engines.embedded.accounts.accounts import User
+    from stoilo.server.engines.embedded.scheduling.authenticate import (
+        KnownHost,
+        Visitor,
+    )
 
-__all__ = ["MAX_HOSTS", "Host", "find_host"]
+
+__all__ = ["MAX_HOSTS", "find_host"]
 
 MAX_HOSTS = 500
 """Hosts of one account in use; each is a row that nobody but its caller asked for."""
 
 IN_USE_S = 30 * 86_400
-"""A host that has not called for so long and holds no copy is not counted."""
+"""A host that has not called for so long and holds no result is not counted."""
 
 TEXT_CHARS = 128
 RECORD_EVERY_S = 3600
@@ -38,29 +42,6 @@ RECORD_EVERY_S = 3600
 SEEN_EVERY_S = 300
 """How late the stored time and number of a host's last call may be while nothing else of
 it is written. Shorter than a host counts as attached (`EngineOptions.seen_within_s`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """The host that calls; `new` when its id has to be told to it.
-
-    Attributes:
-        id: its row.
-        user_id: whose it is.
-        key: its identity (CPID).
-        new: it does not know its number.
-        created_at: s.
-        known: what was stored of it, None when it has just been made.
-        ban: why it gets no work, see `hosttrust.find_ban`; None for no ban.
-    """
-
-    id: int
-    user_id: int
-    key: str
-    new: bool
-    created_at: int
-    known: KnownHost | None = None
-    ban: int | None = None
 
 
 def find_host(
@@ -137,13 +118,13 @@ def _call_update() -> Update:
 def _new_host(
     connection: Connection, user: User, request: SchedulerRequest, cpid: str, now: int
 ) -> Host | None:
-    """Insert a host, unless the account has its number; without a CPID it is a copy."""
+    """Insert a host, unless the account has its number; without a CPID it is a result."""
     must_write(connection)
     table = schema.hosts
-    copies = schema.copies
+    results = schema.results
     holds = exists().where(
-        copies.c.host_id == table.c.id,
-        copies.c.state == CopyState.IN_PROGRESS.value,
+        results.c.host_id == table.c.id,
+        results.c.state == ResultProgress.IN_PROGRESS.value,
     )
     query = select(func.count()).where(
         table.c.user_id == user.id, (table.c.seen_at >= now - IN_USE_S) | holds

@@ -1,4 +1,4 @@
-"""Which of the copies that may go to a host go first: those whose files it has (S0-18).
+"""Which of the results that may go to a host go first: those whose files it has (S0-18).
 
 BOINC calls it locality scheduling. It changes the order among equals only: a higher
 priority goes first whatever a host holds, and so does what has waited long, so that no
@@ -6,7 +6,7 @@ workunit starves because others' files are better spread.
 
 Among those that are equal then the lot decides, of those that have waited longest: were
 they handed out in order, two accounts of one person that call one right after the other
-would get both copies of a workunit, and could agree on a lie.
+would get both results of a workunit, and could agree on a lie.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import exists, func, select
 
-from stoilo.executor.workdir import FLAVOR
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.scheduling.lending import held_files
+from stoilo.executor.verifier.workunit import FLAVOR
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.scheduling.sticky_files import held_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
+
 
 __all__ = ["Candidate", "in_order", "local_first"]
 
 PATIENCE_S: Final = 600
-"""Older copies wait no longer for a host that has their files, s."""
+"""Older results wait no longer for a host that has their files, s."""
 
 LARGE_BYTES: Final = 1024 * 1024
 """Smaller files are sent as quickly as they are looked for."""
@@ -40,23 +41,14 @@ MOST_HELD: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An unsent copy that may go to the host.
+    """An unsent result that may go to the host."""
 
-    Attributes:
-        id: row of the copy; grows with its age.
-        workunit_id: row of its workunit.
-        priority: larger goes out first.
-        created_at: of the workunit, s.
-        held_bytes: of its large files, what the host has.
-        lot: of its workunit, uniform in [0, 1): the smallest goes first.
-    """
-
-    id: int
-    workunit_id: int
-    priority: int
-    created_at: int
-    held_bytes: int = 0
-    lot: float = 0.0
+    id: int  # row of the result; grows with its age
+    workunit_id: int  # row of its workunit
+    priority: int  # larger goes out first
+    created_at: int  # of the workunit, s
+    held_bytes: int = 0  # of its large files, what the host has
+    lot: float = 0.0  # of its workunit, uniform in [0, 1): the smallest goes first
 
 
 def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
@@ -74,24 +66,17 @@ def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
 
 def local_first(
     connection: Connection,
-    request: SchedulerRequest,
+    request: SchedulerRequest,  # says what the host keeps
+    # query for ``copy_id``, ``workunit_id``, ``priority`` and ``created_at`` of
+    # `results` and `workunits`, at most :most rows; they are looked for among all and
+    # among those whose files the host has
     candidates: Select[Any],
-    values: Mapping[str, object],
-    now: int,
+    values: Mapping[str, object],  # of its parameters
+    now: int,  # s since 1970
+    # uniform in [0, 1); whoever foresees them can choose what he gets
     lots: Callable[[], float],
 ) -> list[Row]:  # type: ignore[type-arg]  # of `candidates`
-    """Return candidates in the order in which they shall go, the best first.
-
-    Args:
-        connection: of the caller's transaction.
-        request: says what the host keeps.
-        candidates: query for ``copy_id``, ``workunit_id``, ``priority`` and
-            ``created_at`` of `copies` and `workunits`, at most :most rows; they are looked
-            for among all and among those whose files the host has.
-        values: of its parameters.
-        now: s since 1970.
-        lots: uniform in [0, 1); whoever foresees them can choose what he gets.
-    """
+    """Return candidates in the order in which they shall go, the best first."""
     held = _large_held(connection, request)
     found = connection.execute(candidates, values).all()
     if not held:

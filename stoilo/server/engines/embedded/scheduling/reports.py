@@ -1,4 +1,4 @@
-"""What a host reports, and which of its unfinished copies nobody needs any more."""
+"""What a host reports, and which of its unfinished results nobody needs any more."""
 
 from __future__ import annotations
 
@@ -9,32 +9,38 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, update
 
-from stoilo.executor.messages import ResultState
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.rules.conduct import note_turned_away
-from stoilo.server.engines.embedded.rules.hosttrust import note_failed
-from stoilo.server.engines.embedded.rules.quotas import note_errors
-from stoilo.server.engines.interface import CopyOutcome, CopyState
-from stoilo.server.engines.mirrorboard import DOWNLOAD_FAILED
+from stoilo.core.boinc.messages import ResultState
+from stoilo.server.db.bulk import insert_many
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.files.mirrors import DOWNLOAD_FAILED
+from stoilo.server.engines.embedded.hosts.conduct import note_turned_away
+from stoilo.server.engines.embedded.hosts.host_trust import note_failed
+from stoilo.server.engines.embedded.hosts.quotas import note_errors
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection, Update
 
-    from stoilo.executor.messages import ReportedResult
-    from stoilo.server.engines.embedded.rules.quotas import Quota
-    from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
-    from stoilo.server.engines.embedded.scheduling.hosts import Host
-    from stoilo.server.engines.mirrorboard import MirrorBoard
+    from stoilo.core.boinc.messages import ReportedResult
+    from stoilo.server.engines.embedded.files.mirrors import Mirrors
+    from stoilo.server.engines.embedded.hosts.quotas import Quota
+    from stoilo.server.engines.embedded.scheduling.authenticate import Host
+    from stoilo.server.engines.embedded.scheduling.in_progress import (
+        HeldResult,
+    )
+
 
 __all__ = [
     "REPORTS_TAKEN",
-    "needless_copies",
-    "optional_copies",
+    "needless_results",
+    "note_usages",
+    "optional_results",
     "some_download_failed",
     "take_reports",
 ]
+
 
 log = logging.getLogger(__name__)
 
@@ -51,106 +57,100 @@ ABORTED_BY_PROJECT = 202
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """How a copy that was reported has ended."""
+    """How a result that was reported has ended."""
 
-    copy: HeldCopy
-    outcome: CopyOutcome
+    result: HeldResult
+    outcome: ResultOutcome
     code: str
     at_fault: bool = False
 
     @property
     def aborted(self) -> bool:
         """Whether the volunteer, or his client, has ended it."""
-        return self.outcome is CopyOutcome.ABORTED
+        return self.outcome is ResultOutcome.ABORTED
 
 
 def take_reports(
     connection: Connection,
-    host: Host,
-    reports: Iterable[ReportedResult],
-    held: Mapping[str, HeldCopy],
-    quotas: dict[str, Quota],
-    now: int,
-    mirrors: MirrorBoard,
+    host: Host,  # who reports
+    reports: Iterable[ReportedResult],  # what it says, each result once
+    # the host's results, those that it names among them
+    held: Mapping[str, HeldResult],
+    quotas: dict[str, Quota],  # its standing with every app
+    now: int,  # s
+    mirrors: Mirrors,  # where the host was sent for files
 ) -> tuple[frozenset[str], dict[str, Quota]]:
-    """Note finished copies, as far as they are this host's and still count.
-
-    Args:
-        connection: inside a write transaction.
-        host: who reports.
-        reports: what it says, each copy once.
-        held: the host's copies, those that it names among them.
-        quotas: its standing with every app.
-        now: s.
-        mirrors: where the host was sent for files.
+    """Note finished results, as far as they are this host's and still count.
 
     Returns:
-        the copies that are over now, and what became of the quotas.
+        the results that are over now, and what became of the quotas.
     """
     endings = []
     for report in reports:
-        copy = held.get(report.name)
-        ending = _ending(host, copy, report, mirrors) if copy and copy.counts else None
+        result = held.get(report.name)
+        ending = (
+            _ending(host, result, report, mirrors) if result and result.counts else None
+        )
         if ending is not None:
             endings.append(ending)
     if not endings:
         return frozenset(), quotas
-    at_fault = [one.copy for one in endings if one.at_fault]
+    at_fault = [one.result for one in endings if one.at_fault]
     if at_fault:
-        apps = [copy.app for copy in at_fault]
+        apps = [result.app for result in at_fault]
         quotas = note_errors(connection, host.id, apps, quotas, now)
-        note_failed(connection, [copy.name for copy in at_fault])
+        note_failed(connection, [result.name for result in at_fault])
     aborted = [one for one in endings if one.at_fault and one.aborted]
     if aborted:
         note_turned_away(connection, host.user_id, len(aborted), now)
     _write(connection, endings, now)
-    return frozenset(one.copy.name for one in endings), quotas
+    return frozenset(one.result.name for one in endings), quotas
 
 
 def _ending(
-    host: Host, copy: HeldCopy, report: ReportedResult, mirrors: MirrorBoard
+    host: Host, result: HeldResult, report: ReportedResult, mirrors: Mirrors
 ) -> _Ending | None:
-    """Return how a copy has ended, None for a late failure: it is no reply already."""
+    """Return how a result has ended, None for a late failure: it is no reply already."""
     success = report.state == ResultState.UPLOADED and report.exit_status == 0
-    if success and copy.uploaded:
-        return _Ending(copy, CopyOutcome.SUCCESS, "")
-    if copy.state is CopyState.OVER:
+    if success and result.uploaded:
+        return _Ending(result, ResultOutcome.SUCCESS, "")
+    if result.state is ResultProgress.OVER:
         return None
     _tell(host, report)
     if mirrors.excuses(host.id, report):
-        return _Ending(copy, CopyOutcome.NOT_NEEDED, "STO-B052")
+        return _Ending(result, ResultOutcome.NOT_NEEDED, "STO-B052")
     aborted = report.exit_status in {ABORTED_VIA_GUI, ABORTED_BY_PROJECT}
-    called_off = report.exit_status == ABORTED_BY_PROJECT and copy.needless_to_begin
+    called_off = report.exit_status == ABORTED_BY_PROJECT and result.needless_to_begin
     return _Ending(
-        copy,
-        CopyOutcome.ABORTED if aborted else CopyOutcome.CLIENT_ERROR,
+        result,
+        ResultOutcome.ABORTED if aborted else ResultOutcome.CLIENT_ERROR,
         "STO-E020" if success else "STO-E021",
         at_fault=not called_off,
     )
 
 
 def _write(connection: Connection, endings: Sequence[_Ending], now: int) -> None:
-    """Write how copies have ended, and that their workunits are to be looked at."""
+    """Write how results have ended, and that their workunits are to be looked at."""
     rows = [
-        {"row": one.copy.id, "ended": one.outcome.value, "why": one.code, "now": now}
+        {"row": one.result.id, "ended": one.outcome.value, "why": one.code, "now": now}
         for one in endings
     ]
-    connection.execute(_copy_update(), rows)
-    workunits = sorted({one.copy.workunit_id for one in endings})
+    connection.execute(_result_update(), rows)
+    workunits = sorted({one.result.workunit_id for one in endings})
     connection.execute(
         _workunit_update(), [{"row": row, "now": now} for row in workunits]
     )
 
 
 @cache
-def _copy_update() -> Update:
-    """Return the statement that copy :row is over."""
-    table = schema.copies
+def _result_update() -> Update:
+    """Return the statement that result :row is over."""
+    table = schema.results
     return (
         update(table)
         .where(table.c.id == bindparam("row"))
         .values(
-            state=CopyState.OVER.value,
+            state=ResultProgress.OVER.value,
             outcome=bindparam("ended"),
             received_at=bindparam("now"),
             code=bindparam("why"),
@@ -179,7 +179,7 @@ def _tell(host: Host, report: ReportedResult) -> None:
 
 
 def some_download_failed(reports: Iterable[ReportedResult]) -> bool:
-    """Say whether a host could not have a task's files: it gets no new copies just now.
+    """Say whether a host could not have a task's files: it gets no new results just now.
 
     BOINC's client keeps a file that failed while any task needs it: what needs the same
     file and came with the reply to that report would fail without being tried.
@@ -187,14 +187,14 @@ def some_download_failed(reports: Iterable[ReportedResult]) -> bool:
     return any(report.exit_status == DOWNLOAD_FAILED for report in reports)
 
 
-def needless_copies(
-    names: Iterable[str], held: Mapping[str, HeldCopy], over: frozenset[str]
+def needless_results(
+    names: Iterable[str], held: Mapping[str, HeldResult], over: frozenset[str]
 ) -> tuple[str, ...]:
-    """Return which (untrusted) names are no copies that the host should finish.
+    """Return which (untrusted) names are no results that the host should finish.
 
     Args:
         names: what it says that it works on.
-        held: its copies.
+        held: its results.
         over: of them, those that it has just reported.
     """
     return tuple(
@@ -204,13 +204,41 @@ def needless_copies(
     )
 
 
-def optional_copies(
-    names: Iterable[str], held: Mapping[str, HeldCopy]
+def optional_results(
+    names: Iterable[str], held: Mapping[str, HeldResult]
 ) -> tuple[str, ...]:
-    """Return which unfinished copies the host need not begin (as BOINC does).
+    """Return which unfinished results the host need not begin (as BOINC does).
 
     One that is running may finish and is still compared.
     """
     return tuple(
         name for name in names if name in held and held[name].needless_to_begin
     )
+
+
+MOST = 1e15  # s and FLOP/s: keeps products finite; the server clamps by the limits
+
+
+def note_usages(
+    connection: Connection,
+    held: Mapping[str, HeldResult],  # the host's results
+    # what it says; names of others' results are passed over
+    reports: Iterable[ReportedResult],
+    flops: float,  # the host's own benchmark, FLOP/s, 0 where it sends none
+) -> None:
+    """Keep the times of a host's own uploaded results; what came first stays.
+
+    A client that measures no processor time says the elapsed one.
+    """
+    times = {report.name: report.cpu_s or report.elapsed_s for report in reports}
+    said = {name: time for name, time in times.items() if time > 0 and name in held}
+    fresh = [
+        {
+            "copy_id": held[name].id,
+            "cpu_s": min(time, MOST),
+            "flops": min(max(flops, 0.0), MOST),
+        }
+        for name, time in said.items()
+        if held[name].uploaded and not held[name].measured
+    ]
+    insert_many(connection, schema.usages, fresh)

@@ -1,8 +1,8 @@
 """One scheduler RPC: who calls, what came back, what goes out.
 
 Order of BOINC (reference/boinc.md §6): authenticate, find the host, acknowledge every
-report, abort what nobody needs, send again what the host has lost, hand out new copies.
-One RPC is one write transaction, or shares one: a copy is on the host in the database
+report, abort what nobody needs, send again what the host has lost, hand out new results.
+One RPC is one write transaction, or shares one: a result is on the host in the database
 before the reply leaves, and a report is durable before its acknowledgement does.
 """
 
@@ -11,57 +11,61 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     ResultInfo,
     SchedulerReply,
     UploadInfo,
     WorkunitInfo,
 )
-from stoilo.server.engines.embedded.database import NeedsWritingError
-from stoilo.server.engines.embedded.scheduling.dispatch import (
-    fresh_copies,
-    lost_copies,
-    notices,
-)
-from stoilo.server.engines.embedded.scheduling.holdings import load_held
-from stoilo.server.engines.embedded.scheduling.hosts import find_host
-from stoilo.server.engines.embedded.scheduling.lending import settle_leases
-from stoilo.server.engines.embedded.scheduling.notices import level_notice
-from stoilo.server.engines.embedded.scheduling.pacing import is_idle, next_call
-from stoilo.server.engines.embedded.scheduling.presence import Presence
-from stoilo.server.engines.embedded.scheduling.reception import (
+from stoilo.server.engines.embedded.db.database import NeedsWritingError
+from stoilo.server.engines.embedded.files.app_versions import choose_program
+from stoilo.server.engines.embedded.files.catalogue import file_refs, load_catalogue
+from stoilo.server.engines.embedded.hosts.host_filter import remember_wishes
+from stoilo.server.engines.embedded.scheduling.authenticate import (
     BANNED_DELAY_S,
+    find_visitor,
     receive,
     refuse_banned,
 )
+from stoilo.server.engines.embedded.scheduling.dispatch import (
+    fresh_results,
+    lost_results,
+    notices,
+)
+from stoilo.server.engines.embedded.scheduling.host_activity import (
+    Presence,
+    is_idle,
+    level_notice,
+    next_call,
+)
+from stoilo.server.engines.embedded.scheduling.hosts import find_host
+from stoilo.server.engines.embedded.scheduling.in_progress import load_held
 from stoilo.server.engines.embedded.scheduling.reports import (
     REPORTS_TAKEN,
-    needless_copies,
-    optional_copies,
+    needless_results,
+    note_usages,
+    optional_results,
     some_download_failed,
     take_reports,
 )
-from stoilo.server.engines.embedded.scheduling.usages import note_usages
-from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
-from stoilo.server.engines.embedded.scheduling.wishes import remember_wishes
-from stoilo.server.engines.embedded.wire.appversions import choose_program
-from stoilo.server.engines.embedded.wire.catalogue import load_catalogue
-from stoilo.server.engines.embedded.wire.inputs import file_refs
-from stoilo.server.engines.interface import CopyState
+from stoilo.server.engines.embedded.scheduling.sticky_files import settle_leases
+from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from stoilo.executor.messages import FileInfo, FileRef, SchedulerRequest
-    from stoilo.server.engines.embedded.database import Database
+    from stoilo.core.boinc.messages import FileInfo, FileRef, SchedulerRequest
+    from stoilo.server.engines.embedded.db.database import Database
+    from stoilo.server.engines.embedded.files.catalogue import Catalogue
+    from stoilo.server.engines.embedded.files.mirrors import Mirrors
+    from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
-    from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
-    from stoilo.server.engines.embedded.scheduling.hosts import Host
-    from stoilo.server.engines.embedded.scheduling.reception import Guest
-    from stoilo.server.engines.embedded.wire.catalogue import Catalogue
-    from stoilo.server.engines.mirrorboard import MirrorBoard
+    from stoilo.server.engines.embedded.scheduling.in_progress import (
+        HeldResult,
+    )
+
 
 __all__ = ["Scheduler", "unknown_key"]
 
@@ -80,7 +84,7 @@ class Scheduler:
         pace: Pace,
         on_report: Callable[[], None],
         chance: Chance,
-        mirrors: MirrorBoard,
+        mirrors: Mirrors,
     ) -> None:
         self._mirrors = mirrors
         self._database = database
@@ -159,34 +163,37 @@ class Scheduler:
     ) -> SchedulerReply:
         """Take the reports of a caller who is welcome, and give what may be given."""
         host, request, now = guest.host, guest.request, guest.now
-        remember_wishes(connection, host, request.wishes)
+        stored = host.known.wishes if host.known else None
+        remember_wishes(connection, host.id, stored, request.wishes)
         reports = request.results[:REPORTS_TAKEN]
-        held = load_held(connection, host.id, named_copies(request))
+        held = load_held(connection, host.id, named_results(request))
         over, quotas = take_reports(
             connection, host, reports, held, guest.quotas, now, self._mirrors
         )
         note_usages(connection, held, reports, request.host.fpops)
-        left = {name: copy for name, copy in held.items() if name not in over}
+        left = {name: result for name, result in held.items() if name not in over}
         catalogue = self._current(connection, guest.visitor.catalogue)
         program = choose_program(catalogue, request)
         lost, fresh = [], []
         if program.usable:
-            lost = lost_copies(
+            lost = lost_results(
                 connection, guest.account, request, left.values(), self._pace
             )
-            busy = sum(copy.state is CopyState.IN_PROGRESS for copy in left.values())
+            busy = sum(
+                result.state is ResultProgress.IN_PROGRESS for result in left.values()
+            )
             if not some_download_failed(reports):
-                fresh = fresh_copies(connection, guest, busy, self._pace, self._chance)
+                fresh = fresh_results(connection, guest, busy, self._pace, self._chance)
         if fresh:
             self._presence.note_work(host.id, now)
         files = file_refs(
             connection,
-            [copy.workunit_id for copy in (*lost, *fresh)],
+            [result.workunit_id for result in (*lost, *fresh)],
             catalogue.release,
             base_url,
         )
-        reply = render_copies([*lost, *fresh], files, base_url)
-        reply = self._mirrors.send(reply, host.id, request.host.utc_offset_s)
+        reply = render_results([*lost, *fresh], files, base_url)
+        reply = self._mirrors.send(reply, host.id)
         reply = self._orders(connection, guest, reply, held, over)
         reply = program.complete(reply, base_url)
         reply = guest.complete(connection, reply, [one.app for one in fresh], quotas)
@@ -197,7 +204,7 @@ class Scheduler:
         connection: Connection,
         guest: Guest,
         reply: SchedulerReply,
-        held: Mapping[str, HeldCopy],
+        held: Mapping[str, HeldResult],
         over: frozenset[str],
     ) -> SchedulerReply:
         """Return the reply with what the host may forget, drop and delete."""
@@ -209,8 +216,8 @@ class Scheduler:
             reply,
             host_id=host.id if host.new else 0,
             acks=tuple(dict.fromkeys(acks)),
-            aborts=needless_copies(names, held, over),
-            aborts_unstarted=optional_copies(names, held),
+            aborts=needless_results(names, held, over),
+            aborts_unstarted=optional_results(names, held),
             delete_files=settle_leases(
                 connection, host.id, request, reply.files, guest.now
             ),
@@ -251,52 +258,49 @@ class Scheduler:
         return known
 
 
-def named_copies(request: SchedulerRequest) -> list[str]:
-    """Return the (untrusted) names of all copies that a host says it has."""
+def named_results(request: SchedulerRequest) -> list[str]:
+    """Return the (untrusted) names of all results that a host says it has."""
     names = [result.name for result in request.results]
     names += [other.name for other in request.other_results]
     return list(dict.fromkeys(names))
 
 
-def render_copies(
-    copies: Sequence[HeldCopy],
+def render_results(
+    results: Sequence[HeldResult],  # to be sent
+    # of their workunits, and each of them once
     files: tuple[Mapping[int, Sequence[FileRef]], tuple[FileInfo, ...]],
-    base_url: str,
+    base_url: str,  # of the project
 ) -> SchedulerReply:
-    """Return a reply with some copies and all that they need.
-
-    Args:
-        copies: to be sent.
-        files: of their workunits, and each of them once.
-        base_url: of the project.
-    """
+    """Return a reply with some results and all that they need."""
     refs, infos = files
     workunits = {
-        copy.workunit_id: WorkunitInfo(
-            copy.workunit,
-            copy.app,
-            copy.fpops_est,
-            copy.fpops_bound,
-            tuple(refs[copy.workunit_id]),
-            copy.bounds.memory_bytes,
-            copy.bounds.disk_bytes,
+        result.workunit_id: WorkunitInfo(
+            result.workunit,
+            result.app,
+            result.fpops_est,
+            result.fpops_bound,
+            tuple(refs[result.workunit_id]),
+            result.bounds.memory_bytes,
+            result.bounds.disk_bytes,
         )
-        for copy in copies
+        for result in results
     }
     return SchedulerReply(
         files=infos,
         workunits=tuple(workunits.values()),
         uploads=tuple(
             UploadInfo(
-                copy.upload_name,
-                f"{base_url}upload/{copy.upload_token}",
-                copy.result_max_bytes,
+                result.upload_name,
+                f"{base_url}upload/{result.upload_token}",
+                result.result_max_bytes,
             )
-            for copy in copies
+            for result in results
         ),
         results=tuple(
-            ResultInfo(copy.name, copy.workunit, copy.deadline, copy.upload_name)
-            for copy in copies
+            ResultInfo(
+                result.name, result.workunit, result.deadline, result.upload_name
+            )
+            for result in results
         ),
     )
 

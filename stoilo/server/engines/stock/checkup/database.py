@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import inspect, text
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.stock.checkup.snapshot import (
     AppReplication,
     Backlog,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection
+
 
 __all__ = ["read_database", "read_own"]
 

@@ -6,8 +6,8 @@ import re
 import stat
 from typing import TYPE_CHECKING, Final
 
+from stoilo.core.boinc.xml import Element, XmlBounds, parse_xml
 from stoilo.core.errors import TrustError
-from stoilo.executor.xmltext import Element, XmlBounds, parse_xml
 from stoilo.server.engines.stock.checkup.snapshot import fail, ok, skip, warn
 from stoilo.server.engines.stock.installation.config_rules import (
     Surroundings,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import bindparam, case, select, update
 
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.executor.workdir import ADMISSION
+from stoilo.executor.verifier.workunit import ADMISSION
 from stoilo.server.db.bulk import assign_many, insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock.creation.create_work import (
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from stoilo.server.engines.interface import WorkunitSpec
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.project.directory import Tools
+    from stoilo.server.engines.workunits import WorkunitSpec
+
 
 __all__ = ["Creator", "Draft", "insert_drafts"]
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import func, insert, select, update
 
-from stoilo.executor.trust import parse_release_pack
-from stoilo.executor.workdir import RELEASE
+from stoilo.executor.verifier.release.trust import parse_release_pack
+from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.db.bulk import select_in
-from stoilo.server.engines.interface import WorkunitFile
 from stoilo.server.engines.stock.creation.create_work import stdin_line
 from stoilo.server.engines.stock.creation.creator import Draft
 from stoilo.server.engines.stock.creation.staging import Stage, StagedFile
@@ -28,16 +27,17 @@ from stoilo.server.engines.stock.creation.templates import (
 )
 from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.directory import fan_out
+from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from sqlalchemy import Connection, Row
 
-    from stoilo.server.engines.interface import WorkunitSpec
     from stoilo.server.engines.stock.project.boinc_rows import BoincRows
     from stoilo.server.engines.stock.project.database import Database, Settings
     from stoilo.server.engines.stock.project.directory import StockProject
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = ["InputFiles", "ReleaseRenewal", "replace_file"]
 

@@ -33,7 +33,7 @@ from stoilo.server.engines.stock.project.directory import place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stoilo.server.engines.interface import WorkunitFile
+    from stoilo.server.engines.workunits import WorkunitFile
 
 __all__ = ["Stage", "StagedFile", "file_md5"]
 

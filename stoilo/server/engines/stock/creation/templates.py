@@ -15,12 +15,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from stoilo.executor.workdir import RESULT
-from stoilo.executor.xmltext import escape
+from stoilo.core.boinc.xml import escape
+from stoilo.executor.verifier.workunit import RESULT
 from stoilo.server.engines.stock.project.host_filter import NO_BATCH, batch_of
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.interface import WorkunitSpec
+    from stoilo.server.engines.workunits import WorkunitSpec
+
 
 __all__ = ["InputSlot", "Template", "input_template", "result_template"]
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.stock.creation.staging import file_md5
 from stoilo.server.engines.stock.installation.levels import plan_classes
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import AppProgram, CodeSignKey, SignedFile
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
+
 
 __all__ = [
     "FIRST_VERSION",

@@ -34,9 +34,10 @@ from stoilo.server.engines.stock.project.directory import tool_environment
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import SignedFile
+    from stoilo.server.engines.programs import SignedFile
     from stoilo.server.engines.stock.installation.app_versions import VersionFolder
     from stoilo.server.engines.stock.installation.plan import Step
+
 
 __all__ = ["UNMARKED", "Installer", "mark_accounts", "retire_versions"]
 

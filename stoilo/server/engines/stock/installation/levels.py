@@ -15,10 +15,13 @@ import re
 from importlib import resources
 from typing import Final
 
-from stoilo.executor.xmltext import escape
+from stoilo.core.boinc.xml import escape
 from stoilo.policies.levels import level_files
-from stoilo.server.engines.embedded.people.levels import LEVELS
-from stoilo.server.engines.stock.project.host_filter import HOST_FILTERS, HostFilter
+from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
+from stoilo.server.engines.stock.project.host_filter import (
+    HOST_FILTERS,
+    HostFilter,
+)
 
 __all__ = [
     "APPS",

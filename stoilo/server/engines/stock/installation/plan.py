@@ -36,12 +36,13 @@ from stoilo.server.engines.stock.project.config import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stoilo.server.engines.interface import AppProgram, CodeSignKey
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.stock.installation.app_versions import (
         KnownVersion,
         VersionFolder,
     )
     from stoilo.server.engines.stock.project.config import ConfigText
+
 
 __all__ = [
     "CLOSED_KEYS",

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from stoilo.core.boinc.xml import Element, XmlBounds, escape, parse_xml
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.xmltext import Element, XmlBounds, escape, parse_xml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -18,7 +18,7 @@ from sqlalchemy import (
     Table,
 )
 
-from stoilo.server.engines.columns import APP_CHARS, Key, Name, Real
+from stoilo.server.engines.database import APP_CHARS, Key, Name, Real
 
 __all__ = [
     "asked",

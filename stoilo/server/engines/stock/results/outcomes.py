@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import delete, insert, select, update
 
 from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
     NotDecidedYet,
     OutcomeKind,
     ReceivedResult,
+    ResultOutcome,
+    ResultProgress,
     WorkunitOutcome,
 )
 from stoilo.server.engines.stock.project import tables
@@ -218,25 +218,25 @@ def _result(one: Row, workunit: str, outcomes: Outcomes) -> ReceivedResult:  # t
 # BOINC's exit status; not counted as an error there either.
 ABORTED_BY_VOLUNTEER: Final = 203
 
-_STATES: Final[dict[int, CopyState]] = {
-    ServerState.INACTIVE: CopyState.UNSENT,
-    ServerState.UNSENT: CopyState.UNSENT,
-    ServerState.IN_PROGRESS: CopyState.IN_PROGRESS,
+_STATES: Final[dict[int, ResultProgress]] = {
+    ServerState.INACTIVE: ResultProgress.UNSENT,
+    ServerState.UNSENT: ResultProgress.UNSENT,
+    ServerState.IN_PROGRESS: ResultProgress.IN_PROGRESS,
 }
-_OUTCOMES: Final[dict[int, CopyOutcome]] = {
-    BoincOutcome.SUCCESS: CopyOutcome.SUCCESS,
-    BoincOutcome.COULDNT_SEND: CopyOutcome.CLIENT_ERROR,
-    BoincOutcome.CLIENT_ERROR: CopyOutcome.CLIENT_ERROR,
-    BoincOutcome.NO_REPLY: CopyOutcome.NO_REPLY,
-    BoincOutcome.CLIENT_DETACHED: CopyOutcome.NO_REPLY,
-    BoincOutcome.DIDNT_NEED: CopyOutcome.NOT_NEEDED,
-    BoincOutcome.VALIDATE_ERROR: CopyOutcome.INVALID,
+_OUTCOMES: Final[dict[int, ResultOutcome]] = {
+    BoincOutcome.SUCCESS: ResultOutcome.SUCCESS,
+    BoincOutcome.COULDNT_SEND: ResultOutcome.CLIENT_ERROR,
+    BoincOutcome.CLIENT_ERROR: ResultOutcome.CLIENT_ERROR,
+    BoincOutcome.NO_REPLY: ResultOutcome.NO_REPLY,
+    BoincOutcome.CLIENT_DETACHED: ResultOutcome.NO_REPLY,
+    BoincOutcome.DIDNT_NEED: ResultOutcome.NOT_NEEDED,
+    BoincOutcome.VALIDATE_ERROR: ResultOutcome.INVALID,
 }
 _CODES: Final = {
-    CopyOutcome.CLIENT_ERROR: "STO-E021",
-    CopyOutcome.ABORTED: "STO-E021",
-    CopyOutcome.NO_REPLY: "STO-E022",
-    CopyOutcome.INVALID: "STO-R052",
+    ResultOutcome.CLIENT_ERROR: "STO-E021",
+    ResultOutcome.ABORTED: "STO-E021",
+    ResultOutcome.NO_REPLY: "STO-E022",
+    ResultOutcome.INVALID: "STO-R052",
 }
 
 
@@ -261,21 +261,21 @@ def kind_of(mask: int, *, frozen: bool) -> OutcomeKind:
     return OutcomeKind.TOO_MANY_ERRORS
 
 
-def copy_state(server_state: int) -> CopyState:
+def copy_state(server_state: int) -> ResultProgress:
     """Return where a copy is."""
-    return _STATES.get(server_state, CopyState.OVER)
+    return _STATES.get(server_state, ResultProgress.OVER)
 
 
-def copy_outcome(outcome: int, validate_state: int, exit_status: int) -> CopyOutcome:
+def copy_outcome(outcome: int, validate_state: int, exit_status: int) -> ResultOutcome:
     """Return how a copy ended, as its owner sees it."""
     if validate_state == Validate.INVALID:
-        return CopyOutcome.INVALID
+        return ResultOutcome.INVALID
     if outcome == BoincOutcome.CLIENT_ERROR and exit_status == ABORTED_BY_VOLUNTEER:
-        return CopyOutcome.ABORTED
-    return _OUTCOMES.get(outcome, CopyOutcome.NONE)
+        return ResultOutcome.ABORTED
+    return _OUTCOMES.get(outcome, ResultOutcome.NONE)
 
 
-def copy_code(outcome: CopyOutcome) -> str:
+def copy_code(outcome: ResultOutcome) -> str:
     """Return the code for a failed copy of which nothing more is known."""
     return _CODES.get(outcome, "")
 

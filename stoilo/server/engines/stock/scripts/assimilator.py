@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import select, update
 
 from stoilo.core.errors import InternalError, StoiloError
-from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
 from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.boinc_rows import (
     find_own,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.results.outcomes import Outcomes
     from stoilo.server.engines.stock.scripts.validator import ScriptValidator
 
+
 __all__ = ["ScriptAssimilator"]
 
 log = logging.getLogger(__name__)
@@ -55,10 +56,10 @@ _FIRST_WAIT_S: Final = 60
 _DOUBLINGS: Final = 6
 
 _FAILED: Final = {
-    CopyOutcome.CLIENT_ERROR,
-    CopyOutcome.ABORTED,
-    CopyOutcome.NO_REPLY,
-    CopyOutcome.INVALID,
+    ResultOutcome.CLIENT_ERROR,
+    ResultOutcome.ABORTED,
+    ResultOutcome.NO_REPLY,
+    ResultOutcome.INVALID,
 }
 _LOST: Final = ("STO-E023", "the canonical result's file is lost")
 

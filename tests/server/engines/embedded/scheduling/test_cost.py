@@ -8,23 +8,20 @@ import pytest
 from engine_bench import EmbeddedBench
 from sqlalchemy import event, select
 
-from stoilo.core.types import Redundancy
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     HostInfo,
     OtherResult,
     ReportedResult,
     ResultState,
 )
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import (
-    NeedsWritingError,
-    is_writing,
-    must_write,
-)
+from stoilo.core.types import Redundancy
+from stoilo.server.engines.database import is_writing
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import NeedsWritingError, must_write
 from stoilo.server.engines.embedded.scheduling import reports
+from stoilo.server.engines.embedded.scheduling.host_activity import Presence
 from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S
-from stoilo.server.engines.embedded.scheduling.presence import Presence
-from stoilo.server.engines.interface import CopyState
+from stoilo.server.engines.interface import ResultProgress
 from tests.support.engine import OutcomeRecorder, make_spec
 from tests.support.programs import LINUX, ProgramSigner
 
@@ -148,7 +145,7 @@ def test_call_hands_out_sixteen_copies_for_the_price_of_one(bench):
 
 
 def state_of(bench, copy):
-    table = schema.copies
+    table = schema.results
     with bench.engine._database.read() as connection:
         return connection.scalar(select(table.c.state).where(table.c.name == copy))
 
@@ -165,7 +162,7 @@ def test_reports_beyond_the_cap_are_not_acknowledged_and_come_again(bench, monke
     reply = call(bench, results=finished)
     assert reply.acks == tuple(copies[:2])
     assert reply.results == ()  # those that wait are not lost
-    assert state_of(bench, copies[2]) == CopyState.IN_PROGRESS
+    assert state_of(bench, copies[2]) == ResultProgress.IN_PROGRESS
     assert call(bench, results=finished[2:]).acks == tuple(copies[2:4])
     assert call(bench, results=finished[4:]).acks == tuple(copies[4:])
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from engine_bench import EmbeddedBench
 
+from stoilo.core.boinc.messages import ClientVersion, HostInfo, SchedulerRequest
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import ClientVersion, HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded.scheduling import hosts
-from stoilo.server.engines.embedded.scheduling.presence import Presence
-from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
+from stoilo.server.engines.embedded.scheduling.authenticate import find_visitor
+from stoilo.server.engines.embedded.scheduling.host_activity import Presence
 from tests.support.engine import make_spec
 
 SLOW = Redundancy(delay_bound_s=10**7)
@@ -22,7 +22,7 @@ def bench(tmp_path, clock, engine_url):
 
 
 def known(bench):
-    return bench.engine.roster.list_hosts(bench.clock())
+    return bench.engine.roster.list_hosts()
 
 
 def call(bench, user=1, **fields):
@@ -107,7 +107,7 @@ def test_banned_hosts_work_goes_to_others_and_its_reports_are_forgotten(bench, c
     bench.engine.roster.ban_host(known(bench)[0].host_id, clock())
     bench.report(1, copy)
     bench.settle()
-    assert bench.engine.status("w_1").copies[0].outcome == "invalid"
+    assert bench.engine.status("w_1").results[0].outcome == "invalid"
     assert bench.fetch(2)
 
 

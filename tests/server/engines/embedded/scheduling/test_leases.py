@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.server.engines.embedded.scheduling.leases import (
+from stoilo.server.engines.embedded.scheduling.sticky_files import (
     DISK_SHARE,
     MOST_BYTES,
     MOST_FILES,

@@ -16,7 +16,7 @@ from stoilo.server.engines.embedded.scheduling.locality import (
     Candidate,
     in_order,
 )
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.workunits import WorkunitFile
 from tests.support.engine import make_spec
 
 NOW = 1_800_000_000

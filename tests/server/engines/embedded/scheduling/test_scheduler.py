@@ -4,19 +4,19 @@ import pytest
 from engine_bench import BASE, EmbeddedBench
 from sqlalchemy import select
 
-from stoilo.core.types import Redundancy
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     OtherResult,
     ReportedResult,
     ResultState,
     SchedulerRequest,
     Wishes,
 )
-from stoilo.server.engines.embedded import schema
+from stoilo.core.types import Redundancy
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.files.mirrors import DOWNLOAD_FAILED
 from stoilo.server.engines.embedded.scheduling import dispatch, hosts
-from stoilo.server.engines.embedded.wire.requests import RESULTS_PER_REQUEST
-from stoilo.server.engines.interface import CopyOutcome, CopyState
-from stoilo.server.engines.mirrorboard import DOWNLOAD_FAILED
+from stoilo.server.engines.embedded.web.requests import RESULTS_PER_REQUEST
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress
 from tests.support.engine import make_spec
 from tests.support.programs import LINUX, ProgramSigner
 
@@ -232,15 +232,15 @@ def test_report_of_somebody_elses_copy_is_acknowledged_and_ignored(bench):
     make(bench)
     (copy,) = bench.fetch(1)
     bench.fail(2, copy)
-    assert bench.engine.status("w_1").copies[0].state is CopyState.IN_PROGRESS
+    assert bench.engine.status("w_1").results[0].state is ResultProgress.IN_PROGRESS
 
 
 def test_success_without_the_file_is_an_error_of_the_host(bench):
     make(bench)
     (copy,) = bench.fetch(1)
     bench.report(1, copy)
-    status = bench.engine.status("w_1").copies[0]
-    assert (status.outcome, status.code) == (CopyOutcome.CLIENT_ERROR, "STO-E020")
+    status = bench.engine.status("w_1").results[0]
+    assert (status.outcome, status.code) == (ResultOutcome.CLIENT_ERROR, "STO-E020")
 
 
 def test_repeated_and_unknown_reports_are_acknowledged(bench):
@@ -249,7 +249,7 @@ def test_repeated_and_unknown_reports_are_acknowledged(bench):
     for _ in range(2):
         bench.fail(1, copy)
     bench.fail(1, "never_heard_of")
-    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.CLIENT_ERROR
+    assert bench.engine.status("w_1").results[0].outcome is ResultOutcome.CLIENT_ERROR
 
 
 def test_second_report_does_not_turn_an_error_into_a_success(bench):
@@ -258,7 +258,7 @@ def test_second_report_does_not_turn_an_error_into_a_success(bench):
     bench.upload(copy, b"x")
     bench.fail(1, copy)
     bench.report(1, copy)
-    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.CLIENT_ERROR
+    assert bench.engine.status("w_1").results[0].outcome is ResultOutcome.CLIENT_ERROR
 
 
 def test_reports_and_copies_in_one_call(bench):
@@ -344,7 +344,7 @@ def test_copy_of_an_ended_workunit_need_not_be_begun_and_costs_no_record(bench):
     assert (reply.aborts, reply.aborts_unstarted) == ((), (copies[2],))
     bench.report(3, copies[2], ResultState.ABORTED, 202)
     bench.settle()
-    assert bench.engine.status("w_1").copies[2].outcome is CopyOutcome.ABORTED
+    assert bench.engine.status("w_1").results[2].outcome is ResultOutcome.ABORTED
     assert bench.record(3) == 7
     assert list((bench.directory / "uploads").iterdir()) == []
 
@@ -392,13 +392,13 @@ def test_host_goes_on_with_its_copies_under_the_new_key(bench):
     bench.engine.create_workunits([make_spec("w_1")])
     (copy,) = bench.fetch(1)
     old = bench.engine.accounts.ensure("u1@example.org", 1)
-    (host,) = bench.engine.roster.list_hosts(bench.clock(), email=old.email)
+    (host,) = bench.engine.roster.list_hosts(email=old.email)
     bench.engine.accounts.change_keys(old.user_id, 2)
     assert bench.request(1, key=old.weak_key).bad_key
     assert bench.request(1, key=old.key).bad_key
     bench.finish(1, copy, b"x")
-    assert bench.engine.roster.list_hosts(bench.clock(), email=old.email) == (host,)
-    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.SUCCESS
+    assert bench.engine.roster.list_hosts(email=old.email) == (host,)
+    assert bench.engine.status("w_1").results[0].outcome is ResultOutcome.SUCCESS
 
 
 @pytest.mark.parametrize(("which", "kept"), [("key", True), ("weak_key", False)])

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.engines.interface import CodeSignKey, FormerKey
+from stoilo.server.engines.programs import CodeSignKey, FormerKey
 from stoilo.server.engines.stock.installation.apply import Installer
 from stoilo.server.engines.stock.installation.facts import read_facts
 from stoilo.server.engines.stock.installation.install import install_project

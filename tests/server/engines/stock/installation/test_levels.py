@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.executor.xmltext import XmlBounds, parse_xml
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.server.engines.stock.installation.levels import (
     APPS,
     MOST_APPS,
@@ -16,7 +16,10 @@ from stoilo.server.engines.stock.installation.levels import (
     render_preferences,
     set_plan_classes,
 )
-from stoilo.server.engines.stock.project.host_filter import HOST_FILTERS, batch_of
+from stoilo.server.engines.stock.project.host_filter import (
+    HOST_FILTERS,
+    batch_of,
+)
 from tests.support.stocktools.planclasses import fits
 
 BOUNDS = XmlBounds(100_000)

@@ -7,9 +7,9 @@ import threading
 import pytest
 from stock_bench import StockBench
 
+from stoilo.core.background import Repeater
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.rounds import Round
 from stoilo.server.engines.stock.creation.creator import Creator
 from stoilo.server.engines.stock.results import early_ends
 from stoilo.server.engines.stock.results.early_ends import _AT_ONCE
@@ -90,7 +90,7 @@ def test_frozen_workunits_keep_no_other_from_being_frozen(bench):
     bench.daemons.transition()
     assert count(bench, "result") == len(names)
     assert bench.fetch(2) == []
-    assert bench.engine.status(names[-1]).copies  # frozen, not forgotten
+    assert bench.engine.status(names[-1]).results  # frozen, not forgotten
 
 
 def test_copy_made_in_the_moment_of_freezing_is_not_sent(bench):
@@ -198,8 +198,8 @@ def test_failing_chore_keeps_no_other_from_its_turn():
         done.append(1)
         return True
 
-    assert Round("x", (fails, works), 1.0).go() is True
-    assert Round("x", (fails,), 1.0).go() is False
+    assert Repeater("x", (fails, works), 1.0).go() is True
+    assert Repeater("x", (fails,), 1.0).go() is False
     assert done == [1]
 
 
@@ -363,7 +363,7 @@ def test_programs_of_boinc_see_no_secret_of_ours(bench, monkeypatch):
 def test_figures_are_counted_once_a_minute(bench):
     create(bench, "w_1")
     bench.fetch(1)
-    assert bench.engine.figures().copies == {("in_progress", "none"): 1}
+    assert bench.engine.figures().results == {("in_progress", "none"): 1}
     create(bench, "w_2")
     assert bench.engine.figures().workunits == 1
     bench.pass_time(60)
@@ -376,5 +376,5 @@ def test_figures_are_those_of_open_workunits(bench):
     bench.finish(1, first, b"x")
     bench.settle()
     found = bench.engine.figures()
-    assert (found.workunits, sum(found.copies.values())) == (1, 1)
+    assert (found.workunits, sum(found.results.values())) == (1, 1)
     assert found.to_validate == 0

@@ -9,7 +9,7 @@ from stock_bench import StockBench
 
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
 from stoilo.server.engines.stock.project.directory import OutputName
 from tests.support.engine import BodyValidation, make_spec
 
@@ -122,7 +122,7 @@ def test_swapped_result_of_which_no_copy_is_left_is_its_hosts_error(bench):
     overwrite(bench, first, b"lies")
     bench.daemons._database.run("UPDATE workunit SET need_validate = 1")
     bench.settle()
-    assert bench.engine.status("w_1").copies[0].code == "STO-R081"
+    assert bench.engine.status("w_1").results[0].code == "STO-R081"
     assert bench.outcomes.kind("w_1") is None
 
 
@@ -146,7 +146,7 @@ def test_late_host_pays_for_no_canonical_result_that_was_swapped(bench):
     overwrite(bench, copies[0], b"evil")
     bench.finish(3, copies[2], b"true")
     bench.settle()
-    assert bench.engine.status("w_1").copies[2].outcome is CopyOutcome.SUCCESS
+    assert bench.engine.status("w_1").results[2].outcome is ResultOutcome.SUCCESS
     assert bench.hosts.record(3) == (501, 1)
 
 
@@ -160,7 +160,7 @@ def test_late_file_longer_than_a_result_may_be_is_never_read_whole(bench):
     with upload_of(bench, copies[2]).open("r+b") as stream:
         stream.truncate(10**12)
     bench.settle()
-    assert bench.engine.status("w_1").copies[2].outcome is CopyOutcome.INVALID
+    assert bench.engine.status("w_1").results[2].outcome is ResultOutcome.INVALID
 
 
 def test_late_host_that_lies_is_found_out(bench):
@@ -172,7 +172,7 @@ def test_late_host_that_lies_is_found_out(bench):
     bench.settle()
     bench.finish(3, copies[2], b"lies")
     bench.settle()
-    assert bench.engine.status("w_1").copies[2].outcome is CopyOutcome.INVALID
+    assert bench.engine.status("w_1").results[2].outcome is ResultOutcome.INVALID
 
 
 def test_file_that_cannot_be_read_just_now_blames_nobody(bench):
@@ -182,7 +182,7 @@ def test_file_that_cannot_be_read_just_now_blames_nobody(bench):
     aside = path.rename(path.with_name("aside"))
     path.symlink_to(path.name)  # to itself: an error of the system, not a lost file
     bench.settle()
-    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.SUCCESS
+    assert bench.engine.status("w_1").results[0].outcome is ResultOutcome.SUCCESS
     aside.replace(path)
     bench.pass_time(60)
     bench.settle()
@@ -196,7 +196,7 @@ def test_disk_that_is_not_mounted_blames_nobody(bench):
     disk = upload.rename(upload.with_name("disk"))
     upload.mkdir()
     bench.settle()
-    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.SUCCESS
+    assert bench.engine.status("w_1").results[0].outcome is ResultOutcome.SUCCESS
     upload.rmdir()
     disk.rename(upload)
     bench.pass_time(60)
@@ -210,7 +210,7 @@ def test_file_that_was_never_there_is_its_hosts_error(bench):
     bench.fake.project.upload.joinpath("1").mkdir()  # somebody else's
     bench.report(1, copy)
     bench.settle()
-    assert bench.engine.status("w_1").copies[0].code == "STO-E023"
+    assert bench.engine.status("w_1").results[0].code == "STO-E023"
     assert len(bench.fetch(2)) == 1
 
 
@@ -220,7 +220,7 @@ def test_file_longer_than_a_result_may_be_is_never_read_whole(bench):
     with upload_of(bench, copy).open("r+b") as stream:
         stream.truncate(10**12)  # takes no room, and could not be copied
     bench.settle()
-    assert bench.engine.status("w_1").copies[0].code == "STO-R081"
+    assert bench.engine.status("w_1").results[0].code == "STO-R081"
     assert bench.validation.asked == []
     finish(bench, b"x" * 1000, first=2)
     bench.settle()

@@ -1,0 +1,254 @@
+"""`stoilo audit monitor` and `check-misbehaviour`: watch a log, check an accusation."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import platformdirs
+
+from stoilo.audit.format.misbehaviour import (
+    MAX_MISBEHAVIOUR_BYTES,
+    Misbehaviour,
+    check_misbehaviour,
+)
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.monitor.finding import Finding
+from stoilo.audit.monitor.monitor import Monitor, MonitorReport, run_monitor
+from stoilo.audit.monitor.state import MonitorState
+from stoilo.audit.monitor.watches import (
+    MonitorSettings,
+    parse_commitments,
+    parse_watches,
+)
+from stoilo.audit.read.source import open_source
+from stoilo.cli.audit.entries import read_policy
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import UsageError
+from stoilo.executor.volunteer.wakeup import Waking
+
+__all__ = ["check", "monitor"]
+
+
+@click.command()
+@click.argument("location", metavar="URL|DIR")
+@click.option(
+    "--policy",
+    metavar="FILE|VKEY",
+    required=True,
+    help="Whose signatures to trust; not the log's own copy.",
+)
+@click.option(
+    "--watch",
+    "watches",
+    multiple=True,
+    metavar="WATCH",
+    help="commitment:HEX, digest:HEX, code:STO-R052, key:HEX|ROLE, kind:NAME, task:ID, "
+    "result:NAME or @FILE.",
+)
+@click.option(
+    "--known",
+    multiple=True,
+    metavar="HEX|@FILE",
+    help="Commitments of the submitters you expect; others raise the alarm.",
+)
+@click.option(
+    "--state",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where it remembers; by default one of its own for each log.",
+)
+@click.option("--once", is_flag=True, help="Look once, and exit 4 after any alarm.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    help="Pause, s.",
+)
+@click.option(
+    "--explain-within",
+    type=click.IntRange(min=0),
+    default=900,
+    show_default=True,
+    help="An admission must be explained so soon, s.",
+)
+@click.option(
+    "--silence",
+    type=click.IntRange(min=1),
+    default=86_400,
+    show_default=True,
+    help="A log without news is silent after, s.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one object a line.")
+@click.pass_context
+def monitor(
+    context: click.Context,
+    location: str,
+    *,
+    policy: str,
+    watches: tuple[str, ...],
+    known: tuple[str, ...],
+    directory: Path | None,
+    once: bool,
+    interval: float,
+    explain_within: int,
+    silence: int,
+    as_json: bool,
+) -> None:
+    """Follow a log from outside and tell what you watch for, and what is wrong.
+
+    Every new leaf is hashed; what is shown must extend what was seen before. A log that
+    signs two histories is proven to: the proof is printed, written into the state's
+    directory, and the exit code is 4. Findings are kept until they were shown.
+
+    Example: stoilo audit monitor http://127.0.0.1:57080/ --policy policy.txt
+    --watch kind:key --watch @mine.txt
+    """
+    trusted = read_policy(policy)
+    settings = MonitorSettings(
+        watches=parse_watches(watches),
+        known=parse_commitments(known) if known else None,
+        explain_s=explain_within,
+        silence_s=silence,
+    )
+    pace = None if once else interval
+    report = _follow(
+        location,
+        trusted,
+        directory,
+        settings,
+        pace,
+        _show_json if as_json else _show_text,
+    )
+    _show_report(report, as_json=as_json)
+    context.exit(report.exit_code)
+
+
+def _follow(
+    location: str,
+    policy: LogPolicy,
+    directory: Path | None,
+    settings: MonitorSettings,
+    interval: float | None,
+    show: Callable[[Finding, str], None],
+) -> MonitorReport:
+    """Follow a log until SIGTERM, or once where there is no interval (s)."""
+    stop = _Stop()
+    state = MonitorState.open(directory or _default_state(policy))
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.waking.stop())
+    try:
+        one = Monitor(open_source(location), policy, state, settings, clock=time.time)
+        return run_monitor(
+            one,
+            state,
+            show,
+            once=interval is None,
+            interval_s=interval or 0,
+            stop=stop,
+        )
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        state.close()
+
+
+class _Stop:
+    """Ends the watch from a signal handler, which an `Event` may not."""
+
+    def __init__(self) -> None:
+        self.waking = Waking()
+
+    def wait(self, timeout: float) -> bool:
+        self.waking.wait(timeout)
+        return self.waking.stopping
+
+
+@click.command("check-misbehaviour")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--policy", metavar="FILE|VKEY", required=True, help="Whose key the log has."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check(file: Path, policy: str, as_json: bool) -> None:
+    """Check a proof that a log signed two histories; needs nothing but the log's key.
+
+    Exit code 0: it is proven; 4: the file proves nothing.
+    """
+    trusted = read_policy(policy)
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_MISBEHAVIOUR_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            "STO-U004", f"the proof cannot be read: {error.strerror}"
+        ) from error
+    shown = check_misbehaviour(data, trusted)
+    click.echo(_render_json(shown) if as_json else _render_text(shown))
+
+
+def _default_state(policy: LogPolicy) -> Path:
+    """Return this user's directory for the log that a policy names."""
+    name = content_digest(policy.logs[0].name.encode())[:16]
+    return platformdirs.user_state_path("stoilo") / "monitor" / name
+
+
+def _show_text(finding: Finding, file: str) -> None:
+    code = f" [{finding.code}]" if finding.code else ""
+    # Names and messages are hostile: they must not drive the terminal.
+    text = "".join(char if char.isprintable() else "?" for char in finding.message)
+    click.echo(f"{finding.severity.upper():6} {finding.kind}: {text}{code}")
+    if finding.proof:
+        click.echo(finding.proof, nl=False)
+        click.echo(f"written to {file or 'no file: keep this text'}", err=True)
+
+
+def _show_json(finding: Finding, file: str) -> None:
+    fields = {name: getattr(finding, name) for name in finding.__struct_fields__}
+    click.echo(json.dumps(fields | {"file": file}))
+
+
+def _show_report(report: MonitorReport, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"kind": "status", **dataclasses.asdict(report)}))
+    elif report.origin:
+        click.echo(
+            f"The log {report.origin} was followed to {report.size} leaves, "
+            f"{report.findings or 'no'} finding{'s' * (report.findings != 1)}."
+        )
+    else:
+        click.echo("Nothing of the log was verified yet.")
+
+
+def _render_json(shown: Misbehaviour) -> str:
+    pair = (shown.first, shown.second)
+    return json.dumps(
+        {
+            "proven": True,
+            "origin": shown.first.origin,
+            "checkpoints": [{"size": one.size, "root": one.root.hex()} for one in pair],
+            "root_of_second_at_first": shown.root.hex(),
+            "witnesses": sorted(shown.witnesses),
+        }
+    )
+
+
+def _render_text(shown: Misbehaviour) -> str:
+    lines = [
+        f"Proven: the log {shown.first.origin} has signed two histories.",
+        f"{shown.first.size} leaves with root {shown.first.root.hex()}",
+        f"{shown.second.size} leaves with root {shown.second.root.hex()}",
+    ]
+    if shown.first.size != shown.second.size:
+        lines.append(
+            f"whose first {shown.first.size} leaves have root {shown.root.hex()}"
+        )
+    if shown.witnesses:
+        lines.append(
+            f"These witnesses cosigned both: {', '.join(sorted(shown.witnesses))}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""`stoilo release`: the ceremony by which people sign what volunteers trust."""

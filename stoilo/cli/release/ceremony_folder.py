@@ -1,0 +1,206 @@
+"""What the commands of a ceremony share: folders, people's public keys, the clock."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.witness.settings import read_witnesses
+from stoilo.cli.keys import read_public_file
+from stoilo.core.ed25519 import parse_public_key
+from stoilo.core.errors import UsageError
+from stoilo.policies.policy import Policy, parse_policy
+from stoilo.signer.ceremony.built_parts import read_attestations
+from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder
+from stoilo.signer.ceremony.key_holders import KeyHolder
+from stoilo.signer.ceremony.requests import add_builds, begin_on
+from stoilo.signer.ceremony.review import Review
+from stoilo.signer.ceremony.review_text import render_review
+from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, append_line
+from stoilo.signer.offlinekeys import PublicKeyFile
+
+__all__ = [
+    "FILE",
+    "FOLDER",
+    "base_options",
+    "clock",
+    "json_option",
+    "open_or_begin",
+    "print_review",
+    "read_floors",
+    "read_holders",
+    "read_named",
+    "read_policies",
+    "read_small",
+    "read_witness_policy",
+    "refuse_present",
+    "save",
+    "with_attestations",
+]
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
+MAX_SMALL_BYTES = 512 * 1024
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+def base_options(command: CommandT) -> CommandT:
+    """Add what begins a ceremony on a published release, or goes on with an open one."""
+    for option in (
+        click.option("--note", default="", help="Why, for those who will sign."),
+        click.option(
+            "--renew-expired",
+            is_flag=True,
+            help="Say on purpose that the release has run out.",
+        ),
+        click.option(
+            "--release",
+            "release_directory",
+            type=FOLDER,
+            help="Published release, or the server's data directory, to build on.",
+        ),
+        click.argument("folder", type=FOLDER),
+    ):
+        command = option(command)
+    return command
+
+
+def clock() -> int:
+    """Return this machine's time, Unix seconds."""
+    return int(time.time())
+
+
+def read_small(path: Path) -> bytes:
+    """Return a small file's bytes; raises ``STO-U004`` or ``STO-K050``."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_SMALL_BYTES + 1)
+    except OSError as error:
+        raise UsageError("STO-U004", f"{path.name} cannot be read") from error
+    if len(data) > MAX_SMALL_BYTES:
+        raise UsageError(
+            "STO-K050", f"{path.name} is too large to be what is asked for"
+        )
+    return data
+
+
+def read_named(path: Path, role: str) -> PublicKeyFile:
+    """Return a public key made for `role`; raises ``STO-K053`` for another role's."""
+    public = read_public_file(path)
+    if public.role != role:
+        raise UsageError(
+            "STO-K053",
+            f"{path.name} was made for {public.role}, not for {role}",
+            hint=f"stoilo release keygen --role {role} --name NAME --output DIR",
+        )
+    return public
+
+
+def read_floors(rows: Iterable[str]) -> dict[str, int]:
+    """Return part → lowest serial, of ``PART=SERIAL`` texts; raises ``STO-U003``."""
+    floors = {}
+    for row in rows:
+        part, _, serial = row.partition("=")
+        if not part or not serial.isascii() or not serial.isdigit():
+            raise UsageError("STO-U003", f"{row[:40]!r} is not PART=SERIAL")
+        floors[part] = int(serial)
+    return floors
+
+
+def read_holders(paths: Iterable[Path], role: str) -> tuple[KeyHolder, ...]:
+    """Return who holds the keys in these public files, all made for `role`."""
+    files = (read_named(path, role) for path in paths)
+    return tuple(KeyHolder(one.name, parse_public_key(one.key)) for one in files)
+
+
+def read_policies(paths: Iterable[Path]) -> tuple[Policy, ...]:
+    """Return server policies (``stoilo up --policy``'s files)."""
+    return tuple(parse_policy(read_small(path)) for path in paths)
+
+
+def read_witness_policy(path: Path | None) -> LogPolicy:
+    """Return who must cosign the log, without the log; None: nobody must."""
+    return read_witnesses("" if path is None else str(path))
+
+
+def refuse_present(folder: Path) -> None:
+    """Refuse to begin where anything but builders' attestations lies already."""
+    if folder.exists() and any(path.name != "builds" for path in folder.iterdir()):
+        raise UsageError(
+            "STO-K051",
+            f"{folder.name} is not empty",
+            hint="begin every ceremony in a folder of its own",
+        )
+
+
+def open_or_begin(
+    folder: Path, release: Path | None, note: str, *, renews_expired: bool
+) -> Ceremony:
+    """Return the ceremony in `folder`, or a new one on the release in `release`.
+
+    Raises:
+        UsageError: ``STO-K051`` when there is neither.
+    """
+    if (folder / "ceremony.json").exists():
+        if release is not None:
+            raise UsageError(
+                "STO-K051",
+                f"{folder.name} holds a ceremony already",
+                hint="leave --release out to ask for more in it, or name a new folder",
+            )
+        return read_folder(folder)
+    if release is None:
+        raise UsageError(
+            "STO-K051",
+            f"{folder.name} holds no ceremony yet",
+            hint="say what it builds on: --release DIR",
+        )
+    refuse_present(folder)
+    begun = begin_on(release, clock(), note=note, renews_expired=renews_expired)
+    return with_attestations(begun, folder)
+
+
+def with_attestations(ceremony: Ceremony, folder: Path) -> Ceremony:
+    """Return the ceremony with what builders have put into its folder already."""
+    return add_builds(ceremony, read_attestations(folder))
+
+
+def save(
+    folder: Path,
+    ceremony: Ceremony,
+    act: str,
+    note: str = "",
+    *,
+    who: str = "",
+    key: str = "",
+) -> None:
+    """Write the folder and a line of its transcript, for everybody to read."""
+    write_folder(folder, ceremony)
+    append_line(
+        folder,
+        act,
+        clock(),
+        who=who,
+        key=key,
+        proposal=ceremony.digest,
+        note=note[:1024],
+    )
+    with contextlib.suppress(OSError):  # some sticks know no modes
+        (folder / TRANSCRIPT_FILE).chmod(0o644)
+
+
+def print_review(found: Review, folder: Path, *, as_json: bool) -> None:
+    """Print a review, for people or for programs."""
+    if as_json:
+        click.echo(msgspec.json.encode(found).decode())
+    else:
+        click.echo(render_review(found, str(folder)))

@@ -1,0 +1,244 @@
+"""`stoilo release sign`: one signature, by one key, on one machine."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from stoilo.cli.keys import open_key_file, passphrase_option
+from stoilo.cli.release.ceremony_folder import (
+    FILE,
+    FOLDER,
+    clock,
+    json_option,
+    print_review,
+    read_small,
+    refuse_present,
+    save,
+)
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.signer.ceremony.boinc_files import sign_boinc_files
+from stoilo.signer.ceremony.folder import Ceremony, read_folder
+from stoilo.signer.ceremony.key_holders import group_digest
+from stoilo.signer.ceremony.key_memory import (
+    check_memory,
+    check_project,
+    memory_file,
+    read_memory,
+    write_memory,
+)
+from stoilo.signer.ceremony.metadata import RoleFile
+from stoilo.signer.ceremony.review import Review
+from stoilo.signer.ceremony.review import review as review_ceremony
+from stoilo.signer.ceremony.review_text import next_step
+from stoilo.signer.ceremony.signatures import combine as unite
+from stoilo.signer.ceremony.signatures import sign_proposal, signable
+from stoilo.signer.offlinekeys import (
+    OfflineKey,
+    check_typed_back,
+    choose_groups,
+    fingerprint_digest,
+)
+
+__all__ = ["check_first_root", "combine", "review", "sign"]
+
+
+@click.command()
+@click.argument("folder", type=FOLDER)
+@click.option(
+    "--root",
+    "root_file",
+    type=FILE,
+    help="The project's first root, as you have it from elsewhere.",
+)
+@json_option
+@click.pass_context
+def review(
+    context: click.Context, folder: Path, root_file: Path | None, *, as_json: bool
+) -> None:
+    """Show what the ceremony in FOLDER changes, who signed, and what is wrong.
+
+    Exit code 0: nothing is wrong; 4: nobody may sign this.
+    """
+    ceremony = read_folder(folder)
+    found = review_ceremony(ceremony, clock())
+    if root_file is not None:
+        check_first_root(found.first_root, root_file)
+    print_review(found, folder, as_json=as_json)
+    if found.problems:
+        context.exit(4)
+
+
+def check_first_root(first_root: str, root_file: Path) -> None:
+    """Raise ``STO-K052`` unless the release begins with the root in `root_file`."""
+    known = RoleFile("root", 0, read_small(root_file)).signed_digest
+    if known != first_root:
+        raise TrustError(
+            "STO-K052",
+            f"the release in the folder does not begin with {root_file.name}",
+            hint="do not sign: it is another project's, or a forged one",
+        )
+
+
+TRIES = 3
+
+
+@click.command()
+@click.argument("folder", type=FOLDER)
+@click.option(
+    "--key", "key_file", required=True, type=FILE, help="Your private key: one, yours."
+)
+@click.option("--root", "root_file", type=FILE, help="The first root, from elsewhere.")
+@click.option(
+    "--expect", metavar="DIGEST", help="Sign only the proposal of this digest."
+)
+@click.option(
+    "--yes", is_flag=True, help="Do not ask: for rehearsals, or with --expect."
+)
+@click.option(
+    "--memory", type=FILE, help="Where what this key signed is remembered; beside it."
+)
+@click.option(
+    "--replace",
+    "replaces",
+    is_flag=True,
+    help="An earlier ceremony of this version was abandoned.",
+)
+@passphrase_option
+@json_option
+def sign(
+    folder: Path,
+    key_file: Path,
+    root_file: Path | None,
+    expect: str | None,
+    memory: Path | None,
+    passphrase_fd: int | None,
+    *,
+    yes: bool,
+    replaces: bool,
+    as_json: bool,
+) -> None:
+    """Review the ceremony in FOLDER and add one key's signature to it.
+
+    Shows the review first; nothing with a problem is signed. Then two groups of the
+    proposal's digest are typed, read aloud by whoever proposed it from another screen.
+
+    Example: stoilo release sign /media/stick --key /media/ada/ada.root.key
+    """
+    ceremony = read_folder(folder)
+    found = review_ceremony(ceremony, clock())
+    if root_file is not None:
+        check_first_root(found.first_root, root_file)
+    if not as_json:
+        print_review(found, folder, as_json=False)
+    _refuse_problems(found)
+    _confirm(found, expect, yes=yes)
+    key = open_key_file(key_file, passphrase_fd)
+    signed = _signed(ceremony, key, memory or _memory_of(key_file), replaces=replaces)
+    _save(folder, signed, key)
+    after = review_ceremony(signed, clock())
+    _show(after, folder, key, as_json=as_json)
+
+
+def _memory_of(key_file: Path) -> Path:
+
+    return memory_file(key_file)
+
+
+def _refuse_problems(found: Review) -> None:
+    """Raise the first problem: what has one is signed by nobody."""
+    if found.problems:
+        first = found.problems[0]
+        raise TrustError(first.code, first.message, hint=first.hint)
+
+
+def _confirm(found: Review, expect: str | None, *, yes: bool) -> None:
+    """Have the proposal's digest compared; raises ``STO-K069`` or ``STO-U003``."""
+    if expect is not None:
+        if "".join(expect.split()).lower() != found.digest:
+            raise TrustError(
+                "STO-K069", f"the folder holds proposal {found.digest}, not that one"
+            )
+        return
+    if yes:
+        if found.rehearsal:
+            return
+        raise UsageError(
+            "STO-U003",
+            "--yes is for rehearsals",
+            hint="give --expect DIGEST, read from another screen",
+        )
+    for _ in range(TRIES):
+        if _is_typed_back(found.digest):
+            return
+        click.echo("that is another proposal's; look again", err=True)
+    raise TrustError("STO-K069", "the proposal is not the one that was expected")
+
+
+def _is_typed_back(digest: str) -> bool:
+    """Whether a person types two groups of `digest`, which nobody knew beforehand.
+
+    A forged proposal that shares the first digits can be had by trying; one that shares
+    all of them cannot.
+    """
+    click.echo("From the proposer's screen, as read to you, the proposal's", err=True)
+    typed = {
+        number: str(click.prompt(f"  group {number} (of 16)", err=True))
+        for number in choose_groups(secrets.randbelow)
+    }
+    try:
+        check_typed_back(group_digest(digest), typed)
+    except TrustError:
+        return False
+    return True
+
+
+def _signed(
+    ceremony: Ceremony, key: OfflineKey, memory: Path, *, replaces: bool
+) -> Ceremony:
+    """Return the ceremony with one key's signatures, remembered before they are given."""
+    if key.role == "boinc":
+        return sign_boinc_files(ceremony, key)
+    signed = replace(ceremony, proposal=sign_proposal(ceremony.proposal, key))
+    keyid = key.signer().public_key.keyid
+    known = read_memory(memory, keyid, key.role)
+    known = check_project(known, ceremony.proposal, replace=replaces)
+    for file in signable(ceremony.proposal, key.role, keyid):
+        known = check_memory(known, file, replace=replaces)
+    write_memory(memory, known)
+    return signed
+
+
+def _save(folder: Path, ceremony: Ceremony, key: OfflineKey) -> None:
+
+    who = f"{key.name} ({key.role})"
+    save(folder, ceremony, "sign", who=who, key=fingerprint_digest(key.public))
+
+
+def _show(found: Review, folder: Path, key: OfflineKey, *, as_json: bool) -> None:
+
+    if as_json:
+        print_review(found, folder, as_json=True)
+        return
+    click.echo(f"\nsigned by {key.name} ({key.role})")
+    click.echo(f"Next: {next_step(found, str(folder))}")
+    sys.stdout.flush()
+
+
+@click.command()
+@click.argument("out", type=FOLDER)
+@click.argument("folders", type=FOLDER, nargs=-1, required=True)
+@json_option
+def combine(out: Path, folders: tuple[Path, ...], *, as_json: bool) -> None:
+    """Bring the signatures in copies of one ceremony together in OUT.
+
+    The order of FOLDERS does not matter; copies of different proposals are refused.
+    """
+    refuse_present(out)
+    together = unite([read_folder(folder) for folder in folders])
+    save(out, together, "combine", f"{len(folders)} copies")
+    print_review(review_ceremony(together, clock()), out, as_json=as_json)

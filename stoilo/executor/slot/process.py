@@ -1,0 +1,172 @@
+"""A program that runs in a slot, held as BOINC's client holds it.
+
+One thread waits for its end and keeps the channels going: a heartbeat each second, one
+control message until it has been read, the status as it comes. Other threads ask: suspend,
+resume, quit, abort. Who does not listen is killed after BOINC's own patience.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from stoilo.executor.slot.layout import STDERR_FILE, write_state
+from stoilo.executor.verifier.boinc_shm import (
+    MMAP_FILE,
+    AppStatus,
+    Channel,
+    Control,
+    Heartbeat,
+    Segment,
+    open_segment,
+    parse_status,
+    render_control,
+    render_heartbeat,
+)
+from stoilo.sandbox.kernel.libc import kill_with_parent
+
+__all__ = ["SlotProcess", "start_in_slot"]
+
+TICK_S: Final = 1.0
+UNREAD_S: Final = 180.0
+"""A control message that is not read for so long: the program is stuck."""
+
+
+def start_in_slot(slot: Path, launcher: Path) -> SlotProcess:
+    """Start the launcher as a BOINC client does, in a session of its own.
+
+    Raises:
+        OSError: it cannot be started.
+        TrustError: STO-F070 the shared memory was replaced.
+    """
+    with (slot / STDERR_FILE).open("ab") as err:
+        process = subprocess.Popen(
+            [str(launcher)],
+            cwd=slot,
+            env={"PATH": os.defpath},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+            start_new_session=True,
+            preexec_fn=kill_with_parent,  # noqa: PLW1509 - one call into libc
+        )
+    running = SlotProcess(slot, process)
+    try:
+        running.connect()
+    except BaseException:
+        running.kill()
+        raise
+    return running
+
+
+class SlotProcess:
+    """One start of a program; ends with all that it started."""
+
+    def __init__(self, slot: Path, process: subprocess.Popen[bytes]) -> None:
+        self._slot = slot
+        self._process = process
+        self._segment: Segment | None = None
+        self._lock = threading.Lock()
+        self._asked: Control | None = None
+        self._asked_at = 0.0
+        self._deadline: float | None = None
+        self._status = AppStatus()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.ended_by_us = False
+
+    @property
+    def status(self) -> AppStatus:
+        """What the program said last."""
+        return self._status
+
+    def connect(self) -> None:
+        """Take up the shared memory of the slot."""
+        self._segment = open_segment(self._slot / MMAP_FILE)
+
+    def ask(self, control: Control, *, patience_s: float | None = None) -> None:
+        """Ask for something, from any thread; only the last request counts.
+
+        Args:
+            control: what is wanted.
+            patience_s: the program is killed when it has not ended by then; it counts
+                as ended by us.
+        """
+        with self._lock:
+            self._asked, self._asked_at = control, time.monotonic()
+            if patience_s is not None:
+                self.ended_by_us = True
+                limit = time.monotonic() + patience_s
+                self._deadline = min(limit, self._deadline or limit)
+            if self._wake >= 0:
+                os.eventfd_write(self._wake, 1)
+
+    def wait(self) -> int:
+        """Keep the channels going until the end; returns the exit code."""
+        descriptor = os.pidfd_open(self._process.pid)
+        try:
+            while not self._has_ended(descriptor):
+                self._serve()
+        finally:
+            os.close(descriptor)
+            self.kill()
+        return self._process.wait()
+
+    def kill(self) -> None:
+        """Kill its process group, and be done with the slot; the jails die with it."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        with self._lock:
+            wake, self._wake = self._wake, -1
+            if wake >= 0:
+                os.close(wake)
+            if self._segment is not None:
+                self._segment.close()
+                self._segment = None
+
+    def _has_ended(self, descriptor: int) -> bool:
+        """Wait a moment; say whether the process has ended."""
+        waiting = self._asked is not None  # until it is read, look more often
+        ready, _, _ = select.select(
+            [descriptor, self._wake], [], [], TICK_S / 10 if waiting else TICK_S
+        )
+        if self._wake in ready:
+            os.eventfd_read(self._wake)
+        return descriptor in ready
+
+    def _serve(self) -> None:
+        """Send and take what is due; kill who is out of time."""
+        with self._lock:
+            now, segment = time.monotonic(), self._segment
+            stuck = self._asked is not None and now - self._asked_at > UNREAD_S
+            late = self._deadline is not None and now > self._deadline
+            if stuck or late:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                return
+            if segment is None:
+                return
+            segment.put(Channel.HEARTBEAT, render_heartbeat(Heartbeat()))
+            if self._asked is not None and segment.put(
+                Channel.CONTROL_REQUEST, render_control(self._asked)
+            ):
+                self._asked = None
+            text = segment.take(Channel.APP_STATUS)
+        if text is not None:
+            self._hear(text)
+
+    def _hear(self, text: bytes) -> None:
+        """Take what the program says of itself (hostile, bounded)."""
+        status = parse_status(text)
+        if status is None:
+            return
+        if status.checkpoint_cpu_time > self._status.checkpoint_cpu_time:
+            write_state(self._slot, status)
+        self._status = status

@@ -1,0 +1,1 @@
+"""The trusted base: all that a volunteer's frozen verifier takes from `executor`."""

@@ -1,0 +1,1 @@
+"""What a project released: targets under TUF metadata, read and verified up to one root."""

@@ -1,0 +1,293 @@
+"""From a root and a release's files to a `TrustedRelease`: TUF by python-tuf's own client.
+
+Trust: `root` comes from the executor itself (frozen) or from ``--root FILE``; all other
+files are hostile until the workflow of `tuf_client` has accepted them.
+Every check is offline. Source: TUF specification 1.0.34 §5.3 to §5.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tuf.api import exceptions
+from tuf.api.metadata import Metadata, Root, TargetFile
+
+from stoilo.audit.format.policy import LogPolicy, parse_policy
+from stoilo.audit.format.policy_history import parse_history, with_history
+from stoilo.core.digests import content_digest
+from stoilo.core.ed25519 import parse_public_key
+from stoilo.core.errors import TrustError
+from stoilo.core.levels import Level
+from stoilo.executor.verifier.release.pack import (
+    ReleaseFiles,
+    pack_release,
+    parse_release_pack,
+    read_release,
+    travels,
+)
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    FloorsFile,
+    InstalledRelease,
+    PolicyFile,
+    ProjectFile,
+    Reviewer,
+    ReviewerFile,
+    RevocationFile,
+    TrustedRelease,
+    read_epochs,
+    read_parts,
+    read_target,
+)
+from stoilo.executor.verifier.release.tuf_client import (
+    ROLLBACK_CODES,
+    ReleaseUpdater,
+    cache_directory,
+)
+
+__all__ = [
+    "BUILDERS_FILE",
+    "DEVELOPMENT_MARK",
+    "EPOCHS_FILE",
+    "FLOORS_FILE",
+    "HISTORY_FILE",
+    "POLICIES_FILE",
+    "POLICY_FILE",
+    "PROJECT_FILE",
+    "REHEARSAL_MARK",
+    "RELEASE_BUILD",
+    "REVIEWERS_FILE",
+    "REVOCATION_FILE",
+    "ROLLBACK_CODES",
+    "ReleaseFiles",
+    "is_development_root",
+    "is_rehearsal_root",
+    "load_trust",
+    "pack_release",
+    "parse_release_pack",
+    "read_release",
+    "travels",
+]
+
+RELEASE_BUILD: Final = False
+"""Frozen release builds set this to True; then development roots are refused (I3)."""
+
+DEVELOPMENT_MARK: Final = "x-stoilo-development"
+"""Field of a root whose offline keys lie beside the online ones."""
+
+REHEARSAL_MARK: Final = "x-stoilo-rehearsal"
+"""Field of a root made to rehearse the ceremony."""
+
+_MARKS: Final = frozenset({DEVELOPMENT_MARK, REHEARSAL_MARK})
+
+PROJECT_FILE: Final = "project.json"
+"""Target: origin, accepted levels and language layers."""
+
+EPOCHS_FILE: Final = "gate/epochs.json"
+"""Target of the delegated role ``gate``: the numbers of the certified epochs."""
+
+FLOORS_FILE: Final = "executor/floors.json"
+"""Target: the oldest parts that may still work; absent: any may."""
+
+BUILDERS_FILE: Final = "builders/keys.json"
+"""Target: who attests builds; absent: nobody."""
+
+POLICIES_FILE: Final = "policy/accepted.json"
+"""Target of the delegated role ``policy``: the policies in force."""
+
+REVOCATION_FILE: Final = "revocation/denied.json"
+"""Target of the delegated role whose offline key withdraws, and takes back."""
+
+REVIEWERS_FILE: Final = "reviewers/keys.json"
+"""Target of the delegated role whose offline key names the reviewers."""
+
+POLICY_FILE: Final = "log/policy.txt"
+"""Target of the log policy in force."""
+
+HISTORY_FILE: Final = "log/history.txt"
+"""Target of the log policies that ``log/policy.txt`` replaced; absent when there are none."""
+
+
+def is_development_root(root: bytes) -> bool:
+    """Whether root metadata carries the development mark; raises ``STO-K013``."""
+    return DEVELOPMENT_MARK in _marks(root)
+
+
+def is_rehearsal_root(root: bytes) -> bool:
+    """Whether root metadata carries the rehearsal mark; raises ``STO-K013``."""
+    return REHEARSAL_MARK in _marks(root)
+
+
+def load_trust(
+    files: ReleaseFiles | Path,
+    root: bytes,
+    now: int,
+    *,
+    installed: InstalledRelease,
+    cache: Path | None = None,
+    reference: int | None = None,
+    release_build: bool = RELEASE_BUILD,
+) -> TrustedRelease:
+    """Verify a release up to `root` and return what it says.
+
+    Args:
+        files: the release, or the directory it lies in; hostile.
+        root: the trusted root metadata.
+        now: the best time known, Unix seconds.
+        installed: levels and language layer of this executor's own package.
+        cache: this host's own directory, outside project and slot directories, where
+            the newest metadata is remembered; without it rollback between calls cannot
+            be seen.
+        reference: when the admission says that it was made, Unix seconds: metadata that
+            travelled with a task is judged by that day, not by the day it runs on. Never
+            later than `now` counts; the caller checks that the verified admission says
+            the same, and judges its end and its epoch by `now`.
+        release_build: can only make it stricter than `RELEASE_BUILD`.
+
+    Raises:
+        TrustError: one of docs/reference/trust.md's codes, an attack each, and the codes
+            of keys and policies inside.
+        InternalError: STO-X008 when the cache cannot be read or written.
+    """
+    strict = release_build or RELEASE_BUILD
+    if strict:
+        _refuse_marks(_marks(root))
+    if isinstance(files, Path):
+        files = read_release(files)
+    at = now if reference is None else max(0, min(reference, now))
+    with cache_directory(cache) as folder:
+        updater = ReleaseUpdater(folder, files, root, at)
+        updater.refresh()
+        _check_marks(updater.marks())
+        if strict:
+            _refuse_marks(updater.marks())
+        found = _Targets(updater.read_all(), updater.infos())
+        return _collect(updater, found, installed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """Verified targets: the bytes of those that travel, and what is said of all."""
+
+    files: Mapping[str, bytes]
+    infos: Mapping[str, TargetFile]
+
+    def read(self, name: str) -> bytes:
+        """Return target `name`, or raise ``STO-K014``."""
+        data = self.files.get(name)
+        if data is None:
+            raise TrustError("STO-K014", f"the release does not name {name}")
+        return data
+
+
+def _collect(
+    updater: ReleaseUpdater, found: _Targets, installed: InstalledRelease
+) -> TrustedRelease:
+    """Put together what the verified targets say."""
+    project = read_target(found.read(PROJECT_FILE), ProjectFile, PROJECT_FILE)
+    denied_file = found.read(REVOCATION_FILE)
+    denied = read_target(denied_file, RevocationFile, REVOCATION_FILE)
+    policies = read_target(found.read(POLICIES_FILE), PolicyFile, POLICIES_FILE)
+    floors = found.files.get(FLOORS_FILE, b"{}")
+    builders = found.files.get(BUILDERS_FILE, b"{}")
+    root, targets, timestamp = updater.versions()
+    marks = updater.marks()
+    return TrustedRelease(
+        origin=project.origin,
+        development=DEVELOPMENT_MARK in marks,
+        rehearsal=REHEARSAL_MARK in marks,
+        root_version=root,
+        targets_version=targets,
+        timestamp_version=timestamp,
+        expires=updater.expiry(),
+        epochs=read_epochs(found.files),
+        log_policy=_log_policy(found),
+        levels=_levels(project, installed),
+        languages=frozenset(filter(installed.runs, project.languages)),
+        installed_language=installed.language_digest,
+        python=installed.python,
+        policies=frozenset(policies.digests),
+        denied=frozenset(denied.digests),
+        revoked_epochs=frozenset(denied.epochs),
+        min_epoch=denied.min_epoch,
+        reviewers=_reviewers(found.read(REVIEWERS_FILE), denied),
+        reviewed={
+            digest: frozenset(levels) for digest, levels in policies.reviewed.items()
+        },
+        withdrawn_flavors=frozenset(denied.flavors),
+        revocation_version=updater.role_version("revocation"),
+        revocation_digest=content_digest(denied_file),
+        revocation_keys=tuple(parse_public_key(key) for key in denied.keys),
+        revocations_settled=denied.settled,
+        parts=read_parts(found.files, found.infos),
+        floors=read_target(floors, FloorsFile, FLOORS_FILE),
+        builders=read_target(builders, BuilderFile, BUILDERS_FILE),
+    )
+
+
+def _levels(project: ProjectFile, installed: InstalledRelease) -> tuple[Level, ...]:
+    """Return the installed levels that are certified, narrowest and newest first."""
+    rank = {
+        (name, digest): place
+        for name, digests in project.levels.items()
+        for place, digest in enumerate(digests)
+    }
+    held = [one for one in installed.levels if (one.name, one.digest) in rank]
+    held.sort(key=lambda one: (one.order, one.name, rank[one.name, one.digest]))
+    return tuple(held)
+
+
+def _reviewers(data: bytes, denied: RevocationFile) -> tuple[Reviewer, ...]:
+    """Return the named reviewers whose keys are not withdrawn."""
+    named = read_target(data, ReviewerFile, REVIEWERS_FILE)
+    return tuple(
+        Reviewer(parse_public_key(one.key), one.name, frozenset(one.accounts))
+        for one in named.keys
+        if one.key not in denied.digests
+    )
+
+
+def _log_policy(found: _Targets) -> LogPolicy:
+    """Return the log policy, with the older ones if the release remembers any."""
+    policy = parse_policy(found.read(POLICY_FILE))
+    history = found.files.get(HISTORY_FILE)
+    return policy if history is None else with_history(policy, parse_history(history))
+
+
+def _marks(root: bytes) -> frozenset[str]:
+    """Return the names of our own fields in root metadata; raises ``STO-K013``."""
+    try:
+        signed = Metadata[Root].from_bytes(root).signed
+    except (exceptions.RepositoryError, ValueError) as error:
+        raise TrustError("STO-K013", "the root cannot be read") from error
+    return frozenset(signed.unrecognized_fields)
+
+
+def _check_marks(marks: frozenset[str]) -> None:
+    """Refuse a mark that this executor does not know: it may be a restriction."""
+    unknown = {mark for mark in marks if mark.startswith("x-stoilo-")} - _MARKS
+    if unknown:
+        raise TrustError(
+            "STO-K041",
+            f"the root is marked {min(unknown)[:40]!r}, which means nothing here",
+            hint="use a newer version",
+        )
+
+
+def _refuse_marks(marks: frozenset[str]) -> None:
+    """Refuse roots of development and of rehearsals."""
+    if DEVELOPMENT_MARK in marks:
+        raise TrustError(
+            "STO-K015",
+            "this executor is a release build and the root is one of development",
+            hint="attach to a project with a real root",
+        )
+    if REHEARSAL_MARK in marks:
+        raise TrustError(
+            "STO-K080",
+            "this executor is a release build and the root is one of a rehearsal",
+            hint="attach to the project itself, not to its rehearsal",
+        )

@@ -1,0 +1,511 @@
+"""Unpacked trees of this computer: held while used, re-hashed at every start, evicted.
+
+A tree lies at ``<directory>/<tree digest>`` and is complete or not there at all. Whoever
+uses one holds a shared lock on ``<tree digest>.lock``; unpacking and evicting need it
+alone. Nothing is believed because it was right before: every file is hashed again before
+the tree runs, and a file too many, too few, changed or linked refuses.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from stoilo.core.digests import Digest
+from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
+from stoilo.flavors.archive import ArchiveMember, XzReader, read_archive
+from stoilo.flavors.tree import (
+    MANIFEST_BYTES,
+    MANIFEST_NAME,
+    Tree,
+    TreeFile,
+    parse_tree,
+    tree_digest,
+)
+
+__all__ = [
+    "DEFAULT_CAP_BYTES",
+    "WantedTree",
+    "check_tree",
+    "evict_trees",
+    "hold_tree",
+    "lock_tree",
+    "remove_directory",
+    "set_aside",
+    "temporary_name",
+    "touch_tree",
+    "tree_cap",
+]
+
+
+DEFAULT_CAP_BYTES: Final = 8 * 1024**3
+"""What the unpacked trees of one computer may take without any preference, bytes."""
+
+SHARE_OF_DISK: Final = 2
+"""Trees take at most one part in this many of what BOINC may use: work needs room too."""
+
+MOST_THREADS: Final = 4
+_CHUNK: Final = 1 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_TEMPORARY = re.compile(r"\.([0-9a-f]{64})\.[0-9a-f]{1,64}\.tmp")
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """One tree on the disk: when it was last used, s since 1970, and its bytes."""
+
+    used: float
+    digest: str
+    size: int
+
+
+def tree_cap(disk_bytes: int | None, own: int = DEFAULT_CAP_BYTES) -> int:
+    """Return how many bytes the trees may take: preferences only lower this.
+
+    Args:
+        disk_bytes: what BOINC may use by its user's preference; None: it does not say.
+        own: this computer's own cap.
+    """
+    return own if disk_bytes is None else min(own, disk_bytes // SHARE_OF_DISK)
+
+
+@contextmanager
+def lock_tree(directory: Path, digest: Digest, *, alone: bool) -> Iterator[int]:
+    """Hold tree `digest` below `directory` while the block lasts; yields the lock.
+
+    Args:
+        directory: this computer's own, of trees.
+        digest: the tree's.
+        alone: whether nobody else may use it meanwhile.
+
+    Raises:
+        InternalError: STO-X008 when the disk refuses.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        lock = os.open(directory / f"{digest}.lock", flags, 0o600)
+    except OSError as error:
+        raise disk_trouble("the lock of a tree", error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def touch_tree(directory: Path, digest: Digest) -> None:
+    """Note that tree `digest` is used now; a read-only disk is no reason to stop."""
+    try:
+        os.utime(directory / f"{digest}.lock")
+    except OSError:
+        pass
+
+
+def check_tree(directory: Path, digest: Digest) -> Tree:
+    """Return the tree in `directory` if every byte of it is what `digest` says.
+
+    Raises:
+        TrustError: STO-F041 it is not: a file is missing, changed, linked or too many.
+    """
+    if directory.is_symlink():
+        raise _damaged("it is a link")
+    manifest = _read_manifest(directory)
+    if tree_digest(manifest) != digest:
+        raise _damaged("its list of files is another one")
+    tree = parse_tree(manifest)
+    _check_names(directory, tree)
+    workers = min(MOST_THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers, thread_name_prefix="tree") as pool:
+        largest_first = sorted(tree.files, key=lambda file: -file.size)
+        for _ in pool.map(lambda file: _check_file(directory, file), largest_first):
+            pass
+    return tree
+
+
+def evict_trees(
+    directory: Path, cap_bytes: int, *, needed: int = 0, keep: Digest | None = None
+) -> int:
+    """Remove trees, the least recently used first, until `needed` bytes fit.
+
+    Trees that somebody uses, and `keep`, stay.
+
+    Args:
+        directory: this computer's own, of trees.
+        cap_bytes: what all of them may take.
+        needed: bytes about to be added.
+        keep: the tree that is wanted.
+
+    Returns:
+        Bytes that may be added now; negative when too much is in use.
+    """
+    _sweep_unfinished(directory)
+    kept = sorted(_kept(directory), key=lambda one: one.used)
+    total = sum(one.size for one in kept)
+    for one in kept:
+        if total + needed <= cap_bytes:
+            break
+        if one.digest != keep and set_aside(directory, Digest(one.digest)):
+            total -= one.size
+    return cap_bytes - total
+
+
+def set_aside(directory: Path, digest: Digest) -> bool:
+    """Remove tree `digest` unless somebody uses it; says whether it is gone.
+
+    It is renamed first, so that no half-removed tree ever has its name.
+    """
+    try:
+        with _alone_at_once(directory, digest):
+            away = directory / temporary_name(digest)
+            (directory / digest).rename(away)
+            remove_directory(away)
+    except OSError:  # in use, gone already, or a disk that takes no changes
+        return False
+    return True
+
+
+@contextmanager
+def _alone_at_once(directory: Path, digest: str) -> Iterator[None]:
+    """Hold a tree's lock alone, or raise OSError where that would mean to wait."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    lock = os.open(directory / f"{digest}.lock", flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _sweep_unfinished(directory: Path) -> None:
+    """Remove what killed processes left; whoever is at work holds the lock."""
+    for path in directory.iterdir():
+        match = _TEMPORARY.fullmatch(path.name)
+        if match is None:
+            continue
+        try:
+            with _alone_at_once(directory, match[1]):
+                remove_directory(path)
+        except OSError:
+            continue
+
+
+def temporary_name(digest: Digest) -> str:
+    """Return a name that no tree has, for what is not finished or not wanted."""
+    return f".{digest}.{secrets.token_hex(8)}.tmp"
+
+
+def remove_directory(directory: Path) -> None:
+    """Remove a directory and what is in it, or what has its name, as far as possible."""
+    if directory.is_symlink() or directory.is_file():
+        directory.unlink(missing_ok=True)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def disk_trouble(what: str, error: OSError) -> InternalError:
+    """Return ``STO-X008`` about `what`."""
+    return InternalError(
+        "STO-X008",
+        f"{what} cannot be used (errno {error.errno})",
+        hint="make room on the disk, or make it writable",
+    )
+
+
+def _kept(directory: Path) -> Iterator[_Kept]:
+    """Yield the trees below `directory`."""
+    for path in directory.iterdir():
+        if not _DIGEST.fullmatch(path.name) or path.is_symlink():
+            continue
+        try:
+            used = (directory / f"{path.name}.lock").stat().st_mtime
+        except OSError:
+            used = 0.0
+        yield _Kept(used, path.name, _measure(path))
+
+
+def _measure(directory: Path) -> int:
+    """Return the bytes of all files below `directory`; somebody may be removing it."""
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += (Path(folder) / name).lstat().st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def _read_manifest(directory: Path) -> bytes:
+    """Return the manifest at the top of a tree."""
+    try:
+        descriptor = os.open(directory / MANIFEST_NAME, _FILE)
+    except OSError as error:
+        raise _damaged("its list of files cannot be read") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _damaged("its list of files is no plain file")
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(MANIFEST_BYTES + 1)
+
+
+def _check_names(directory: Path, tree: Tree) -> None:
+    """Refuse a name too many or too few, before anything is read."""
+    listed = {file.path for file in tree.files} | {MANIFEST_NAME}
+    folders = {path.rpartition("/")[0] for path in listed}
+    folders |= {
+        "/".join(parts[:end])
+        for parts in (folder.split("/") for folder in folders)
+        for end in range(1, len(parts))
+    }
+    found = set(_walk(directory, "", folders))
+    if extra := found - listed:
+        raise _damaged(f"{min(extra)[:80]!r} does not belong to it")
+    if missing := listed - found:
+        raise _damaged(f"{min(missing)[:80]!r} is missing")
+
+
+def _walk(directory: Path, below: str, folders: set[str]) -> Iterator[str]:
+    """Yield the paths of what is in the tree and is no directory of it."""
+    try:
+        entries = list(os.scandir(directory / below))
+    except OSError as error:
+        raise _damaged("a directory cannot be read") from error
+    for entry in entries:
+        path = f"{below}/{entry.name}" if below else entry.name
+        if path in folders and entry.is_dir(follow_symlinks=False):
+            yield from _walk(directory, path, folders)
+        else:
+            yield path
+
+
+def _check_file(directory: Path, file: TreeFile) -> None:
+    """Refuse a file that is not what the manifest lists."""
+    try:
+        descriptor = os.open(directory / file.path, _FILE)
+    except OSError as error:
+        raise _damaged(f"{file.path[:80]!r} is a link or cannot be read") from error
+    try:
+        status = os.fstat(descriptor)
+        same_kind = bool(status.st_mode & stat.S_IXUSR) == file.executable
+        if not stat.S_ISREG(status.st_mode) or not same_kind:
+            raise _damaged(f"{file.path[:80]!r} is another kind of file")
+        if status.st_size != file.size or _hash(descriptor, file.size) != file.digest:
+            raise _damaged(f"{file.path[:80]!r} has changed")
+    except OSError as error:
+        raise _damaged(f"{file.path[:80]!r} cannot be read") from error
+    finally:
+        os.close(descriptor)
+
+
+def _hash(descriptor: int, size: int) -> str:
+    """Return the SHA-256 of at most `size` + 1 bytes of an open file."""
+    state, left = hashlib.sha256(), size + 1
+    buffer = bytearray(min(_CHUNK, left))
+    view = memoryview(buffer)
+    while left and (got := os.readv(descriptor, [view[: min(left, len(buffer))]])):
+        state.update(view[:got])
+        left -= got
+    return state.hexdigest()
+
+
+def _damaged(reason: str) -> TrustError:
+    """Return ``STO-F041``."""
+    return TrustError(
+        "STO-F041",
+        f"an unpacked runtime is not what it was: {reason}",
+        hint="it does not run; where nobody uses it, the next task unpacks it anew",
+    )
+
+
+_UNPACK_CHUNK = 1 << 20
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTree:
+    """A tree that a verified release names.
+
+    Attributes:
+        digest: of the tree, and its directory's name.
+        archive_digest: SHA-256 of the archive as shipped.
+        archive_bytes: its size.
+    """
+
+    digest: Digest
+    archive_digest: Digest
+    archive_bytes: int
+
+
+@contextmanager
+def hold_tree(
+    directory: Path, wanted: WantedTree, archive: Path | None, cap_bytes: int
+) -> Iterator[Path]:
+    """Have the tree unpacked and keep it while the block lasts; yields where it is.
+
+    What lies there has still to be hashed (`check_tree`).
+
+    Args:
+        directory: this computer's own, of trees.
+        wanted: what the release says.
+        archive: the archive's file, hostile; None when the task brought none.
+        cap_bytes: what all trees together may take.
+
+    Raises:
+        TrustError: STO-F039 the archive is another one or missing, and the codes of
+            `read_archive`.
+        PolicyRefusal: STO-F043 the tree does not fit under the cap.
+        InternalError: STO-F042 the disk is full or takes no changes.
+    """
+    place = directory / wanted.digest
+    while True:
+        with lock_tree(directory, wanted.digest, alone=False):
+            if os.path.lexists(place):
+                touch_tree(directory, wanted.digest)
+                yield place
+                return
+        if archive is None:
+            raise _other_archive("the task brought no archive of its runtime")
+        _unpack(directory, wanted, archive, cap_bytes)
+
+
+def _unpack(directory: Path, wanted: WantedTree, archive: Path, cap_bytes: int) -> None:
+    """Unpack once; returns when somebody else was quicker."""
+    with lock_tree(directory, wanted.digest, alone=True):
+        _sweep(directory, wanted.digest)
+        if os.path.lexists(directory / wanted.digest):
+            return
+        temporary = directory / temporary_name(wanted.digest)
+        try:
+            with _open_archive(archive, wanted) as stream:
+                temporary.mkdir(mode=0o700)
+                members = read_archive(XzReader(stream), wanted.digest)
+                _write_members(members, temporary, directory, wanted.digest, cap_bytes)
+            temporary.rename(directory / wanted.digest)
+            _sync(directory)
+        except OSError as error:
+            raise _no_room(error) from error
+        finally:
+            remove_directory(temporary)
+
+
+def _sweep(directory: Path, digest: Digest) -> None:
+    """Remove what killed processes left of this tree; the lock keeps others out."""
+    for path in directory.glob(f".{digest}.*.tmp"):
+        remove_directory(path)
+
+
+@contextmanager
+def _open_archive(path: Path, wanted: WantedTree) -> Iterator[BinaryIO]:
+    """Yield the archive at its beginning, once all of it has been hashed."""
+    try:
+        descriptor = os.open(path, _READ)
+        file = os.fdopen(descriptor, "rb", buffering=0)
+    except OSError as error:
+        raise _other_archive("it cannot be opened") from error
+    with file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != wanted.archive_bytes:
+            raise _other_archive("it is no file of that size")
+        state, left = hashlib.sha256(), wanted.archive_bytes + 1
+        while left and (chunk := file.read(min(_UNPACK_CHUNK, left))):
+            state.update(chunk)
+            left -= len(chunk)
+        if left != 1 or state.hexdigest() != wanted.archive_digest:
+            raise _other_archive("its digest is another one")
+        file.seek(0)
+        yield file
+
+
+def _write_members(
+    members: Iterator[ArchiveMember],
+    temporary: Path,
+    directory: Path,
+    digest: Digest,
+    cap_bytes: int,
+) -> None:
+    """Write every member below `temporary`, durably; the manifest says what fits."""
+    folders = {""}
+    for member in members:
+        path = member.file.path
+        if path == MANIFEST_NAME:
+            manifest = b"".join(member.chunks)
+            _make_room(directory, digest, parse_tree(manifest).size, cap_bytes)
+            _write(temporary, member, iter((manifest,)))
+            continue
+        for folder in _folders_of(path):
+            if folder not in folders:
+                (temporary / folder).mkdir(mode=0o755)
+                folders.add(folder)
+        _write(temporary, member, member.chunks)
+    for folder in folders:
+        _sync(temporary / folder)
+
+
+def _make_room(directory: Path, digest: Digest, size: int, cap_bytes: int) -> None:
+    """Evict what is used least, or refuse what would never fit."""
+    left = evict_trees(directory, cap_bytes, needed=size, keep=digest)
+    if size > left:
+        raise PolicyRefusal(
+            "STO-F043",
+            f"the task's runtime takes {size:,} bytes and {max(left, 0):,} are left",
+            hint="give BOINC more of the disk, in its own preferences",
+        )
+
+
+def _folders_of(path: str) -> tuple[str, ...]:
+    """Return the directories above `path`, the outermost first."""
+    parts = path.split("/")
+    return tuple("/".join(parts[:end]) for end in range(1, len(parts)))
+
+
+def _write(temporary: Path, member: ArchiveMember, chunks: Iterator[bytes]) -> None:
+    """Write one file: new, no link, durable."""
+    mode = 0o555 if member.file.executable else 0o444
+    descriptor = os.open(temporary / member.file.path, _WRITE, mode)
+    with os.fdopen(descriptor, "wb", buffering=0) as target:
+        for chunk in chunks:
+            view = memoryview(chunk)
+            while view:
+                view = view[target.write(view) :]
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+
+
+def _sync(directory: Path) -> None:
+    """Make the names in `directory` durable."""
+    descriptor = os.open(directory, _DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _other_archive(reason: str) -> TrustError:
+    """Return ``STO-F039``."""
+    return TrustError(
+        "STO-F039",
+        f"the archive of the task's runtime is not the one of the release: {reason}",
+        hint="BOINC fetches it again after a reset of the project",
+    )
+
+
+def _no_room(error: OSError) -> InternalError:
+    """Return ``STO-F042``; a disk that fails while reading comes here too."""
+    return InternalError(
+        "STO-F042",
+        f"the task's runtime cannot be unpacked: {os.strerror(error.errno or 0)}",
+        hint="make room on the disk, or make it writable; the task is tried again",
+    )

@@ -1,0 +1,326 @@
+"""What the verifier takes and gives: a workunit as it came, this host, a verified task."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from stoilo.audit.format.proof import ProvenLeaf
+from stoilo.core.digests import Digest
+from stoilo.core.errors import TrustError
+from stoilo.core.levels import Level
+from stoilo.core.limits import BOUNDS, RunLimits
+from stoilo.core.revocation import MAX_REVOCATIONS_BYTES
+from stoilo.core.statement import Statement
+from stoilo.executor.verifier.release.targets import GateEpoch
+from stoilo.executor.verifier.revocation import SeenRevocations
+
+__all__ = [
+    "ADMISSION",
+    "ARGUMENTS",
+    "COMPILED_FLOORS",
+    "FLAVOR",
+    "PROOF",
+    "RELEASE",
+    "RESULT",
+    "REVOCATIONS",
+    "TASK_MODULE",
+    "Floors",
+    "HostState",
+    "InputFile",
+    "Source",
+    "TaskBundle",
+    "VerifiedAdmission",
+    "VerifiedTask",
+    "Work",
+    "blob_name",
+    "open_name_bound",
+]
+
+
+ADMISSION = "admission"
+PROOF = "proof"
+TASK_MODULE = "task_module"
+ARGUMENTS = "arguments"
+RELEASE = "release"
+REVOCATIONS = "revocations"
+FLAVOR = "flavor"
+RESULT = "result"
+
+RELEASE_BYTES = 8 * 1024 * 1024
+FLAVOR_BYTES = 2 * 1024 * 1024 * 1024
+_BOUND_OF = {
+    ADMISSION: BOUNDS.envelope_bytes,
+    PROOF: BOUNDS.proof_bytes,
+    TASK_MODULE: BOUNDS.source_bytes,
+    ARGUMENTS: BOUNDS.inline_arguments_bytes,
+    RELEASE: RELEASE_BYTES,
+    REVOCATIONS: MAX_REVOCATIONS_BYTES,
+    FLAVOR: FLAVOR_BYTES,
+}
+
+
+def blob_name(index: int) -> str:
+    """Return the open name of the `index`-th blob of the statement, from 0."""
+    return f"blob_{index:03d}"
+
+
+def open_name_bound(open_name: str) -> int:
+    """Return the largest size, bytes, of the file behind `open_name`; 0 if unknown."""
+    if re.fullmatch(r"blob_[0-9]{3}", open_name):
+        return BOUNDS.blob_bytes
+    return _BOUND_OF.get(open_name, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One downloaded copy.
+
+    Attributes:
+        result: BOINC result name.
+        workunit: workunit name, ``<task id>_<attempt>``.
+        app: BOINC app under which it came: must be the admission's level.
+        files: (open name, file) of every input; hostile content.
+    """
+
+    result: str
+    workunit: str
+    app: str
+    files: tuple[tuple[str, Path], ...]
+
+    def file(self, open_name: str) -> Path:
+        """Return the file behind an open name, or raise ``STO-X011``."""
+        for name, path in self.files:
+            if name == open_name:
+                return path
+        raise TrustError("STO-X011", f"the workunit lacks its file {open_name!r}")
+
+    def read(self, open_name: str) -> bytes:
+        """Return a small file's bytes, bounded; raises ``STO-X011``."""
+        path, bound = self.file(open_name), open_name_bound(open_name)
+        try:
+            with path.open("rb") as stream:
+                data = stream.read(bound + 1)
+        except OSError as error:
+            raise TrustError("STO-X011", f"{open_name} cannot be read") from error
+        if len(data) > bound:
+            raise TrustError("STO-X011", f"{open_name} is larger than {bound} bytes")
+        return data
+
+    def read_if_there(self, open_name: str) -> bytes:
+        """Return a small file's bytes, b"" when the workunit lacks it; see `read`."""
+        named = any(name == open_name for name, _ in self.files)
+        return self.read(open_name) if named else b""
+
+    def blobs(self) -> tuple[Path, ...]:
+        """Return the blob files in order; they are numbered without gaps."""
+        names = {name for name, _ in self.files}
+        count = sum(name.startswith("blob_") for name in names)
+        return tuple(self.file(blob_name(index)) for index in range(count))
+
+    def runtime_archive(self) -> Path | None:
+        """Return the file of the flavor's archive, None when the workunit lacks it."""
+        return next((path for name, path in self.files if name == FLAVOR), None)
+
+
+Source = bytes | Path
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class InputFile:
+    """One opened input of known size; close it or use it in a ``with`` statement."""
+
+    def __init__(self, source: Source, *, max_bytes: int, what: str) -> None:
+        """Open `source` (bytes stay as they are).
+
+        Raises:
+            TrustError: STO-A057 when it is missing, no plain file, or too large.
+        """
+        self._what = what
+        self._data = source if isinstance(source, bytes) else None
+        self._descriptor = -1
+        if isinstance(source, Path):
+            self._descriptor = _open(source, what)
+        self.size = self._measure()
+        if self.size > max_bytes:
+            self.close()
+            raise TrustError("STO-A057", f"{what} is larger than {max_bytes} bytes")
+
+    def _measure(self) -> int:
+        """Return the size in bytes, of what is open."""
+        if self._data is not None:
+            return len(self._data)
+        status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise TrustError("STO-A057", f"{self._what} is not a plain file")
+        return status.st_size
+
+    def read(self) -> bytes:
+        """Return exactly the bytes that were there when the file was opened."""
+        if self._data is None:
+            with open(self._descriptor, "rb", closefd=False) as file:
+                self._data = file.read(self.size + 1)
+            if len(self._data) != self.size:
+                raise TrustError("STO-A057", f"{self._what} changed while being read")
+        return self._data
+
+    def close(self) -> None:
+        """Close the descriptor, if one is open."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        """Return the file itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the descriptor."""
+        self.close()
+
+
+def _open(path: Path, what: str) -> int:
+    """Return a descriptor of `path`, not following a final link."""
+    try:
+        return os.open(path, _FLAGS)
+    except OSError as error:
+        raise TrustError("STO-A057", f"{what} cannot be opened") from error
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBundle:
+    """One workunit as it arrived; everything here is hostile.
+
+    Attributes:
+        envelope: the admission, DSSE JSON.
+        proof: the log proof, tlog-proof text.
+        task_id: the task that the workunit claims to be.
+        attempt: the attempt that the workunit claims to be.
+        app_level: level of the BOINC app under which it came.
+        flavor: id (SHA-256 of the manifest's bytes) of the runtime that would run it;
+            empty when any of `HostState.flavors` could.
+        task_module: the source.
+        arguments: the encoded arguments.
+        blobs: in the workunit's order.
+        revocations: the project's newest revocation statement, with its log proof.
+    """
+
+    envelope: bytes
+    proof: bytes
+    task_id: str
+    attempt: int
+    app_level: str
+    flavor: str
+    task_module: Source
+    arguments: Source
+    blobs: tuple[Source, ...] = ()
+    revocations: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """Lowest versions this host accepts; raised by releases, never by a server.
+
+    Attributes:
+        root: TUF root version.
+        targets: TUF targets version.
+        epoch: gate epoch.
+        log_size: leaves that the log had when this executor was released.
+        verifier: serial of a verifier that may do any work.
+        serials: other part → lowest serial that may run.
+        revocation: version of the offline revocation role.
+    """
+
+    root: int = 1
+    targets: int = 1
+    epoch: int = 1
+    log_size: int = 0
+    verifier: int = 0
+    serials: Mapping[str, int] = field(default_factory=dict)
+    revocation: int = 0
+
+
+COMPILED_FLOORS: Final = Floors()
+"""What this release was built with; frozen builds set the versions of their day."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """What this volunteer allows (see `stoilo.executor.verifier.optin`), and the floors.
+
+    Attributes:
+        max_level: highest level allowed, by name.
+        require_review: only tasks that a reviewer signed.
+        require_public_source: only tasks whose source may be published.
+        topics: when not empty, only tasks that carry one of these.
+        limits: this host's own limits; None: those of admission and level.
+        flavors: ids of the runtimes unpacked here, for bundles that name none.
+        floors: lowest versions.
+        newest_time: of any cosignature ever verified on this host, POSIX s.
+        revocations: the newest statement that this host has seen; None before any.
+        serial: of this verifier's release; 0 for an unfrozen one, which has none.
+        platform: whose frozen runtimes would run the task; empty: what is installed.
+    """
+
+    max_level: str = "pure"
+    require_review: bool = False
+    require_public_source: bool = False
+    topics: frozenset[str] = frozenset()
+    limits: RunLimits | None = None
+    flavors: frozenset[str] = frozenset()
+    floors: Floors = COMPILED_FLOORS
+    newest_time: int = 0
+    revocations: SeenRevocations | None = None
+    serial: int = 0
+    platform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedAdmission:
+    """A statement that the gate signed and the log holds.
+
+    Attributes:
+        statement: the permission.
+        digest: SHA-256 of the statement's PAE.
+        epoch: the gate epoch that signed.
+        proven: where in the log it stands.
+    """
+
+    statement: Statement
+    digest: Digest
+    epoch: GateEpoch
+    proven: ProvenLeaf
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedTask:
+    """What may now be run, and with what.
+
+    Attributes:
+        admission: statement, its digest, epoch and place in the log.
+        level: the level, of this executor's own release.
+        limits: in force: lowest of admission, level and opt-in.
+        task_module: source bytes, as admitted.
+        arguments: encoded arguments, as admitted.
+        blobs: in the admitted order.
+    """
+
+    admission: VerifiedAdmission
+    level: Level
+    limits: RunLimits
+    task_module: bytes
+    arguments: bytes
+    blobs: tuple[bytes, ...]

@@ -1,7 +1,0 @@
-"""The program of the frozen verifier; the launcher starts it."""
-
-import sys
-
-from stoilo.executor.main import main
-
-sys.exit(main())

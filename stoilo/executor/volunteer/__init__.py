@@ -1,0 +1,1 @@
+"""Our own volunteer: a BOINC-compatible client of one project."""

@@ -1,0 +1,322 @@
+"""Which projects this computer helps: one directory per project, 0700, its secrets 0600.
+
+    <base>/<name of the project's address>/attachment.json   what was said at `attach`
+                                           key               the account key
+                                           root.json, ca.pem copies of the files named
+                                           project/, …       the volunteer's own state
+
+Everything here was chosen by the person at this computer; nothing of it comes from a server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import secrets
+import shutil
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from stoilo.core.boinc.messages import ResultState
+from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
+from stoilo.executor.verifier.installation import own_directory, replace_file
+from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.volunteer.scheduler import (
+    Caller,
+    Known,
+    Settings,
+    is_over,
+    request_of,
+)
+from stoilo.executor.volunteer.task_run import failed
+from stoilo.executor.volunteer.transfer import Transfer
+
+__all__ = [
+    "Attachment",
+    "AttachmentFile",
+    "Attachments",
+    "Means",
+    "arguments_of",
+    "choose_means",
+    "directory_name",
+    "leave_project",
+]
+
+
+NAME: Final = "attachment.json"
+KEY: Final = "key"
+ROOT: Final = "root.json"
+CA: Final = "ca.pem"
+MAX_BYTES: Final = 64 * 1024
+NAME_CHARS: Final = 80
+_OTHER = re.compile(r"[^A-Za-z0-9.-]+")
+
+
+class Means(StrEnum):
+    """By what copies are judged and run."""
+
+    ROOT = "root"  # by this installation, under a root file
+    LAUNCHER = "launcher"  # by a launcher that lies here
+    RELEASED = "released"  # by the project's launcher, compared with the root's release
+    TRUSTED = "trusted"  # by whatever the project's key has signed
+
+
+def choose_means(
+    *, root: bool, launcher: bool, project_programs: bool, trust_project_programs: bool
+) -> Means:
+    """Return by what copies shall run, from what was said.
+
+    Raises:
+        UsageError: STO-U003 nothing was said, or things that exclude each other.
+    """
+    means = {
+        (True, False, False, False): Means.ROOT,
+        (True, False, True, False): Means.RELEASED,
+        (False, True, False, False): Means.LAUNCHER,
+        (False, False, False, True): Means.TRUSTED,
+    }.get((root, launcher, project_programs, trust_project_programs))
+    if means is None:
+        raise UsageError(
+            "STO-U003",
+            "say by what tasks shall run",
+            hint="--root FILE (this installation), --launcher FILE, --root FILE with "
+            "--project-programs, or --trust-project-programs",
+        )
+    return means
+
+
+class AttachmentFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was said when this computer was attached.
+
+    Attributes:
+        project: master URL with final slash.
+        means: by what copies run.
+        launcher: path of the launcher, empty unless `means` is LAUNCHER.
+        slots: copies at the same time.
+        max_level: highest level to run, empty for what the opt-in says.
+        opt_in: path of one more opt-in file, empty for none.
+        format: of this file.
+    """
+
+    project: str
+    means: Means
+    launcher: str = ""
+    slots: int = 1
+    max_level: str = ""
+    opt_in: str = ""
+    format: Literal["stoilo-attachment/1"] = "stoilo-attachment/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One attachment: its directory and what was said."""
+
+    directory: Path
+    said: AttachmentFile
+
+    @property
+    def project_directory(self) -> Path:
+        """Where the volunteer keeps what it must not lose."""
+        return self.directory / "project"
+
+
+class Attachments:
+    """All attachments below one directory.
+
+    Args:
+        base: made (0700) with the first attachment; its parent may be missing too.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    def every(self) -> list[Attachment]:
+        """Return all attachments, by name.
+
+        Raises:
+            TrustError: STO-X047 one cannot be used.
+        """
+        if not self._base.is_dir():
+            return []
+        places = sorted(self._base.glob(f"*/{NAME}"))
+        return [_read(path.parent) for path in places]
+
+    def find(self, project: str) -> Attachment:
+        """Return the attachment to a project, by its URL or the directory's name.
+
+        Raises:
+            UsageError: STO-X045 there is none.
+            TrustError: STO-X047.
+        """
+        for one in self.every():
+            if project.rstrip("/") in {
+                one.said.project.rstrip("/"),
+                one.directory.name,
+            }:
+                return one
+        raise UsageError(
+            "STO-X045", f"this computer is not attached to {project[:200]}"
+        )
+
+    def add(
+        self, said: AttachmentFile, key: str, *, root: bytes = b"", ca: bytes = b""
+    ) -> Attachment:
+        """Attach, durably and whole or not at all.
+
+        Raises:
+            UsageError: STO-X046 it is attached already.
+            TrustError: STO-X047 the directory is open to others.
+            InternalError: STO-X008.
+        """
+        own_base(self._base)
+        target = self._base / directory_name(said.project)
+        if target.exists():
+            raise UsageError("STO-X046", f"{said.project} has a directory here already")
+        made = self._base / f".new-{secrets.token_hex(8)}"
+        files = {KEY: f"{key}\n".encode(), ROOT: root, CA: ca}
+        try:
+            made.mkdir(mode=0o700)
+            for name, data in files.items():
+                if data:
+                    _write(made / name, data)
+            _write(made / NAME, msgspec.json.encode(said))
+            made.replace(target)
+        except OSError as error:
+            shutil.rmtree(made, ignore_errors=True)
+            raise InternalError(
+                "STO-X008", f"an attachment cannot be written (errno {error.errno})"
+            ) from error
+        return Attachment(target, said)
+
+    def remove(self, attachment: Attachment) -> None:
+        """Forget an attachment with all that it holds; raises ``STO-X008``."""
+        gone = self._base / f".old-{secrets.token_hex(8)}"
+        try:
+            attachment.directory.replace(gone)
+        except OSError as error:
+            raise InternalError(
+                "STO-X008", f"an attachment cannot be removed (errno {error.errno})"
+            ) from error
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def own_base(base: Path) -> None:
+    """Make the directory of attachments unless it is there; raises ``STO-X047``."""
+    try:
+        base.parent.mkdir(parents=True, exist_ok=True)
+        own_directory(base)
+    except (TrustError, OSError) as error:
+        raise TrustError(
+            "STO-X047", f"{base} cannot be used: it must be yours alone (0700)"
+        ) from error
+
+
+def directory_name(project: str) -> str:
+    """Return the name of a project's directory, as BOINC makes it of a master URL."""
+    address = project.partition("://")[2]
+    name = _OTHER.sub("_", address).strip("_.")
+    if not name or len(name) > NAME_CHARS:
+        digest = hashlib.sha256(project.encode()).hexdigest()[:16]
+        name = f"{name[:NAME_CHARS]}_{digest}"
+    return name
+
+
+def arguments_of(attachment: Attachment) -> list[str]:
+    """Return the words that start the attachment's volunteer; no secret is in them."""
+    said, directory = attachment.said, attachment.directory
+    words = ["--project", said.project, "--key", f"@{directory / KEY}"]
+    words += ["--state", str(directory), "--slots", str(said.slots)]
+    root = ["--root", str(directory / ROOT)]
+    match said.means:
+        case Means.ROOT:
+            words += root
+        case Means.RELEASED:
+            words += [*root, "--project-programs"]
+        case Means.LAUNCHER:
+            words += ["--launcher", said.launcher]
+        case Means.TRUSTED:
+            words += ["--trust-project-programs"]
+    words += ["--max-level", said.max_level] if said.max_level else []
+    words += ["--opt-in", said.opt_in] if said.opt_in else []
+    return words + (["--ca", str(directory / CA)] if (directory / CA).exists() else [])
+
+
+def _read(directory: Path) -> Attachment:
+    """Return the attachment in a directory; raises ``STO-X047``."""
+    try:
+        own_directory(directory)
+        with (directory / NAME).open("rb") as file:
+            said = msgspec.json.decode(file.read(MAX_BYTES), type=AttachmentFile)
+    except (OSError, msgspec.MsgspecError, TrustError) as error:
+        raise TrustError(
+            "STO-X047", f"the attachment {directory.name[:100]} cannot be used"
+        ) from error
+    return Attachment(directory, said)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file for its owner only."""
+    path.touch(mode=0o600)
+    replace_file(path, data)
+    path.chmod(0o600)
+
+
+log = logging.getLogger(__name__)
+
+EXIT_ABORTED_BY_USER = 203  # BOINC: aborted by the person at the computer
+MAX_KEY_BYTES = 4096
+
+
+def leave_project(attachment: Attachment, *, abort_tasks: bool) -> bool:
+    """Report every copy of an attachment as over; returns whether the project heard it.
+
+    Raises:
+        UsageError: STO-X049 copies are unfinished and were not to be aborted,
+            STO-X007 the volunteer runs.
+        InternalError: STO-X008.
+    """
+    directory = attachment.project_directory
+    if not directory.is_dir():
+        return True
+    ledger = Ledger(directory, attachment.said.project)
+    try:
+        unfinished = [copy for copy in ledger.copies() if not is_over(copy)]
+        if unfinished and not abort_tasks:
+            raise UsageError("STO-X049", f"{len(unfinished)} tasks are unfinished here")
+        for copy in unfinished:
+            ledger.save(failed(copy, ResultState.ABORTED, EXIT_ABORTED_BY_USER, ""))
+        return not ledger.copies() or _report(attachment, ledger)
+    finally:
+        ledger.close()
+
+
+def _report(attachment: Attachment, ledger: Ledger) -> bool:
+    """Tell the project what is over; returns whether it answered."""
+    ca = attachment.directory / CA
+    settings = Settings(attachment.said.project, _read_key(attachment.directory / KEY))
+    transfer = Transfer(settings.project, ca=ca if ca.exists() else None)
+    known = Known(wants_work=False, may_wait=False)
+    try:
+        Caller(settings, ledger, transfer).call(
+            lambda host: request_of(host, settings, ledger.copies(), known)
+        )
+    except StoiloError as error:
+        log.warning("%s", error)
+        return False
+    finally:
+        transfer.close()
+    return True
+
+
+def _read_key(path: Path) -> str:
+    """Return the account key of an attachment; raises ``STO-X047``."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_KEY_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise UsageError("STO-X047", "the attachment's key cannot be read") from error

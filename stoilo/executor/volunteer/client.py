@@ -1,0 +1,405 @@
+"""One host of one project: its state on the disk, its runs, its calls.
+
+Everything that must not be lost is in the ledger before the next step begins; kill -9 at
+any moment costs at most the run in progress. A project that cannot be reached is called
+again with growing pauses.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import msgspec
+
+from stoilo.core.boinc.messages import (
+    AppVersion,
+    ResultState,
+    SchedulerReply,
+    SchedulerRequest,
+)
+from stoilo.core.errors import (
+    DeniedError,
+    InternalError,
+    StoiloError,
+    TrustError,
+    UnreachableError,
+    UsageError,
+)
+from stoilo.core.plaintext import show_plainly
+from stoilo.executor.slot.executor import PutOffError, Steered
+from stoilo.executor.verifier.execution import Executor
+from stoilo.executor.volunteer.host_info import HostDescription
+from stoilo.executor.volunteer.ledger import CopyRecord, HostRecord, Ledger, Phase
+from stoilo.executor.volunteer.preferences import PreferenceFiles
+from stoilo.executor.volunteer.project_file import ProjectFile
+from stoilo.executor.volunteer.scheduler import (
+    Caller,
+    Known,
+    Retries,
+    Settings,
+    identity_after,
+    is_over,
+    records_of,
+    request_of,
+    within_room,
+)
+from stoilo.executor.volunteer.status import ControlFile, StandingFile
+from stoilo.executor.volunteer.task_run import CopyWork, Course, decide, failed
+from stoilo.executor.volunteer.transfer import Transfer
+from stoilo.executor.volunteer.wakeup import Waking
+
+__all__ = ["Volunteer"]
+
+log = logging.getLogger(__name__)
+
+EXIT_ABORTED = 202  # BOINC: aborted by the project
+LOOK_S = 1.0  # how soon a person's wish is noticed
+
+
+class Volunteer:
+    """One host of one project, from its state directory on.
+
+    Args:
+        settings: how it works.
+        ledger: what it must not lose.
+        transfer: to the project.
+        executor: judges and runs copies; see also `Steered`.
+        clock: s since 1970; only deadlines are judged by it.
+        on_app_versions: takes what the project sends as programs.
+        project: what is remembered of it; read from the ledger's directory when missing.
+        preferences: when and how much is computed; likewise.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        transfer: Transfer,
+        executor: Executor,
+        *,
+        clock: Callable[[], float] = time.time,
+        on_app_versions: Callable[[tuple[AppVersion, ...]], None] = lambda _: None,
+        project: ProjectFile | None = None,
+        preferences: PreferenceFiles | None = None,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._transfer = transfer
+        self._executor = executor
+        self._learn_programs = on_app_versions
+        self._project = project or ProjectFile(ledger.directory)
+        self._control = ControlFile(ledger.directory)
+        self._preferences = preferences or PreferenceFiles(ledger.directory)
+        self._updates = self._control.control.updates
+        self._suspended = False
+        self._standing = StandingFile(ledger.directory)
+        self._description = HostDescription(ledger.directory)
+        self._waking = Waking()
+        self._running: dict[str, Future[None]] = {}
+        self._unwanted: set[str] = set()
+        self._held: set[str] = set()  # runs that were ended because we are suspended
+        self._put_offs: dict[str, int] = {}
+        self._retries = Retries(settings.backoff_s)
+        self._caller = Caller(settings, ledger, transfer)
+        self._no_work_before = 0.0
+        self._work = CopyWork(
+            ledger,
+            transfer,
+            executor,
+            is_wanted=lambda result: (
+                not self._waking.stopping and result not in self._unwanted
+            ),
+            clock=clock,
+        )
+        self._pool = ThreadPoolExecutor(settings.slots, thread_name_prefix="slot")
+        self._keep_slots()
+
+    def run(self) -> None:
+        """Work until `stop`.
+
+        Raises:
+            DeniedError: ``STO-X003``, the key is unknown.
+        """
+        while not self._waking.stopping:
+            self._waking.forget()
+            try:
+                self.tick()
+            except (InternalError, OSError) as error:  # a full disk: it may pass
+                self._standing.note_trouble(error)
+                pause = self._caller.fail()
+                log.warning("%s; going on in %.1f s", error, pause)
+                self._waking.wait(pause)
+            self._waking.wait(min(max(0.0, self._pause()), LOOK_S))
+
+    def stop(self) -> None:
+        """End `run` soon; safe from a signal handler."""
+        self._waking.stop()
+
+    def close(self) -> None:
+        """End every run; what is on the disk goes on at the next start."""
+        self.stop()
+        self._transfer.close()
+        self._executor.close()
+        self._pool.shutdown(cancel_futures=True)
+        self._standing.leave()
+        self._ledger.close()
+
+    def tick(self) -> None:
+        """Do once whatever can be done now, without waiting for runs."""
+        self._obey()
+        self._collect()
+        self._start_runs()  # first, so that slots work while results travel
+        self._upload_finished()
+        if self._caller.is_due(reports=self._has_reports()):
+            self._call()
+        self._start_runs()
+        self._show()
+
+    def _obey(self) -> None:
+        """Do what a person asked for."""
+        control = self._control.look()
+        suspended = control.suspended or not self._may_compute()
+        if control.updates != self._updates:
+            self._updates = control.updates
+            self._caller.insist()
+            self._retries.clear()
+            self._no_work_before = 0.0
+        if suspended == self._suspended:
+            return
+        self._suspended = suspended
+        steered = self._executor if isinstance(self._executor, Steered) else None
+        if not self._suspended:
+            if steered:
+                steered.resume()
+        elif steered:
+            steered.suspend()
+        else:  # what cannot be held begins again later
+            self._held |= set(self._running)
+            for result in self._running:
+                self._executor.cancel(result)
+
+    def _may_compute(self) -> bool:
+        """Say whether the user's preferences allow computing now."""
+        try:
+            return self._preferences.allows_now()
+        except UsageError as error:  # what it forbids is not known
+            self._standing.note_trouble(error)
+            return False
+
+    def _slots(self) -> int:
+        """Return how many copies may run at once; none against a wish that is not known."""
+        try:
+            return self._preferences.slots(self._settings.slots)
+        except UsageError as error:  # the user's file has just been broken
+            self._standing.note_trouble(error)
+            return 0
+
+    def _has_room(self) -> bool:
+        """Say whether the user's preferences leave room on the disk."""
+        try:
+            return self._preferences.room(self._ledger.used_bytes()) > 0
+        except UsageError as error:
+            self._standing.note_trouble(error)
+            return False
+
+    def _show(self) -> None:
+        """Let `stoilo volunteer status` see where we are."""
+        self._standing.write(
+            next_call_s=self._caller.due_in(reports=self._has_reports()),
+            running=tuple(self._running),
+            fractions=self._fractions(),
+        )
+
+    def _fractions(self) -> Mapping[str, float]:
+        """Return how far the running copies are, where that is known."""
+        if isinstance(self._executor, Steered):
+            return self._executor.fractions()
+        return {}
+
+    def _start_runs(self) -> None:
+        """Start copies on free slots, the earliest deadline first."""
+        for copy in self._ledger.copies():
+            if self._suspended or len(self._running) >= self._slots():
+                return
+            idle = copy.result not in self._running
+            ready = self._retries.is_ready(copy.result)
+            if copy.phase is Phase.ASSIGNED and idle and ready:
+                future = self._pool.submit(self._work.run, copy)
+                self._running[copy.result] = future
+                future.add_done_callback(lambda _: self._waking.wake())
+
+    def _collect(self) -> None:
+        """Take note of runs that ended."""
+        for result, future in list(self._running.items()):
+            if not future.done():
+                if result in self._unwanted:
+                    self._executor.cancel(result)
+                continue
+            del self._running[result]
+            held = result in self._held
+            self._held.discard(result)
+            if result in self._unwanted:
+                self._abort(result)
+                continue
+            error = future.exception()
+            if error is None:
+                self._retries.forget(result)
+            elif isinstance(error, StoiloError):
+                if not held:
+                    self._note_trouble(result, error)
+            else:
+                raise error
+
+    def _note_trouble(self, result: str, error: StoiloError) -> None:
+        """Decide what becomes of a copy whose run ended in `error`."""
+        copy = self._ledger.find(result)
+        if copy is None or self._waking.stopping:
+            return
+        log.warning("%s: %s", result, error)
+        self._standing.note_trouble(error)
+        put_offs = self._put_offs.get(result, 0)
+        decision = decide(error, tries=copy.tries, put_offs=put_offs)
+        if decision.no_work_s:
+            self._no_work_before = time.monotonic() + decision.no_work_s
+        match decision.course:
+            case Course.FAIL:
+                self._fail(copy, decision.state, decision.exit_status, error.code)
+            case Course.AGAIN:
+                self._ledger.save(msgspec.structs.replace(copy, tries=copy.tries + 1))
+                self._retries.put_off(result)
+            case Course.LATER:
+                self._put_offs[result] = put_offs + isinstance(error, PutOffError)
+                self._retries.put_off(result, decision.delay_s)
+
+    def _fail(self, copy: CopyRecord, state: int, exit_status: int, code: str) -> None:
+        """Note, durably, that a copy is to be reported as failed."""
+        self._ledger.save(failed(copy, state, exit_status, code))
+        self._caller.hurry()
+
+    def _abort(self, result: str) -> None:
+        """Report a copy that nobody needs as aborted by the project."""
+        self._unwanted.discard(result)
+        copy = self._ledger.find(result)
+        if copy is not None and not is_over(copy):
+            self._fail(copy, ResultState.ABORTED, EXIT_ABORTED, "")
+
+    def _forget(self, result: str) -> None:
+        """Remove a copy and everything noted about it."""
+        self._unwanted.discard(result)
+        self._retries.forget(result)
+        self._put_offs.pop(result, None)
+        self._ledger.remove(result)
+        self._keep_slots()
+
+    def _keep_slots(self) -> None:
+        """Drop what the executor keeps of copies that are forgotten."""
+        if isinstance(self._executor, Steered):
+            self._executor.keep({copy.result for copy in self._ledger.copies()})
+
+    def _upload_finished(self) -> None:
+        """Send finished results; the project's trouble only puts them off."""
+        for copy in self._ledger.copies():
+            ready = self._retries.is_ready(copy.result)
+            if copy.phase is not Phase.FINISHED or not ready or self._waking.stopping:
+                continue
+            try:
+                self._work.deliver(copy)
+            except (UnreachableError, TrustError) as error:
+                log.info("%s: %s", copy.result, error)
+                self._standing.note_trouble(error)
+                self._retries.put_off(copy.result)
+            else:
+                self._retries.forget(copy.result)
+                self._caller.hurry()
+
+    def _has_reports(self) -> bool:
+        """Say whether a copy waits to be reported."""
+        return any(is_over(copy) for copy in self._ledger.copies())
+
+    def _call(self) -> None:
+        """Make one scheduler RPC and take its reply."""
+        try:
+            request, reply = self._caller.call(self._request)
+        except (UnreachableError, TrustError) as error:
+            self._standing.note_trouble(error)
+            return
+        except DeniedError as error:  # it ends us: `close` writes it down
+            self._standing.note_trouble(error)
+            raise
+        self._standing.note_answer()
+        for message in reply.messages:
+            log.info("project: %s", show_plainly(" ".join(message.split())))
+        self._take_reply(request, reply)
+        self._caller.plan(reply, idle=not self._ledger.copies())
+
+    def _request(self, host: HostRecord) -> SchedulerRequest:
+        """Return the next request."""
+        wants = not (self._suspended or self._waking.stopping)
+        room = wants and self._has_room()
+        known = Known(
+            info=self._description.now(),
+            code_sign_key=self._project.memory.code_sign_key,
+            sticky_files=self._ledger.sticky_files(),
+            fractions=self._fractions(),
+            wants_work=room and time.monotonic() >= self._no_work_before,
+            may_wait=room,
+            preferences=self._preferences.text,
+        )
+        return request_of(host, self._settings, self._ledger.copies(), known)
+
+    def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:
+        """Write down a reply: who we are, what is acknowledged, dropped, assigned."""
+        host = self._ledger.host
+        if (known := identity_after(host, reply)) != host:
+            self._ledger.save_host(known)
+        self._take_programs(reply)
+        reported = {result.name for result in request.results}
+        for name in reply.acks:
+            if name in reported:
+                self._forget(name)
+        for name in reply.aborts:
+            if name in self._running:
+                self._unwanted.add(name)
+                self._executor.cancel(name)
+            else:
+                self._abort(name)
+        for name in reply.aborts_unstarted:
+            if not self._has_begun(name):
+                self._abort(name)
+        sent = records_of(reply)
+        for record in within_room(sent, self._ledger.copies(), self._settings.slots):
+            self._ledger.add(record)
+        self._preferences.learn(reply.global_preferences)
+        self._ledger.drop_files(reply.delete_files)
+        self._ledger.trim_files(self._settings.cache_bytes)
+
+    def _has_begun(self, result: str) -> bool:
+        """Say whether work was put into a copy already."""
+        copy = self._ledger.find(result)
+        begun = copy is not None and (copy.phase is not Phase.ASSIGNED or copy.tries)
+        return result in self._running or bool(begun)
+
+    def _take_programs(self, reply: SchedulerReply) -> None:
+        """Remember the project's programs, unless its key is not the known one's heir."""
+        try:
+            self._project.learn(reply)
+        except TrustError as error:
+            log.warning("%s", error)
+            self._standing.note_trouble(error)
+        else:
+            self._learn_programs(reply.app_versions)
+
+    def _pause(self) -> float:
+        """Return how long nothing will be due, s."""
+        now = time.monotonic()
+        pauses = [self._caller.due_in(reports=self._has_reports())]
+        room = not self._suspended and len(self._running) < self._slots()
+        for copy in self._ledger.copies():
+            if copy.result in self._running or is_over(copy):
+                continue
+            if copy.phase is Phase.FINISHED or room:
+                pauses.append(self._retries.at(copy.result) - now)
+        return min(*pauses, self._settings.idle_s)

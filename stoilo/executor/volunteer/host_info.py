@@ -1,0 +1,193 @@
+"""What this computer tells a project of itself: BOINC's ``host_info``.
+
+Processor, its measured speed, memory, disk and system; no name, address or list of
+devices, since no project of ours needs them. Everything is read from the system's own
+files, bounded, and what is not there is not said.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from stoilo.core.boinc.messages import HostInfo
+from stoilo.core.errors import InternalError
+from stoilo.executor.verifier.installation import replace_file
+
+__all__ = [
+    "Benchmark",
+    "HostDescription",
+    "describe_host",
+    "measure_fpops",
+    "parse_meminfo",
+    "parse_os_release",
+    "parse_processor",
+    "read_benchmark",
+]
+
+
+NAME: Final = "benchmark.json"
+MAX_BENCHMARK_BYTES: Final = 4096
+COORDINATES: Final = 20_000
+OPERATIONS: Final = 20
+"""Of one coordinate in `math.dist`: difference, scaling, a compensated square and sum."""
+
+ROUNDS: Final = 10
+SLOWEST: Final = 1e6
+FASTEST: Final = 1e12
+
+
+class Benchmark(msgspec.Struct, frozen=True):
+    """What was measured: FLOP/s of one processor."""
+
+    fpops: float
+
+
+def measure_fpops(clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return floating-point operations a second of one processor; takes some ms.
+
+    The best of some rounds: what disturbs a round only makes it slower.
+
+    Args:
+        clock: s; one that stands still gives the fastest believed.
+    """
+    point = [number / COORDINATES for number in range(COORDINATES)]
+    other = point[::-1]
+    best = math.inf
+    for _ in range(ROUNDS):
+        began = clock()
+        math.dist(point, other)
+        best = min(best, clock() - began)
+    fpops = COORDINATES * OPERATIONS / best if best > 0 else FASTEST
+    return min(max(fpops, SLOWEST), FASTEST)
+
+
+def read_benchmark(
+    directory: Path, measure: Callable[[], float] = measure_fpops
+) -> float:
+    """Return what was measured here once, measured now where nothing is kept, FLOP/s."""
+    try:
+        with (directory / NAME).open("rb") as file:
+            known = msgspec.json.decode(file.read(MAX_BENCHMARK_BYTES), type=Benchmark)
+        if SLOWEST <= known.fpops <= FASTEST:
+            return known.fpops
+    except (OSError, msgspec.MsgspecError):
+        pass
+    measured = Benchmark(measure())
+    try:
+        replace_file(directory / NAME, msgspec.json.encode(measured))
+    except InternalError:  # a full disk: measured again at the next start
+        pass
+    return measured.fpops
+
+
+FRESH_S: Final = 600.0
+MAX_BYTES: Final = 256 * 1024
+FIELD_CHARS: Final = 200
+FEATURES_CHARS: Final = 2048
+_FIELD = re.compile(r"^([a-z_ ]{1,32}?)\s*:[ \t]*(.*)$", re.MULTILINE)
+_MEMORY = re.compile(r"^MemTotal:\s*([0-9]{1,15}) kB$", re.MULTILINE)
+_RELEASE = re.compile(r"^([A-Z_]{1,32})=\"?([^\"\n]*)\"?$", re.MULTILINE)
+
+
+class HostDescription:
+    """This computer's description, looked up again now and then: disks fill.
+
+    Args:
+        data: where the volunteer keeps its files.
+        clock: s, monotonic.
+    """
+
+    def __init__(self, data: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._data = data
+        self._clock = clock
+        self._known: HostInfo | None = None
+        self._until = 0.0
+
+    def now(self) -> HostInfo:
+        """Return a description that is at most `FRESH_S` old."""
+        if self._known is None or self._clock() >= self._until:
+            fpops = read_benchmark(self._data)
+            self._known = replace(describe_host(self._data), fpops=fpops)
+            self._until = self._clock() + FRESH_S
+        return self._known
+
+
+def describe_host(data: Path, system: Path = Path("/")) -> HostInfo:
+    """Return what is said of this computer.
+
+    Args:
+        data: where the volunteer keeps its files: that disk's free space counts.
+        system: root of the file system, for tests.
+    """
+    vendor, model, features = parse_processor(_read(system / "proc/cpuinfo"))
+    name, version = parse_os_release(_read(system / "etc/os-release"))
+    return HostInfo(
+        vendor=vendor,
+        model=model,
+        features=features,
+        memory_bytes=parse_meminfo(_read(system / "proc/meminfo")),
+        disk_free_bytes=_free(data),
+        os_name=f"Linux {name}".strip(),
+        os_version=f"{version} [{platform.release()[:64]}]".strip(),
+    )
+
+
+def parse_processor(text: str) -> tuple[str, str, str]:
+    """Return vendor, model and features of the first processor of ``/proc/cpuinfo``.
+
+    The model ends in family, model and stepping, as BOINC writes it: projects compare
+    hosts by it.
+    """
+    first = text.strip().split("\n\n", 1)[0]
+    fields = dict(_FIELD.findall(first))
+    numbers = [fields.get(key, "") for key in ("cpu family", "model", "stepping")]
+    model = fields.get("model name", "")
+    if all(numbers):
+        family, number, stepping = numbers
+        model += f" [Family {family} Model {number} Stepping {stepping}]"
+    return (
+        fields.get("vendor_id", "")[:FIELD_CHARS].strip(),
+        model[:FIELD_CHARS].strip(),
+        fields.get("flags", "")[:FEATURES_CHARS].strip(),
+    )
+
+
+def parse_meminfo(text: str) -> float:
+    """Return the machine's memory from ``/proc/meminfo``, bytes; 0 when not said."""
+    match = _MEMORY.search(text)
+    return float(int(match[1]) * 1024) if match else 0.0
+
+
+def parse_os_release(text: str) -> tuple[str, str]:
+    """Return short name and full name of the system from ``/etc/os-release``."""
+    fields = dict(_RELEASE.findall(text))
+    name = fields.get("NAME", "").removesuffix("GNU/Linux").strip()
+    return name[:FIELD_CHARS], fields.get("PRETTY_NAME", "")[:FIELD_CHARS]
+
+
+def _free(data: Path) -> float:
+    """Return the free space where `data` lies, bytes; 0 when not known."""
+    try:
+        disk = os.statvfs(data)
+    except OSError:
+        return 0.0
+    return float(disk.f_bavail * disk.f_frsize)
+
+
+def _read(path: Path) -> str:
+    """Return the beginning of a system file, empty without one."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

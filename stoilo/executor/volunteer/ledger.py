@@ -1,0 +1,361 @@
+"""What a volunteer must not lose: its identity, its copies, its finished results.
+
+Everything is a small file replaced atomically and durably, one directory per copy, so that
+kill -9 between any two steps leaves a state from which the next start goes on:
+
+    host.json                 who we are to the project
+    copies/<result>/copy.json what was assigned, and how far it is
+    copies/<result>/result    the finished result file, complete or absent
+    files/<digest>            downloaded inputs; sticky ones stay, under a cap
+
+The directory belongs to one process at a time (`lock`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.files import sync_directory
+from stoilo.executor.verifier.installation import replace_file
+
+__all__ = [
+    "CopyRecord",
+    "FileRecord",
+    "HostRecord",
+    "Ledger",
+    "Phase",
+    "follow_project",
+]
+
+
+class Phase(StrEnum):
+    """How far a copy is."""
+
+    ASSIGNED = "assigned"  # to be downloaded and run
+    FINISHED = "finished"  # the result file is here, to be uploaded
+    UPLOADED = "uploaded"  # to be reported as a success
+    FAILED = "failed"  # to be reported as a failure
+
+
+class FileRecord(msgspec.Struct, frozen=True):
+    """One input file of a copy; `mirrors` are tried before `url`."""
+
+    open_name: str
+    name: str
+    url: str
+    nbytes: int
+    md5: str
+    sticky: bool
+    mirrors: tuple[str, ...] = ()
+
+
+class CopyRecord(msgspec.Struct, frozen=True):
+    """One copy that the project gave to this host.
+
+    Attributes:
+        result: BOINC result name.
+        workunit: workunit name.
+        app: BOINC app.
+        deadline: s since 1970.
+        files: inputs.
+        upload_name: name of the output file.
+        upload_url: where it goes.
+        upload_max: largest output file, bytes.
+        phase: how far it is.
+        state: BOINC client state to report when failed.
+        exit_status: BOINC exit code to report when failed.
+        code: our code of the failure.
+        tries: runs that failed for reasons of this machine.
+        elapsed_s: what the run took, s.
+    """
+
+    result: str
+    workunit: str
+    app: str
+    deadline: int
+    files: tuple[FileRecord, ...]
+    upload_name: str
+    upload_url: str
+    upload_max: int
+    phase: Phase = Phase.ASSIGNED
+    state: int = 0
+    exit_status: int = 0
+    code: str = ""
+    tries: int = 0
+    elapsed_s: float = 0.0
+
+
+class HostRecord(msgspec.Struct, frozen=True):
+    """Who this state directory is to its project.
+
+    Attributes:
+        project: master URL.
+        cpid: our own identity, 32 hex digits.
+        host_id: as the project numbered us, 0 before.
+        rpc_seqno: number of the last request.
+        scheduler: URL found on the master page, empty before.
+    """
+
+    project: str
+    cpid: str
+    host_id: int = 0
+    rpc_seqno: int = 0
+    scheduler: str = ""
+
+
+def follow_project(directory: Path, project: str) -> None:
+    """Let a state directory follow its project to a new master URL.
+
+    Only for who knows that it is the same project: `stoilo up` and its own volunteers.
+    Safe to repeat after a crash: copies first, the host's record last.
+
+    Raises:
+        InternalError: ``STO-X008``.
+    """
+    path = directory / "host.json"
+    if not path.exists():
+        return
+    with _readable("host.json"):
+        host = msgspec.json.decode(path.read_bytes(), type=HostRecord)
+    if host.project == project:
+        return
+
+    def moved(url: str) -> str:
+        return project + url.removeprefix(host.project)
+
+    for place in sorted((directory / "copies").glob("*/copy.json")):
+        with _readable("copy.json"):
+            copy = msgspec.json.decode(place.read_bytes(), type=CopyRecord)
+        if copy.upload_url.startswith(project):  # before a crash
+            continue
+        files = tuple(
+            msgspec.structs.replace(file, url=moved(file.url)) for file in copy.files
+        )
+        copy = msgspec.structs.replace(
+            copy, files=files, upload_url=moved(copy.upload_url)
+        )
+        replace_file(place, msgspec.json.encode(copy))
+    host = msgspec.structs.replace(host, project=project, scheduler="")
+    replace_file(path, msgspec.json.encode(host))
+
+
+class Ledger:
+    """The state directory of one volunteer process."""
+
+    def __init__(self, directory: Path, project: str) -> None:
+        """Open or make the directory for this project.
+
+        Raises:
+            UsageError: ``STO-X007`` when another process has it, ``STO-X012`` when it
+                belongs to another project.
+            InternalError: ``STO-X008``.
+        """
+        self._directory = directory
+        self._copies = directory / "copies"
+        self.files = directory / "files"
+        try:
+            for folder in (directory, self._copies, self.files):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = _take_lock(directory / "lock")
+        except OSError as error:
+            raise _disk(error) from error
+        try:
+            self.host = self._load_host(project)
+            self._known = {record.result: record for record in self._load_copies()}
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another process have the directory."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def save_host(self, host: HostRecord) -> None:
+        """Remember who we are, durably."""
+        replace_file(self._directory / "host.json", msgspec.json.encode(host))
+        self.host = host
+
+    def copies(self) -> tuple[CopyRecord, ...]:
+        """Return every copy, in the order of their deadlines."""
+        return tuple(sorted(self._known.values(), key=lambda copy: copy.deadline))
+
+    def find(self, result: str) -> CopyRecord | None:
+        """Return one copy."""
+        return self._known.get(result)
+
+    @property
+    def directory(self) -> Path:
+        """The state directory."""
+        return self._directory
+
+    def sticky_files(self) -> tuple[str, ...]:
+        """Return the names of the inputs that are kept after their task."""
+        kept = [path for path in self.files.iterdir() if path.suffix != ".part"]
+        return tuple(sorted(path.name for path in kept if _is_sticky(path)))
+
+    def used_bytes(self) -> int:
+        """Return what the kept inputs take, bytes; downloads may end meanwhile."""
+        total = 0
+        for path in self.files.iterdir():
+            with suppress(FileNotFoundError):
+                total += path.stat().st_size
+        return total
+
+    def drop_files(self, names: Iterable[str]) -> None:
+        """Remove inputs that the project will not name again, unless a copy needs one."""
+        needed = {file.name for copy in self._known.values() for file in copy.files}
+        for name in set(names) - needed:
+            (self.files / name).unlink(missing_ok=True)
+
+    def add(self, record: CopyRecord) -> None:
+        """Remember a new copy, durably.
+
+        One that is known stays as far as it is; its deadline is the newest told.
+        """
+        known = self._known.get(record.result)
+        if known is not None:
+            if known.deadline != record.deadline:
+                self.save(msgspec.structs.replace(known, deadline=record.deadline))
+            return
+        made = self._directory / f"new-{secrets.token_hex(8)}"
+        try:
+            made.mkdir(mode=0o700)
+            replace_file(made / "copy.json", msgspec.json.encode(record))
+            made.replace(self._copies / record.result)
+            sync_directory(self._copies)
+        except OSError as error:
+            raise _disk(error) from error
+        self._known[record.result] = record
+
+    def save(self, record: CopyRecord) -> None:
+        """Remember how far a known copy is, durably."""
+        folder = self._copies / record.result
+        replace_file(folder / "copy.json", msgspec.json.encode(record))
+        self._known[record.result] = record
+
+    def store_result(self, record: CopyRecord, data: bytes) -> None:
+        """Keep a finished result file, durably, then note the copy as finished."""
+        replace_file(self.result_path(record.result), data)
+        self.save(msgspec.structs.replace(record, phase=Phase.FINISHED))
+
+    def result_path(self, result: str) -> Path:
+        """Return where a copy's result file lies."""
+        return self._copies / result / "result"
+
+    def remove(self, result: str) -> None:
+        """Forget a copy: the project has taken note of it or does not want it."""
+        if self._known.pop(result, None) is None:
+            return
+        trash = self._directory / f"old-{secrets.token_hex(8)}"
+        try:
+            (self._copies / result).replace(trash)
+        except OSError as error:
+            raise _disk(error) from error
+        shutil.rmtree(trash, ignore_errors=True)
+
+    def trim_files(self, cap_bytes: int) -> None:
+        """Remove inputs that no copy needs: at once, or sticky ones beyond the cap.
+
+        The least recently used go first; what a copy needs always stays.
+        """
+        needed = {file.name for copy in self._known.values() for file in copy.files}
+        idle = [
+            path
+            for path in self.files.iterdir()
+            if path.name.removesuffix(".part") not in needed
+        ]
+        sticky = [path for path in idle if path.suffix != ".part" and _is_sticky(path)]
+        for path in set(idle) - set(sticky):
+            path.unlink(missing_ok=True)
+        sticky.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        total = 0
+        for path in sticky:
+            total += path.stat().st_size
+            if total > cap_bytes:
+                path.unlink(missing_ok=True)
+
+    def _load_host(self, project: str) -> HostRecord:
+        """Return our identity, made on first use."""
+        path = self._directory / "host.json"
+        if not path.exists():
+            host = HostRecord(project=project, cpid=secrets.token_hex(16))
+            replace_file(path, msgspec.json.encode(host))
+            return host
+        with _readable("host.json"):
+            host = msgspec.json.decode(path.read_bytes(), type=HostRecord)
+        if host.project != project:
+            raise UsageError(
+                "STO-X012", "this state directory belongs to another project"
+            )
+        return host
+
+    def _load_copies(self) -> Iterator[CopyRecord]:
+        """Yield the copies on the disk; left-overs of a crash are removed."""
+        for junk in (*self._directory.glob("new-*"), *self._directory.glob("old-*")):
+            shutil.rmtree(junk, ignore_errors=True)
+        for folder in self._copies.iterdir():
+            with _readable("copy.json"):
+                data = (folder / "copy.json").read_bytes()
+                record = msgspec.json.decode(data, type=CopyRecord)
+            if record.phase is Phase.ASSIGNED and (folder / "result").exists():
+                record = msgspec.structs.replace(record, phase=Phase.FINISHED)
+            yield record
+
+
+def _take_lock(path: Path) -> int:
+    """Return a descriptor that keeps other processes out."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UsageError("STO-X007", "the state directory is in use") from error
+    return descriptor
+
+
+def mark_sticky(path: Path) -> None:
+    """Mark a cached file as one to keep (its mode says so: no extra file to lose)."""
+    path.chmod(0o400)
+
+
+def touch(paths: Iterable[Path]) -> None:
+    """Note that cached files were used now."""
+    for path in paths:
+        os.utime(path)
+
+
+def _is_sticky(path: Path) -> bool:
+    """Say whether a cached file is one to keep."""
+    return path.stat().st_mode & 0o200 == 0
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    """Turn a damaged state file into our error."""
+    try:
+        yield
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InternalError(
+            "STO-X008",
+            f"{what} of the state directory cannot be read",
+            hint="remove the state directory to start as a new host",
+        ) from error
+
+
+def _disk(error: OSError) -> InternalError:
+    """Return our error for the disk's."""
+    return InternalError(
+        "STO-X008", f"the state directory cannot be written (errno {error.errno})"
+    )

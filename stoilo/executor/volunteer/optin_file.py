@@ -1,0 +1,171 @@
+"""Writing the volunteer's own opt-in file, and saying what the present ones mean.
+
+Only the person at this computer uses this; the running volunteer merely reads
+(`stoilo.executor.verifier.optin`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.files import write_durably
+from stoilo.core.limits import RunLimits
+from stoilo.executor.verifier.optin import OptIn, load_opt_in, parse_opt_in
+
+__all__ = [
+    "NO_LIMIT",
+    "FileState",
+    "describe_file",
+    "find_server_folder",
+    "read_own_file",
+    "render_opt_in",
+    "write_opt_in",
+]
+
+NO_LIMIT: Final = 2**53
+"""How an absent limit is read."""
+
+PRIVATE_MODE: Final = 0o600
+SYSTEM_MODE: Final = 0o644
+"""A system-wide file must be readable by every volunteer on the computer."""
+
+_SERVER_MARKS: Final = (
+    "client_state.xml",  # BOINC's data directory
+    "init_data.xml",  # a BOINC slot
+    "boinc_finish_called",
+    "host.json",  # our volunteer's `project` directory
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """One place where an opt-in may lie.
+
+    Attributes:
+        path: of the file.
+        exists: whether there is one.
+        opt_in: what it says, None without a usable file.
+        error: why it cannot be used, empty when it can.
+    """
+
+    path: Path
+    exists: bool
+    opt_in: OptIn | None
+    error: str
+
+
+def describe_file(path: Path) -> FileState:
+    """Return what a volunteer would make of `path`; never raises for a bad file."""
+    exists = os.path.lexists(path)
+    try:
+        opt_in = load_opt_in([path], server_writable=_server_folders(path))
+    except StoiloError as error:
+        return FileState(path, exists, None, str(error))
+    return FileState(path, exists, opt_in if exists else None, "")
+
+
+def read_own_file(path: Path) -> OptIn:
+    """Return what `path` says, `pure` where it does not exist; raises ``STO-A060``."""
+    return load_opt_in([path], server_writable=_server_folders(path))
+
+
+def render_opt_in(opt_in: OptIn) -> bytes:
+    """Return the file's text; `parse_opt_in` reads it back as the same."""
+    return "".join(f"{line}\n" for line in _lines(opt_in)).encode()
+
+
+def write_opt_in(path: Path, opt_in: OptIn, *, system: bool = False) -> None:
+    """Write `opt_in` to `path` at once or not at all.
+
+    Args:
+        path: of the file; its folder is made (0700, or 0755 for the system's).
+        opt_in: what to allow.
+        system: readable by every user of this computer.
+
+    Raises:
+        UsageError: STO-A060, where a server can write or the disk refuses.
+    """
+    text = render_opt_in(opt_in)
+    parse_opt_in(text)
+    folder = find_server_folder(path)
+    if folder is not None:
+        raise UsageError(
+            "STO-A060",
+            f"{path.name} would lie in {folder.name or folder}, where a server can write",
+            hint="choose a place outside project and slot directories",
+        )
+    try:
+        path.parent.mkdir(mode=0o755 if system else 0o700, parents=True, exist_ok=True)
+        _check_folder(path.parent)
+        write_durably(path, text, mode=SYSTEM_MODE if system else PRIVATE_MODE)
+    except OSError as error:
+        raise UsageError(
+            "STO-A060", f"{path.name} cannot be written: {error.strerror}"
+        ) from error
+
+
+def find_server_folder(path: Path) -> Path | None:
+    """Return the directory above `path` that a server can write, None for none."""
+    return next(iter(_server_folders(path)), None)
+
+
+def _server_folders(path: Path) -> Sequence[Path]:
+    parents = (
+        path.absolute().parent.resolve(),
+        *path.absolute().parent.resolve().parents,
+    )
+    return [
+        folder
+        for folder in parents
+        if any((folder / mark).exists() for mark in _SERVER_MARKS)
+    ]
+
+
+def _lines(opt_in: OptIn) -> Iterator[str]:
+    yield "# what this computer may be asked to run: docs/reference/opt-in.md"
+    yield f'max_level = "{opt_in.max_level}"'
+    yield f"require_review = {_flag(opt_in.require_review)}"
+    yield f"require_public_source = {_flag(opt_in.require_public_source)}"
+    if opt_in.topics:
+        yield f"topics = [{', '.join(map(_text, sorted(opt_in.topics)))}]"
+    if opt_in.limits is not None:
+        yield ""
+        yield "[limits]"
+        for field in dataclasses.fields(RunLimits):
+            amount = getattr(opt_in.limits, field.name)
+            if amount != NO_LIMIT:
+                yield f"{field.name} = {amount}"
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _text(value: str) -> str:
+    """Return a TOML basic string; everything but plain ASCII as an escape."""
+    return '"' + "".join(map(_char, value)) + '"'
+
+
+def _char(char: str) -> str:
+    if char.isascii() and char.isprintable() and char not in '"\\':
+        return char
+    return f"\\U{ord(char):08x}"
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder in which others could exchange the file."""
+    status = folder.stat()
+    others = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
+    if others or status.st_uid not in {0, os.geteuid()}:
+        raise UsageError(
+            "STO-A060",
+            f"{folder.name} can be written by somebody else",
+            hint=f"run: chmod go-w {folder.name}",
+        )

@@ -1,0 +1,268 @@
+"""The project's own programs on this computer: fetched, checked, ready to be started.
+
+A launcher and the verifier's archive come as the files of an app version, each with BOINC's
+signature by the project's code-sign key, which is checked after the download and again
+before every start. That key was learnt from the project itself, so an `Approval` must agree
+too: a release under the volunteer's own root (`ReleasedPrograms`), or the volunteer's word
+that he takes what the project sends (`ConsentedPrograms`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
+from stoilo.core.boinc.messages import AppVersion, ProgramFile
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.executor.slot.executor import VERIFIER_ARCHIVE, Program
+from stoilo.executor.verifier.installation import replace_file
+from stoilo.executor.verifier.optin import LEVEL_ORDER
+from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.volunteer.ledger import FileRecord
+from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
+from stoilo.executor.volunteer.transfer import Transfer
+from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
+from stoilo.flavors.tree import platform_name
+
+__all__ = ["Approval", "ConsentedPrograms", "Programs", "ReleasedPrograms"]
+
+NAME: Final = "programs.json"
+FOLDER: Final = "programs"
+MAX_BYTES: Final = 1024 * 1024
+APPROVED_S: Final = 24 * 3600.0
+_CHUNK: Final = 1024 * 1024
+
+
+class Approval(Protocol):
+    """Says whether this computer may start a program."""
+
+    def check(self, launcher: str, verifier: str) -> None:
+        """Raise unless the files with these SHA-256 digests may be started.
+
+        Raises:
+            TrustError: STO-X043 they may not.
+            UnreachableError: the release cannot be fetched now.
+        """
+        ...
+
+
+class ConsentedPrograms:
+    """The volunteer takes whatever the project's key has signed."""
+
+    def check(self, launcher: str, verifier: str) -> None:
+        """Agree."""
+
+
+class ReleasedPrograms:
+    """Only launcher and verifier of the release under the volunteer's own root.
+
+    Args:
+        fetch: returns the project's release, verified up to that root; asked again after
+            a day, and for digests that it did not name.
+        platform: as in tree manifests; empty: this computer's.
+        clock: s, monotonic.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[], TrustedRelease],
+        *,
+        platform: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch = fetch
+        self._platform = platform or platform_name()
+        self._clock = clock
+        self._agreed: dict[tuple[str, str], float] = {}
+
+    def check(self, launcher: str, verifier: str) -> None:
+        """Compare both digests with the release; see `Approval`."""
+        pair = (launcher, verifier)
+        agreed = self._agreed.get(pair)
+        if agreed is not None and self._clock() - agreed < APPROVED_S:
+            return
+        self._agreed.pop(pair, None)
+        trust = self._fetch()
+        for name, digest in (("launcher", launcher), ("verifier", verifier)):
+            part = trust.part(name, self._platform)
+            if part is None or part.archive.sha256 != digest:
+                raise TrustError(
+                    "STO-X043", f"the project's {name} is not the one of its release"
+                )
+        self._agreed[pair] = self._clock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What of an app version matters here."""
+
+    main: ProgramFile
+    archive: ProgramFile
+
+
+class Programs:
+    """The newest app version of each app, on the disk; a `ProgramSource`.
+
+    Args:
+        directory: the project's own directory; both files lie in ``programs/``.
+        transfer: to the project.
+        key: returns the project's code-sign key as it is known now.
+        approval: who agrees beside that key.
+
+    Raises:
+        InternalError: STO-X008 the directory cannot be used.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        transfer: Transfer,
+        key: Callable[[], str],
+        approval: Approval,
+    ) -> None:
+        self._index = directory / NAME
+        self._folder = directory / FOLDER
+        self._transfer = transfer
+        self._key = key
+        self._approval = approval
+        self._lock = threading.Lock()  # of what is known: held for moments
+        self._fetching = threading.Lock()  # of the files: one start at a time
+        self._versions = {item.app: item for item in _read_index(self._index)}
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _disk(error) from error
+
+    def learn(self, versions: tuple[AppVersion, ...]) -> None:
+        """Take the app versions of a reply, durably; older ones of the same app go."""
+        with self._lock:
+            known = dict(self._versions)
+            for item in versions:
+                if item.app not in LEVEL_ORDER:
+                    continue  # no task of it could run here
+                before = known.get(item.app)
+                ours = item.platform in {"", PLATFORM}
+                if ours and (before is None or item.version_num >= before.version_num):
+                    known[item.app] = item
+            if known == self._versions:
+                return
+            replace_file(self._index, msgspec.json.encode(_sorted(known)))
+            self._versions = known
+        if self._fetching.acquire(blocking=False):  # else they go the next time
+            try:
+                self._drop_others()
+            finally:
+                self._fetching.release()
+
+    def ready(self, app: str) -> Program:
+        """Return the program of `app`, fetched if need be, its signatures checked anew.
+
+        Raises:
+            TrustError: STO-X042 a signature, STO-X043 not of the release, STO-X044 none.
+            UnreachableError: STO-X001 it cannot be fetched now.
+            InternalError: STO-X008.
+        """
+        with self._fetching:
+            chosen = self._choose(app)
+            launcher = self._fetched(chosen.main, MAX_LAUNCHER_BYTES)
+            verifier = self._fetched(chosen.archive, MAX_ARCHIVE_BYTES)
+            self._approval.check(_sha256(launcher), _sha256(verifier))
+            launcher.chmod(0o500)
+            return Program(launcher, verifier)
+
+    def _choose(self, app: str) -> _Chosen:
+        """Return the files that matter of the version of `app`."""
+        with self._lock:
+            version = self._versions.get(app)
+        files = version.files if version is not None else ()
+        main = next((file for file in files if file.main), None)
+        archive = next((f for f in files if f.open_name == VERIFIER_ARCHIVE), None)
+        if main is None or archive is None or main.info.name == archive.info.name:
+            raise TrustError(
+                "STO-X044", f"the project has no program of {app!r} for this computer"
+            )
+        return _Chosen(main, archive)
+
+    def _fetched(self, file: ProgramFile, most: int) -> Path:
+        """Return a program's file, here and signed."""
+        info, target = file.info, self._folder / file.info.name
+        if info.nbytes > most:
+            raise TrustError("STO-X042", "a program is larger than any may be")
+        record = FileRecord(
+            "", info.name, info.url, info.nbytes, info.md5, sticky=False
+        )
+        self._transfer.download(record, target)
+        try:
+            self._check(file, target)
+        except TrustError as error:
+            with suppress(OSError):
+                target.unlink()
+            raise TrustError(
+                "STO-X042", "a program lacks a signature by the project's key"
+            ) from error
+        return target
+
+    def _check(self, file: ProgramFile, path: Path) -> None:
+        """Raise unless the bytes on the disk are what the project's key has signed."""
+        md5 = _digest(path, hashlib.md5(usedforsecurity=False))
+        check_boinc_signature(md5, file.signature, parse_boinc_public(self._key()))
+
+    def _drop_others(self) -> None:
+        """Remove files that no known version names; running ones keep theirs open."""
+        named = {f.info.name for item in self._versions.values() for f in item.files}
+        for path in self._folder.iterdir():
+            if path.name.removesuffix(".part") not in named:
+                with suppress(OSError):
+                    path.unlink()
+
+
+def _sorted(versions: dict[str, AppVersion]) -> list[AppVersion]:
+    """Return app versions in the order of their apps."""
+    return [versions[app] for app in sorted(versions)]
+
+
+def _read_index(path: Path) -> list[AppVersion]:
+    """Return the app versions known before; none without the file."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(MAX_BYTES), type=list[AppVersion])
+    except FileNotFoundError:
+        return []
+    except msgspec.MsgspecError:
+        return []  # the project tells them again with the next copy
+    except OSError as error:
+        raise _disk(error) from error
+
+
+def _sha256(path: Path) -> str:
+    """Return a file's SHA-256."""
+    return _digest(path, hashlib.sha256())
+
+
+def _digest(path: Path, state: hashlib._Hash) -> str:
+    """Return a file's digest; raises ``STO-X008``."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            while chunk := file.read(_CHUNK):
+                state.update(chunk)
+    except OSError as error:
+        raise _disk(error) from error
+    return state.hexdigest()
+
+
+def _disk(error: OSError) -> InternalError:
+    """Return ``STO-X008``."""
+    return InternalError(
+        "STO-X008", f"the project's programs cannot be kept (errno {error.errno})"
+    )

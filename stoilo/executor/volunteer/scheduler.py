@@ -1,0 +1,395 @@
+"""When a volunteer calls its project's scheduler, and what a failed call costs.
+
+Pauses grow with jitter up to a bound, and a call that failed looks the scheduler up on the
+master page again: projects move. All waiting is on the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from stoilo.core.boinc.messages import (
+    HostInfo,
+    OtherResult,
+    ReportedResult,
+    ResultState,
+    SchedulerReply,
+    SchedulerRequest,
+    Wishes,
+)
+from stoilo.core.errors import DeniedError, TrustError, UnreachableError
+from stoilo.executor.volunteer.ledger import (
+    CopyRecord,
+    FileRecord,
+    HostRecord,
+    Ledger,
+    Phase,
+)
+from stoilo.executor.volunteer.scheduler_rpc import CLIENT_VERSION, PLATFORM
+from stoilo.executor.volunteer.transfer import Transfer
+
+__all__ = [
+    "MOST_PER_SLOT",
+    "Backoff",
+    "Caller",
+    "Known",
+    "Retries",
+    "Settings",
+    "identity_after",
+    "is_over",
+    "records_of",
+    "report_of",
+    "request_of",
+    "within_room",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one volunteer works.
+
+    Attributes:
+        project: master URL with final slash.
+        key: account key. Secret.
+        slots: copies run at the same time.
+        cache_bytes: most that sticky inputs may take, bytes.
+        idle_s: longest pause between two calls when the project names none, s.
+        backoff_s: first and longest pause after a failed call, s.
+        wishes: what the project is asked not to send, since it would be refused.
+        own_program: copies run by what is installed here, not by app versions.
+    """
+
+    project: str
+    key: str
+    slots: int = 1
+    cache_bytes: int = 2 * 1024**3
+    idle_s: float = 5.0
+    backoff_s: tuple[float, float] = (0.5, 60.0)
+    wishes: Wishes = field(default_factory=Wishes)
+    own_program: bool = True
+
+
+class Backoff:
+    """Growing pauses with jitter after failures in a row."""
+
+    def __init__(
+        self, first_s: float, most_s: float, draw: Callable[[], float] = random.random
+    ) -> None:
+        self._first = first_s
+        self._most = most_s
+        self._draw = draw
+        self._failures = 0
+
+    def fail(self) -> float:
+        """Note one more failure; returns the pause, s."""
+        pause = min(self._most, self._first * 2.0 ** min(self._failures, 32))
+        self._failures += 1
+        return pause * (0.5 + self._draw() / 2)
+
+    def reset(self) -> None:
+        """Note a success."""
+        self._failures = 0
+
+
+class Retries:
+    """When each copy may be tried again. For one thread.
+
+    Args:
+        backoff_s: first and longest pause, s.
+        clock: s, monotonic: a computer whose time is set waits neither more nor less.
+    """
+
+    def __init__(
+        self,
+        backoff_s: tuple[float, float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bounds = backoff_s
+        self._clock = clock
+        self._pauses: dict[str, Backoff] = {}
+        self._at: dict[str, float] = {}
+
+    def put_off(self, result: str, at_least_s: float = 0.0) -> None:
+        """Try a copy again later: growing pauses, not before `at_least_s`."""
+        pauses = self._pauses.setdefault(result, Backoff(*self._bounds))
+        self._at[result] = self._clock() + max(at_least_s, pauses.fail())
+
+    def is_ready(self, result: str) -> bool:
+        """Say whether a copy may be tried now."""
+        return self.at(result) <= self._clock()
+
+    def at(self, result: str) -> float:
+        """Return when a copy may be tried, on the clock."""
+        return self._at.get(result, 0.0)
+
+    def forget(self, result: str) -> None:
+        """Note that a copy went well, or away."""
+        self._at.pop(result, None)
+        self._pauses.pop(result, None)
+
+    def clear(self) -> None:
+        """Let everything be tried at once, pauses starting small again."""
+        self._at.clear()
+        self._pauses.clear()
+
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 0.02  # pause between calls whose answers are held
+LONGEST_DELAY_S = 24 * 3600.0
+"""No project silences its volunteers for longer."""
+
+
+class Caller:
+    """The scheduler calls of one host. For one thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        transfer: Transfer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._transfer = transfer
+        self._clock = clock
+        self._backoff = Backoff(*settings.backoff_s)
+        self._next = 0.0
+        self._not_before = 0.0
+
+    def is_due(self, *, reports: bool) -> bool:
+        """Say whether to call now; `reports`: something waits to be reported."""
+        now = self._clock()
+        return now >= self._not_before and (reports or now >= self._next)
+
+    def due_in(self, *, reports: bool) -> float:
+        """Return how long no call is due, s."""
+        at = self._not_before if reports else max(self._next, self._not_before)
+        return max(0.0, at - self._clock())
+
+    def hurry(self) -> None:
+        """Call as soon as the project allows."""
+        self._next = 0.0
+
+    def insist(self) -> None:
+        """Call now, whatever was said: a person asked for it."""
+        self._next = self._not_before = 0.0
+        self._backoff.reset()
+
+    def fail(self) -> float:
+        """Note a failure; returns the pause, s."""
+        pause = self._backoff.fail()
+        self._not_before = self._clock() + pause
+        return pause
+
+    def call(
+        self, make_request: Callable[[HostRecord], SchedulerRequest]
+    ) -> tuple[SchedulerRequest, SchedulerReply]:
+        """Make one call; the new sequence number is on the disk before it leaves.
+
+        Raises:
+            UnreachableError: no answer, or the project says that it is down; the next
+                call looks the scheduler up again.
+            TrustError: an answer that cannot be read, likewise.
+            DeniedError: ``STO-X003``, the key is unknown.
+        """
+        try:
+            request, reply = self._exchange(make_request)
+        except (UnreachableError, TrustError) as error:
+            log.info("%s; next call in %.1f s", error, self.fail())
+            host = self._ledger.host
+            self._ledger.save_host(msgspec.structs.replace(host, scheduler=""))
+            raise
+        if reply.bad_key:
+            raise DeniedError(
+                "STO-X003",
+                "the project does not know this account key",
+                hint="make one with `stoilo boinc account`",
+            )
+        self._backoff.reset()
+        return request, reply
+
+    def plan(self, reply: SchedulerReply, *, idle: bool) -> None:
+        """Take the project's word on when to call again; `idle`: nothing is held."""
+        now = self._clock()
+        self._not_before = now + min(reply.request_delay, LONGEST_DELAY_S)
+        pause = min(reply.next_rpc_delay or self._settings.idle_s, LONGEST_DELAY_S)
+        self._next = now + (min(AGAIN_S, pause) if idle and reply.waits else pause)
+
+    def _exchange(
+        self, make_request: Callable[[HostRecord], SchedulerRequest]
+    ) -> tuple[SchedulerRequest, SchedulerReply]:
+        """Ask the scheduler once."""
+        host = self._ledger.host
+        scheduler = host.scheduler or self._transfer.scheduler_url()
+        host = msgspec.structs.replace(
+            host, scheduler=scheduler, rpc_seqno=host.rpc_seqno + 1
+        )
+        self._ledger.save_host(host)
+        request = make_request(host)
+        reply = self._transfer.call(scheduler, request)
+        if reply.down:
+            raise UnreachableError("STO-X001", "the project is down for maintenance")
+        return request, reply
+
+
+PREFETCHED: Final = 2
+"""Copies held per slot: one runs, one waits."""
+
+MOST_PER_SLOT: Final = 4 * PREFETCHED
+"""Unfinished copies held per slot, however many a project sends: more than are asked for,
+since copies that were lost come again unasked."""
+
+MOST_STICKY: Final = 1000
+"""Files named in a request."""
+
+WAIT_S: Final = 1.0
+"""How long an idle host lets the project hold its answer, s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a request says beside the copies.
+
+    Attributes:
+        info: this computer.
+        code_sign_key: the project's, empty before the first.
+        sticky_files: inputs that are kept.
+        fractions: how far running copies are, by result name.
+        wants_work: whether new copies may come.
+        may_wait: whether the project may hold an empty answer.
+        preferences: the user's own for every project, BOINC's XML; empty for none.
+    """
+
+    info: HostInfo = field(default_factory=HostInfo)
+    code_sign_key: str = ""
+    sticky_files: tuple[str, ...] = ()
+    fractions: Mapping[str, float] = field(default_factory=dict)
+    wants_work: bool = True
+    may_wait: bool = True
+    preferences: str = ""
+
+
+def request_of(
+    host: HostRecord, settings: Settings, copies: Sequence[CopyRecord], known: Known
+) -> SchedulerRequest:
+    """Return the next request: what is done, what is not, what is wanted."""
+    over = [copy for copy in copies if is_over(copy)]
+    unfinished = [copy for copy in copies if not is_over(copy)]
+    waiting = [copy for copy in copies if copy.phase is Phase.ASSIGNED]
+    wanted = settings.slots * PREFETCHED - len(waiting) if known.wants_work else 0
+    return SchedulerRequest(
+        authenticator=settings.key,
+        host_id=host.host_id,
+        rpc_seqno=host.rpc_seqno,
+        cpid=host.cpid,
+        cpu_req_secs=float(max(0, wanted)),
+        cpu_req_instances=float(max(0, wanted)),
+        dont_send_work=not known.wants_work,
+        ncpus=settings.slots,
+        results=tuple(report_of(copy) for copy in over),
+        other_results=tuple(
+            OtherResult(copy.result, known.fractions.get(copy.result, 0.0))
+            for copy in unfinished
+        ),
+        wait_s=WAIT_S if known.may_wait and not copies else 0.0,
+        wishes=settings.wishes,
+        own_program=settings.own_program,
+        client=CLIENT_VERSION,
+        platforms=(PLATFORM,),
+        host=known.info,
+        code_sign_key=known.code_sign_key,
+        global_preferences=known.preferences,
+        sticky_files=known.sticky_files[:MOST_STICKY],
+    )
+
+
+def identity_after(host: HostRecord, reply: SchedulerReply) -> HostRecord:
+    """Return who we are after a reply: the project may have given us an id.
+
+    A new id for a host that had one means that our state was copied: from now on
+    we are a host of our own, with an identity of our own.
+    """
+    if not reply.host_id or reply.host_id == host.host_id:
+        return host
+    if host.host_id:
+        host = msgspec.structs.replace(host, cpid=secrets.token_hex(16), rpc_seqno=0)
+    return msgspec.structs.replace(host, host_id=reply.host_id)
+
+
+def is_over(copy: CopyRecord) -> bool:
+    """Say whether a copy only waits to be reported."""
+    return copy.phase in {Phase.UPLOADED, Phase.FAILED}
+
+
+def report_of(copy: CopyRecord) -> ReportedResult:
+    """Return what is told about a copy that is over."""
+    if copy.phase is Phase.UPLOADED:
+        return ReportedResult(
+            copy.result, ResultState.UPLOADED, elapsed_s=copy.elapsed_s
+        )
+    return ReportedResult(copy.result, copy.state, copy.exit_status, stderr=copy.code)
+
+
+def records_of(reply: SchedulerReply) -> list[CopyRecord]:
+    """Return the copies that a reply assigns, with everything they need."""
+    workunits = {item.name: item for item in reply.workunits}
+    uploads = {info.name: info for info in reply.uploads}
+    files = {info.name: info for info in reply.files}
+    records = []
+    for result in reply.results:
+        workunit, upload = workunits[result.workunit], uploads[result.upload]
+        inputs = tuple(
+            FileRecord(
+                open_name=ref.open_name,
+                name=ref.file_name,
+                url=files[ref.file_name].url,
+                nbytes=files[ref.file_name].nbytes,
+                md5=files[ref.file_name].md5,
+                sticky=files[ref.file_name].sticky,
+                mirrors=files[ref.file_name].mirrors,
+            )
+            for ref in workunit.files
+        )
+        records.append(
+            CopyRecord(
+                result=result.name,
+                workunit=result.workunit,
+                app=workunit.app,
+                deadline=result.deadline,
+                files=inputs,
+                upload_name=upload.name,
+                upload_url=upload.url,
+                upload_max=upload.max_nbytes,
+            )
+        )
+    return records
+
+
+def within_room(
+    records: Sequence[CopyRecord], held: Sequence[CopyRecord], slots: int
+) -> list[CopyRecord]:
+    """Return a reply's copies that are taken: known ones, new ones while there is room.
+
+    The others stay the project's: it finds at the next call that we lack them.
+
+    Args:
+        records: what the reply assigns (untrusted).
+        held: every copy in the ledger.
+        slots: of this host.
+    """
+    held_names = {copy.result for copy in held}
+    known = [record for record in records if record.result in held_names]
+    fresh = {r.result: r for r in records if r.result not in held_names}
+    unfinished = sum(not is_over(copy) for copy in held)
+    room = max(0, slots * MOST_PER_SLOT - unfinished)
+    return known + list(fresh.values())[:room]

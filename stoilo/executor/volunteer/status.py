@@ -1,0 +1,302 @@
+"""How a volunteer stands: written while it runs, read by `stoilo volunteer status`.
+
+`standing.json` is replaced about once a second and never flushed to the disk: it is shown,
+nothing depends on it. Who reads changes nothing, also beside a running volunteer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from stoilo.core.errors import InternalError
+from stoilo.executor.verifier.installation import replace_file
+from stoilo.executor.volunteer.ledger import CopyRecord, HostRecord
+from stoilo.executor.volunteer.project_file import read_memory
+
+__all__ = [
+    "Control",
+    "ControlFile",
+    "CopyStanding",
+    "Standing",
+    "StandingFile",
+    "VolunteerStatus",
+    "read_control",
+    "read_status",
+    "write_control",
+]
+
+
+CONTROL_FILE: Final = "control.json"
+MAX_CONTROL_BYTES: Final = 4096
+
+
+class Control(msgspec.Struct, frozen=True):
+    """What the person said last.
+
+    Attributes:
+        suspended: nothing shall run.
+        updates: how often a call to the project was asked for.
+    """
+
+    suspended: bool = False
+    updates: int = 0
+
+
+class ControlFile:
+    """The running volunteer's view: the newest control, read when the file changes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / CONTROL_FILE
+        self._seen: tuple[int, int] | None = None
+        self.control = Control()
+        self.look()
+
+    def look(self) -> Control:
+        """Return the newest control; one that cannot be read changes nothing."""
+        try:
+            status = self._path.stat()
+        except OSError:
+            return self.control
+        seen = (status.st_mtime_ns, status.st_ino)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self.control = read_control(self._path.parent)
+            except InternalError:
+                pass
+        return self.control
+
+
+def read_control(directory: Path) -> Control:
+    """Return what is asked of the volunteer in `directory`; raises ``STO-X008``."""
+    try:
+        with (directory / CONTROL_FILE).open("rb") as file:
+            return msgspec.json.decode(file.read(MAX_CONTROL_BYTES), type=Control)
+    except FileNotFoundError:
+        return Control()
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InternalError(
+            "STO-X008", f"{CONTROL_FILE} of the state directory cannot be read"
+        ) from error
+
+
+def write_control(directory: Path, control: Control) -> None:
+    """Ask something of the volunteer in `directory`; raises ``STO-X008``."""
+    replace_file(directory / CONTROL_FILE, msgspec.json.encode(control))
+
+
+NAME: Final = "standing.json"
+BEGAN: Final = 18  # of the fields after the state, see proc_pid_stat(5)
+EVERY_S: Final = 1.0
+MAX_BYTES: Final = 4 * 1024 * 1024
+MOST_COPIES: Final = 10_000
+
+
+Record = TypeVar("Record")
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What a running volunteer says of itself.
+
+    Attributes:
+        pid: its process.
+        started: when that process began, clock ticks since boot: pids come again.
+        at: when this was written, Unix seconds.
+        last_contact: of the project's last answer, Unix seconds; 0 for never.
+        last_error: what went wrong last, "" for nothing yet.
+        last_error_at: when that was, Unix seconds.
+        next_call_s: the next call is due in that many s from `at`.
+        fractions: how far running copies are, 0 to 1, where that is known.
+        running: names of the copies that run now.
+    """
+
+    pid: int
+    started: int
+    at: float
+    last_contact: float = 0.0
+    last_error: str = ""
+    last_error_at: float = 0.0
+    next_call_s: float = 0.0
+    fractions: dict[str, float] = {}
+    running: tuple[str, ...] = ()
+
+
+class CopyStanding(msgspec.Struct, frozen=True):
+    """One copy: its names, how far it is, when it has to be back (Unix seconds)."""
+
+    result: str
+    workunit: str
+    app: str
+    phase: str
+    running: bool
+    fraction_done: float | None
+    deadline: int
+    code: str
+
+
+class VolunteerStatus(msgspec.Struct, frozen=True):
+    """One volunteer as a person sees it; `user` is the account's name and credit."""
+
+    project: str
+    host_id: int
+    running: bool
+    suspended: bool
+    copies: tuple[CopyStanding, ...]
+    last_contact: float
+    last_error: str
+    last_error_at: float
+    next_call_at: float
+    account: str
+    total_credit: float
+    host_credit: float
+    messages: tuple[str, ...]
+
+
+class StandingFile:
+    """The running volunteer's side."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / NAME
+        self._written = 0.0
+        self._started = _began(os.getpid()) or 0
+        former = _former(directory)
+        self.last_contact = former.last_contact
+        self.last_error = former.last_error
+        self.last_error_at = former.last_error_at
+
+    def note_answer(self) -> None:
+        """Note that the project answered."""
+        self.last_contact = time.time()
+
+    def note_trouble(self, words: object) -> None:
+        """Note what went wrong."""
+        self.last_error, self.last_error_at = str(words)[:500], time.time()
+
+    def write(
+        self,
+        *,
+        next_call_s: float,
+        running: tuple[str, ...],
+        fractions: Mapping[str, float],
+    ) -> None:
+        """Write it down, unless that was done a moment ago; a full disk is no matter."""
+        now = time.monotonic()
+        if now - self._written < EVERY_S:
+            return
+        self._written = now
+        self._replace(
+            Standing(
+                pid=os.getpid(),
+                started=self._started,
+                at=time.time(),
+                last_contact=self.last_contact,
+                last_error=self.last_error,
+                last_error_at=self.last_error_at,
+                next_call_s=max(0.0, next_call_s),
+                fractions=dict(fractions),
+                running=running,
+            )
+        )
+
+    def leave(self) -> None:
+        """Note that nothing runs any more."""
+        self._replace(
+            Standing(
+                pid=0,
+                started=0,
+                at=time.time(),
+                last_contact=self.last_contact,
+                last_error=self.last_error,
+                last_error_at=self.last_error_at,
+            )
+        )
+
+    def _replace(self, standing: Standing) -> None:
+        part = self._path.with_name(f"{NAME}.part")
+        try:
+            part.write_bytes(msgspec.json.encode(standing))
+            part.replace(self._path)
+        except OSError:
+            return
+
+
+def read_status(directory: Path) -> VolunteerStatus:
+    """Return how the volunteer with the project directory `directory` stands.
+
+    Raises:
+        InternalError: STO-X008 a file there cannot be read.
+    """
+    host = _decode(directory / "host.json", HostRecord, HostRecord("", ""))
+    standing, memory = _former(directory), read_memory(directory)
+    alive = bool(standing.pid) and _began(standing.pid) == standing.started
+    user = memory.user
+    places = sorted((directory / "copies").glob("*/copy.json"))[:MOST_COPIES]
+    gone = CopyRecord("", "", "", 0, (), "", "", 0)
+    copies = [_decode(path, CopyRecord, gone) for path in places]
+    shown = [_copy(copy, standing, alive=alive) for copy in copies if copy.result]
+    return VolunteerStatus(
+        project=host.project,
+        host_id=host.host_id,
+        running=alive,
+        suspended=read_control(directory).suspended,
+        copies=tuple(sorted(shown, key=lambda copy: copy.deadline)),
+        last_contact=standing.last_contact,
+        last_error=standing.last_error,
+        last_error_at=standing.last_error_at,
+        next_call_at=standing.at + standing.next_call_s if alive else 0.0,
+        account=user.name if user else "",
+        total_credit=user.total_credit if user else 0.0,
+        host_credit=user.host_total_credit if user else 0.0,
+        messages=memory.messages,
+    )
+
+
+def _copy(copy: CopyRecord, standing: Standing, *, alive: bool) -> CopyStanding:
+    """Return one copy as it is shown."""
+    running = alive and copy.result in standing.running
+    return CopyStanding(
+        result=copy.result,
+        workunit=copy.workunit,
+        app=copy.app,
+        phase=copy.phase.value,
+        running=running,
+        fraction_done=standing.fractions.get(copy.result) if running else None,
+        deadline=copy.deadline,
+        code=copy.code,
+    )
+
+
+def _former(directory: Path) -> Standing:
+    """Return what was written last; nothing known without it."""
+    nothing = Standing(pid=0, started=0, at=0.0)
+    try:
+        return _decode(directory / NAME, Standing, nothing)
+    except InternalError:
+        return nothing
+
+
+def _decode(path: Path, kind: type[Record], absent: Record) -> Record:
+    """Return the record in a file; `absent` where it is not, or went meanwhile."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(MAX_BYTES), type=kind)
+    except FileNotFoundError:
+        return absent
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InternalError("STO-X008", f"{path.name} cannot be read") from error
+
+
+def _began(pid: int) -> int | None:
+    """Return when a process began, clock ticks since boot; None when there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    state, *rest = text.rpartition(")")[2].split()
+    return None if state in {"Z", "X"} else int(rest[BEGAN])

@@ -1,0 +1,221 @@
+"""One copy in a slot: its inputs fetched, run, its result kept. Runs in a thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from stoilo.core.boinc.messages import ResultState
+from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
+from stoilo.executor.slot.executor import LaunchFailedError, PutOffError
+from stoilo.executor.verifier.execution import Executor, Work
+from stoilo.executor.verifier.result import Disposition, parse_result_header
+from stoilo.executor.verifier.workunit import open_name_bound
+from stoilo.executor.volunteer.ledger import CopyRecord, Ledger, Phase, touch
+from stoilo.executor.volunteer.transfer import Refused, Transfer, matches
+
+__all__ = ["CopyWork", "Course", "Decision", "decide", "failed"]
+
+
+log = logging.getLogger(__name__)
+
+EXIT_LATE = 200  # BOINC: not started by the deadline
+EXIT_UPLOAD = -161
+EXIT_CHILD: Final = 195  # BOINC: the application's child failed
+
+
+def failed(copy: CopyRecord, state: int, exit_status: int, code: str) -> CopyRecord:
+    """Return `copy` as one to be reported as failed."""
+    return msgspec.structs.replace(
+        copy, phase=Phase.FAILED, state=state, exit_status=exit_status, code=code
+    )
+
+
+class CopyWork:
+    """What the slots of one volunteer do.
+
+    Args:
+        ledger: of the volunteer.
+        transfer: to the project.
+        executor: judges and runs.
+        is_wanted: whether a copy may still be started, by result name.
+        clock: s since 1970.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        transfer: Transfer,
+        executor: Executor,
+        *,
+        is_wanted: Callable[[str], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger = ledger
+        self._transfer = transfer
+        self._executor = executor
+        self._is_wanted = is_wanted
+        self._clock = clock
+        self._downloads = threading.Lock()
+
+    def run(self, copy: CopyRecord) -> None:
+        """Bring one copy from its inputs to its stored result, or to its failure.
+
+        Raises:
+            StoiloError: it did not come so far; `Volunteer` decides what becomes of it.
+        """
+        if self._clock() >= copy.deadline:
+            self._fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
+            return
+        try:
+            self._run_in_time(copy)
+        except OSError as error:
+            raise InternalError(
+                "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
+            ) from error
+
+    def deliver(self, copy: CopyRecord) -> None:
+        """Send a finished result, or note that the project will never take it.
+
+        Raises:
+            UnreachableError, TrustError: the project is in trouble; try again later.
+        """
+        try:
+            self._transfer.upload(copy, self._ledger.result_path(copy.result))
+        except Refused as error:
+            log.warning("%s: %s", copy.result, error)
+            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
+        else:
+            self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
+
+    def _run_in_time(self, copy: CopyRecord) -> None:
+        """Fetch, execute, keep."""
+        paths = [self._fetch(copy, index) for index in range(len(copy.files))]
+        touch(paths)
+        if not self._is_wanted(copy.result):
+            return
+        names = [file.open_name for file in copy.files]
+        files = tuple(zip(names, paths, strict=True))
+        started = self._clock()
+        data = self._executor.execute(Work(copy.result, copy.workunit, copy.app, files))
+        elapsed = max(0.0, self._clock() - started)
+        if parse_result_header(data).disposition is Disposition.REFUSED:
+            self._drop_damaged(copy, paths)
+        if len(data) > copy.upload_max:
+            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
+            return
+        timed = msgspec.structs.replace(copy, elapsed_s=elapsed)
+        self._ledger.store_result(timed, data)
+
+    def _fetch(self, copy: CopyRecord, index: int) -> Path:
+        """Bring one of a copy's inputs here, within the bound of what it is."""
+        file = copy.files[index]
+        if file.nbytes > open_name_bound(file.open_name):
+            raise TrustError("STO-X011", f"{file.open_name[:60]!r} is too large")
+        target = self._ledger.files / file.name
+        with self._downloads:
+            self._transfer.download(file, target)
+        return target
+
+    def _drop_damaged(self, copy: CopyRecord, paths: list[Path]) -> None:
+        """Remove cached inputs that are not what was announced, and try again.
+
+        A refusal may come from our own disk; then it is nobody's fault.
+        """
+        damaged = [
+            path
+            for file, path in zip(copy.files, paths, strict=True)
+            if not matches(file, path)
+        ]
+        for path in damaged:
+            path.unlink(missing_ok=True)
+        if damaged:
+            raise InternalError("STO-X005", "a cached input was damaged")
+
+    def _fail(self, copy: CopyRecord, state: int, exit_status: int, code: str) -> None:
+        """Note, durably, that a copy is to be reported as failed."""
+        self._ledger.save(failed(copy, state, exit_status, code))
+
+
+MOST_TRIES: Final = 3
+MOST_PUT_OFFS: Final = 100  # BOINC: so many temporary exits, then the task has failed
+EXIT_DOWNLOAD: Final = -186  # BOINC: ERR_RESULT_DOWNLOAD
+NO_PROGRAM_S: Final = 600.0
+NO_DISK_S: Final = 60.0
+FULL_DISK: Final = "STO-X008"
+PROGRAM: Final = frozenset({"STO-X042", "STO-X043", "STO-X044"})
+SPOILT: Final = frozenset({"STO-X005", "STO-X042"})
+"""Bytes that changed on the way or on our disk: the next ones may be sound."""
+
+
+class Course(Enum):
+    """How it goes on."""
+
+    LATER = "later"  # nobody's fault here: tried again after a pause
+    AGAIN = "again"  # tried again, some times at most
+    FAIL = "fail"  # reported as failed
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How a copy goes on.
+
+    Attributes:
+        course: which way.
+        delay_s: not before that many s.
+        state: BOINC client state to report, of FAIL.
+        exit_status: BOINC exit code to report, of FAIL.
+        no_work_s: for how long no new work should be asked for, s.
+    """
+
+    course: Course
+    delay_s: float = 0.0
+    state: int = 0
+    exit_status: int = 0
+    no_work_s: float = 0.0
+
+
+def decide(error: StoiloError, *, tries: int, put_offs: int) -> Decision:
+    """Return how a copy goes on after `error`.
+
+    Args:
+        error: what its run ended in.
+        tries: how often it was tried again already.
+        put_offs: how often its program asked for another time already.
+    """
+    if error.code == FULL_DISK:
+        return Decision(Course.LATER, no_work_s=NO_DISK_S)
+    if isinstance(error, PutOffError) and put_offs < MOST_PUT_OFFS:
+        return Decision(Course.LATER, error.delay_s)
+    if isinstance(error, UnreachableError) and not isinstance(error, Refused):
+        return Decision(Course.LATER)
+    pause = NO_PROGRAM_S if error.code in PROGRAM else 0.0
+    if _may_pass(error) and tries + 1 < MOST_TRIES:
+        return Decision(Course.AGAIN, no_work_s=pause)
+    return _failure(error, pause)
+
+
+def _may_pass(error: StoiloError) -> bool:
+    """Say whether another try may go better."""
+    if isinstance(error, (Refused, LaunchFailedError, PutOffError)):
+        return False
+    return error.code in SPOILT or not isinstance(error, TrustError)
+
+
+def _failure(error: StoiloError, no_work_s: float) -> Decision:
+    """Return what is reported of a copy that failed by `error`."""
+    state, exit_status = ResultState.COMPUTE_ERROR, EXIT_CHILD
+    if isinstance(error, LaunchFailedError):
+        exit_status = error.exit_status
+    elif isinstance(error, (TrustError, Refused)) and not _may_pass(error):
+        state, exit_status = ResultState.DOWNLOAD_ERROR, EXIT_DOWNLOAD
+    return Decision(
+        Course.FAIL, state=state, exit_status=exit_status, no_work_s=no_work_s
+    )

@@ -1,0 +1,366 @@
+"""The volunteer's HTTP: scheduler calls, downloads, uploads. Every answer is bounded.
+
+Redirects are not followed, environment proxies are not used, answers are read up to a
+limit, and a file counts only when size, MD5 and (its name) SHA-256 are right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest, UploadInfo
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
+from stoilo.core.errors import DeniedError, InternalError, TrustError, UnreachableError
+from stoilo.core.http_client import (
+    AnswerStream,
+    AnswerTooLargeError,
+    HttpClient,
+    HttpError,
+)
+from stoilo.executor.volunteer.ledger import CopyRecord, FileRecord, mark_sticky
+from stoilo.executor.volunteer.scheduler_rpc import (
+    REPLY_BOUNDS,
+    find_scheduler,
+    parse_reply,
+    parse_upload_reply,
+    render_request,
+    render_size_query,
+    render_upload_head,
+    same_origin,
+)
+
+__all__ = [
+    "Refused",
+    "Transfer",
+    "download_from_any",
+    "matches",
+    "parse_account",
+    "render_lookup",
+]
+
+
+Fetch = Callable[[FileRecord, Path], None]
+"""Brings a file from its `url` to a part: checked and whole, or one of our errors."""
+
+
+def download_from_any(
+    file: FileRecord, part: Path, fetch: Fetch, from_mirror: Fetch
+) -> None:
+    """Bring a file to `part` from the first of its mirrors or the project that has it.
+
+    Args:
+        file: with its mirrors.
+        part: resumed where a part of it is there.
+        fetch: from the project.
+        from_mirror: from a mirror.
+
+    Raises:
+        StoiloError: whatever `fetch` raises in the end.
+    """
+    for url in file.mirrors:
+        try:
+            from_mirror(msgspec.structs.replace(file, url=url), part)
+        except TrustError:
+            part.unlink(missing_ok=True)
+        except UnreachableError:
+            continue
+        else:
+            return
+    resumed = part.exists()
+    try:
+        fetch(file, part)
+    except TrustError:
+        if not (resumed and file.mirrors):
+            raise
+        part.unlink(missing_ok=True)  # its beginning may have been a mirror's
+        fetch(file, part)
+
+
+BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, elements=64)
+_KEY = re.compile(r"[0-9A-Za-z_]{16,256}")
+
+
+def render_lookup(email: str, password: str) -> str:
+    """Return the address of the question, relative to the master URL."""
+    given = (password + email.lower()).encode()
+    hashed = hashlib.md5(given, usedforsecurity=False).hexdigest()
+    query = urlencode({"email_addr": email, "passwd_hash": hashed})
+    return f"lookup_account.php?{query}"
+
+
+def parse_account(data: bytes) -> str:
+    """Return the account key in a (hostile) answer.
+
+    Raises:
+        DeniedError: STO-X048 the project says no.
+        TrustError: STO-X030 the answer cannot be read.
+    """
+    root = parse_xml(data, BOUNDS)
+    if root.tag == "error":
+        words = root.string("error_msg", longest=1000)[:200]
+        raise DeniedError("STO-X048", f"the project refused the account: {words}")
+    key = root.string("authenticator")
+    if not _KEY.fullmatch(key):
+        raise TrustError("STO-X030", "the project's answer holds no account key")
+    return key
+
+
+CHUNK = 256 * 1024
+PAGE_BYTES = 64 * 1024
+ASK_SIZE_FROM = 8192  # like BOINC: smaller files are simply sent
+NAMED_BY_DIGEST = 64
+OK, PARTIAL, RANGE_WRONG = 200, 206, 416
+AGENT = "stoilo volunteer (BOINC client 7.20.5)"
+PASSING: Final = frozenset({408, 416, 425, 429})
+"""Statuses below 500 that may be others the next time."""
+
+PERMANENT: Final = frozenset(range(400, 500)) - PASSING
+"""Statuses by which a download fails for good, as for BOINC's client."""
+
+
+ANSWER_S: Final = 120.0
+"""Most that a small answer may take, headers included, s."""
+
+SLOWEST: Final = 1024
+LONGEST_S: Final = 3600.0
+"""A download has a second for each `SLOWEST` bytes more, and no longer than this; what has
+come is kept and the next try goes on."""
+
+MIRROR_S: Final = 20.0
+MIRROR_SLOWEST: Final = 16 * 1024
+"""The same of a mirror, where the project itself is the better choice sooner."""
+
+
+class Refused(UnreachableError):
+    """The project said no for good; trying again cannot help."""
+
+
+class Transfer:
+    """Connections to one project; safe for several threads.
+
+    Args:
+        master_url: with final slash.
+        ca: certificates to trust instead of the system's, None for the system's.
+        timeout_s: longest pause of the other side, s.
+        answer_s: longest that a small answer may take, s.
+    """
+
+    def __init__(
+        self,
+        master_url: str,
+        *,
+        ca: Path | None = None,
+        timeout_s: float = 30.0,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self._master_url = master_url
+        self._closed = False
+        self._answer_s = answer_s
+        self._http = HttpClient(agent=AGENT, ca=ca, read_s=timeout_s)
+
+    def close(self) -> None:
+        """Close every connection; a download in progress ends at its next piece."""
+        self._closed = True
+        self._http.close()
+
+    def scheduler_url(self) -> str:
+        """Return the scheduler's URL from the master page.
+
+        Raises:
+            UnreachableError: ``STO-X001`` or ``STO-X002``.
+        """
+        page = self._small("GET", self._master_url, most=PAGE_BYTES)
+        return find_scheduler(page, self._master_url)
+
+    def look_up_account(self, email: str, password: str) -> str:
+        """Return the account key for an e-mail address and password (BOINC's web RPC).
+
+        Raises:
+            UnreachableError: ``STO-X001``.
+            DeniedError: ``STO-X048`` the project does not know them.
+            TrustError: ``STO-X030`` for an answer that cannot be read.
+        """
+        url = same_origin(self._master_url, render_lookup(email, password))
+        return parse_account(self._small("GET", url, most=PAGE_BYTES))
+
+    def call(self, scheduler: str, request: SchedulerRequest) -> SchedulerReply:
+        """Make one scheduler RPC.
+
+        Raises:
+            UnreachableError: ``STO-X001``.
+            TrustError: ``STO-X030`` for a reply that cannot be read.
+        """
+        body = render_request(request)
+        data = self._small(
+            "POST", scheduler, most=REPLY_BOUNDS.document_bytes, body=body
+        )
+        return parse_reply(data, self._master_url)
+
+    def download(self, file: FileRecord, target: Path) -> None:
+        """Bring one input file to `target`, resuming a part; complete or not there.
+
+        Raises:
+            UnreachableError: ``STO-X001``, try again later.
+            Refused: ``STO-X005`` when the project does not have it any more.
+            TrustError: ``STO-X005`` for other bytes than announced.
+            InternalError: ``STO-X008``.
+        """
+        if target.exists() and target.stat().st_size == file.nbytes:
+            return
+        part = target.with_name(f"{target.name}.part")
+        try:
+            download_from_any(file, part, self._whole, self._from_mirror)
+            with part.open("rb") as stream:
+                os.fsync(stream.fileno())
+            if file.sticky:
+                mark_sticky(part)
+            part.replace(target)
+        except OSError as error:
+            raise InternalError(
+                "STO-X008", f"a download cannot be stored (errno {error.errno})"
+            ) from error
+
+    def upload(self, copy: CopyRecord, path: Path) -> None:
+        """Send a finished result file, resuming where the project is.
+
+        Raises:
+            UnreachableError: ``STO-X001``, try again later.
+            Refused: ``STO-X006``, never again.
+            TrustError: ``STO-X030`` for an answer that cannot be read.
+        """
+        data = path.read_bytes()
+        if len(data) > copy.upload_max:
+            raise Refused("STO-X006", "the result is larger than the project takes")
+        offset = 0
+        if len(data) >= ASK_SIZE_FROM:
+            query = render_size_query(copy.upload_name)
+            offset = min(self._say(copy.upload_url, query), len(data))
+        info = UploadInfo(copy.upload_name, copy.upload_url, copy.upload_max)
+        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        head = render_upload_head(info, nbytes=len(data), md5=md5, offset=offset)
+        self._say(copy.upload_url, head + data[offset:])
+
+    def _say(self, url: str, body: bytes) -> int:
+        """Post to the upload handler; returns the size held."""
+        answer = self._small("POST", url, most=PAGE_BYTES, body=body)
+        status, held, message = parse_upload_reply(answer)
+        if status < 0:
+            raise Refused("STO-X006", f"the upload was refused: {message[:200]}")
+        if status > 0:
+            raise UnreachableError("STO-X001", f"upload put off: {message[:200]}")
+        return max(0, held)
+
+    def _from_mirror(self, file: FileRecord, part: Path) -> None:
+        """Bring a whole file to its part, unless that takes too long."""
+        self._whole(file, part, MIRROR_S, MIRROR_SLOWEST)
+
+    def _whole(
+        self,
+        file: FileRecord,
+        part: Path,
+        longest_s: float = ANSWER_S,
+        slowest: int = SLOWEST,
+    ) -> None:
+        """Bring a whole file to its part; other bytes are gone again."""
+        self._fetch(file, part, min(longest_s, self._answer_s), slowest)
+        if not matches(file, part):
+            part.unlink(missing_ok=True)
+            raise TrustError("STO-X005", "a download is not what was announced")
+
+    def _fetch(
+        self, file: FileRecord, part: Path, begin_s: float, slowest: int
+    ) -> None:
+        """Write what is missing of a file to its part, as fast as `slowest` bytes/s."""
+        held = part.stat().st_size if part.exists() else 0
+        if held >= file.nbytes:
+            held = 0
+        headers = {"Range": f"bytes={held}-"} if held else {}
+        allowed = begin_s + (file.nbytes - held) / slowest
+        allowed = min(allowed, LONGEST_S)
+        with self._download(file.url, allowed, headers) as answer:
+            if answer.status in PERMANENT:
+                raise Refused(
+                    "STO-X005", f"the project gives no file (HTTP {answer.status})"
+                )
+            if answer.status == RANGE_WRONG:  # our part is not the beginning of it
+                part.unlink(missing_ok=True)
+            if answer.status not in {OK, PARTIAL}:
+                raise UnreachableError("STO-X001", f"HTTP {answer.status}")
+            begins = f"bytes {held}-"
+            resumed = answer.headers.get("content-range", "").startswith(begins)
+            if answer.status == PARTIAL and not resumed:
+                part.unlink(missing_ok=True)
+                raise UnreachableError("STO-X001", "another part of a file came")
+            size = held if resumed else 0
+            with part.open("ab" if resumed else "wb") as stream:
+                for chunk in answer.chunks():
+                    size += len(chunk)
+                    if size > file.nbytes or self._closed:
+                        break
+                    stream.write(chunk)
+        if size < file.nbytes:
+            raise UnreachableError("STO-X001", "a download ended early")
+
+    def _small(self, method: str, url: str, *, most: int, body: bytes = b"") -> bytes:
+        """Return a small answer's body."""
+        headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
+        try:
+            answer = self._http.fetch(
+                method,
+                url,
+                most=most,
+                within_s=self._answer_s,
+                body=body or None,
+                headers=headers,
+            )
+        except AnswerTooLargeError as error:
+            raise TrustError("STO-X030", "the project's answer is too large") from error
+        except HttpError as error:
+            raise _no_answer(error) from error
+        if answer.status != OK:
+            raise UnreachableError("STO-X001", f"HTTP {answer.status}")
+        return answer.body
+
+    @contextmanager
+    def _download(
+        self, url: str, within_s: float, headers: Mapping[str, str]
+    ) -> Iterator[AnswerStream]:
+        """Yield a file's answer; all of it has to come within `within_s`."""
+        try:
+            with self._http.open(
+                "GET", url, within_s=within_s, headers=headers
+            ) as answer:
+                yield answer
+        except HttpError as error:
+            raise _no_answer(error) from error
+
+
+def _no_answer(error: HttpError) -> UnreachableError:
+    """Return ``STO-X001``."""
+    return UnreachableError("STO-X001", f"the project cannot be reached: {error}")
+
+
+def matches(file: FileRecord, path: Path) -> bool:
+    """Say whether a file has the announced size, MD5 and (by its name) SHA-256."""
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    size = 0
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(CHUNK):
+                size += len(chunk)
+                sha256.update(chunk)
+                md5.update(chunk)
+    except OSError:
+        return False
+    named = len(file.name) != NAMED_BY_DIGEST or sha256.hexdigest() == file.name
+    summed = not file.md5 or md5.hexdigest() == file.md5  # programs are signed instead
+    return named and size == file.nbytes and summed

@@ -1,0 +1,1 @@
+"""What all of learning speaks of: arrays, data parts, models, orders and replies, states."""

@@ -1,0 +1,240 @@
+"""What is trained: the parameters' names and forms, and the source that computes on them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.core.tensors import Tensors
+from stoilo.learn.core.torch_modules import (
+    Momenta,
+    check_module,
+    find_momentum,
+    make_shape,
+    read_buffers,
+    read_trained,
+    write_arrays,
+)
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = [
+    "ArrayModel",
+    "Kernel",
+    "Model",
+    "TorchModel",
+    "find_least_loss",
+    "find_momentum",
+    "take_turn",
+]
+
+
+Kernel = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Model(Protocol):
+    """What a run needs to know of a model."""
+
+    @property
+    def level(self) -> str:
+        """The policy level that its kernels need."""
+
+    def first(self) -> Snapshot:
+        """Return version 0."""
+
+    def kernel(self, name: str) -> Kernel:
+        """Return the task function of that name."""
+
+    def constants(self) -> Mapping[str, object]:
+        """Return what goes into every task beside snapshot, data and settings."""
+
+
+@dataclass(frozen=True)
+class ArrayModel:
+    """A model of plain arrays with its own gradient: level `numeric`, no torch.
+
+    Attributes:
+        parameters: name → array of a floating type, the starting point.
+        function: ``(parameters, x, y) -> (sum of losses, name → gradient of that sum)``;
+            travels as source.
+        predict: ``(parameters, x) -> labels``, whole numbers, one a sample; without it
+            nobody counts what was right.
+    """
+
+    parameters: Tensors
+    function: Callable[[Tensors, Any, Any], tuple[float, Tensors]]
+    predict: Callable[[Tensors, Any], Any] | None = None
+    level: str = field(default="numeric", init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that no gradient step could change."""
+        _check_parameters(self.parameters)
+
+    def first(self) -> Snapshot:
+        """Return version 0, a copy."""
+        return Snapshot(0, {n: np.array(a) for n, a in self.parameters.items()})
+
+    def kernel(self, name: str) -> Kernel:
+        """Return the kernel for arrays of that name."""
+        from stoilo.learn.kernels import array_models  # noqa: PLC0415 - as for torch
+
+        return _find_kernel(array_models, name)
+
+    def constants(self) -> Mapping[str, object]:
+        """Return the researcher's functions."""
+        if self.predict is None:
+            return {"function": self.function}
+        return {"function": self.function, "predict": self.predict}
+
+
+@dataclass(frozen=True)
+class TorchModel:
+    """A torch module and a loss: level `tensor`.
+
+    Attributes:
+        module: of a torch class or the researcher's own, which travels as source. It is
+            not changed: see `Run.snapshot` and `load_into`.
+        loss: ``(output, y) -> scalar tensor``; travels as source. Of several inputs or
+            targets it gets tuples.
+        reduction: ``mean`` where the loss divides by the number of samples, else ``sum``;
+            what the loss itself says (torch's classes do), else the mean, when None.
+    """
+
+    module: nn.Module
+    loss: Callable[[Any, Any], Any]
+    reduction: str | None = None
+    level: str = field(default="tensor", init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse reductions and parameters that sums could not be made of."""
+        object.__setattr__(
+            self, "reduction", _read_reduction(self.loss, self.reduction)
+        )
+        check_module(self.module)
+        _check_parameters(self.first().parameters)
+
+    def first(self) -> Snapshot:
+        """Return version 0: copies of trainable parameters, and of buffers."""
+        return Snapshot(0, read_trained(self.module), read_buffers(self.module))
+
+    def kernel(self, name: str) -> Kernel:
+        """Return the kernel for torch of that name."""
+        from stoilo.learn.kernels import torch_models  # noqa: PLC0415 - needs torch
+
+        return _find_kernel(torch_models, name)
+
+    def constants(self) -> Mapping[str, object]:
+        """Return the module without what is trained, which each snapshot brings; the loss."""
+        return {"model": self._shape, "loss": self.loss, "reduction": self.reduction}
+
+    @property
+    def momenta(self) -> Momenta:
+        """The momentum of each layer that keeps running statistics."""
+        return find_momentum(self.module)
+
+    @functools.cached_property
+    def _shape(self) -> nn.Module:
+        return make_shape(self.module)
+
+    def load_into(self, snapshot: Snapshot) -> nn.Module:
+        """Put a snapshot into the researcher's module and return it, for evaluation."""
+        write_arrays(self.module, dict(snapshot.parameters), dict(snapshot.buffers))
+        return self.module
+
+
+def _read_reduction(loss: object, given: str | None) -> str:
+    """Return ``mean`` or ``sum``: what the caller says, and the loss where it says it.
+
+    Raises:
+        UsageError: ``STO-T002`` when they differ, or it is neither.
+    """
+    said = getattr(loss, "reduction", None)
+    said = "mean" if said == "batchmean" else said
+    found = given or said or "mean"
+    if found not in {"mean", "sum"} or (isinstance(said, str) and said != found):
+        given_word = "" if given is None else f", and {given!r} was asked for"
+        raise UsageError(
+            "STO-T002",
+            f"the loss's reduction is {said or found!r}{given_word}",
+            hint="'mean' or 'sum', as the loss has it: gradients are added up",
+        )
+    return str(found)
+
+
+def _check_parameters(parameters: Tensors) -> None:
+    if not parameters:
+        raise UsageError(
+            "STO-T001", "the model has no trainable parameters", hint="nothing to train"
+        )
+    for name, array in parameters.items():
+        if not np.issubdtype(array.dtype, np.floating):
+            raise UsageError(
+                "STO-T001",
+                f"parameter {name} has type {array.dtype}, which no gradient can change",
+                hint="use float32 or float64",
+            )
+
+
+def _find_kernel(module: object, name: str) -> Kernel:
+    if name not in getattr(module, "__all__", ()):
+        raise UsageError(
+            "STO-T003",
+            f"this kind of model has no kernel {name!r}",
+            hint=f"kernels: {', '.join(getattr(module, '__all__', ()))}",
+        )
+    found: Kernel = getattr(module, name)
+    return found
+
+
+_TORCH = threading.RLock()
+
+
+def take_turn(level: str) -> AbstractContextManager[object]:
+    """Return what is held while a kernel of that level runs here."""
+    return _TORCH if level == "tensor" else contextlib.nullcontext()
+
+
+_CLASSES = {
+    "CrossEntropyLoss",
+    "MSELoss",
+    "L1Loss",
+    "SmoothL1Loss",
+    "HuberLoss",
+    "BCELoss",
+    "BCEWithLogitsLoss",
+}
+_FUNCTIONS = {
+    "cross_entropy",
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+}
+
+
+def find_least_loss(model: Model) -> float:
+    """Return the least loss of one sample: 0 for torch's losses that are known, else -inf.
+
+    NLLLoss is none of them: it is at least 0 only after a log_softmax. Nor is a class that
+    inherits from one of them, whose forward may be another.
+    """
+    if not isinstance(model, TorchModel):
+        return -math.inf
+    kind, loss = type(model.loss), model.loss
+    is_class = kind.__module__ == "torch.nn.modules.loss" and kind.__name__ in _CLASSES
+    place, name = getattr(loss, "__module__", ""), getattr(loss, "__name__", "")
+    is_function = place == "torch.nn.functional" and name in _FUNCTIONS
+    return 0.0 if is_class or is_function else -math.inf

@@ -1,0 +1,180 @@
+"""What a method asks volunteers for, and what comes back: orders, replies, updates.
+
+A method is a pure state machine (`stoilo.learn.methods`): it gives out `Order`s and takes
+`Reply`s. `stoilo.learn.driver.run` puts the orders on a backend, checks what comes back
+(`stoilo.learn.driver.acceptance`) and hands it over once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from stoilo.core.errors import TrustError
+from stoilo.learn.core.tensors import Tensors
+
+__all__ = [
+    "Method",
+    "Order",
+    "Plain",
+    "Reply",
+    "Snapshot",
+    "State",
+    "Timed",
+    "Update",
+    "refuse_answer",
+]
+
+# What JSON holds.
+Plain: TypeAlias = bool | int | float | str | list["Plain"] | dict[str, "Plain"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of the parameters: immutable, sent once however many orders name it.
+
+    Attributes:
+        version: grows by one with each applied update; names the snapshot in a run.
+        parameters: what is trained.
+        buffers: what travels along and is not trained (running means of BatchNorm).
+    """
+
+    version: int
+    parameters: Tensors
+    buffers: Tensors = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One piece of work for one volunteer.
+
+    Attributes:
+        key: what the work is, unique in a run (``e0/s3/p7``): applied at most once. A
+            repetition and a backup copy have the same key.
+        kernel: name of the task's function: see `stoilo.learn.kernels`.
+        snapshot: what it starts from.
+        part: index of the data part that it uses.
+        samples: how many samples it must say that it used.
+        settings: small arguments of the kernel: rates, steps, seeds.
+        rows: of the part, which samples; all when None.
+    """
+
+    key: str
+    kernel: str
+    snapshot: Snapshot
+    part: int
+    samples: int
+    settings: Mapping[str, Plain] = field(default_factory=dict)
+    rows: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A volunteer's answer that passed every check: known version, forms, finite.
+
+    Attributes:
+        version: of the snapshot it started from.
+        samples: number of samples, as ordered.
+        loss_sum: sum of the samples' losses.
+        tensors: by the kernel: a sum of gradients, or parameters after local steps.
+        buffers: of the model after the work, names and forms of the snapshot's.
+        correct: samples classified rightly; -1 where the kernel does not count.
+        numbers: further numbers by name, each finite.
+    """
+
+    version: int
+    samples: int
+    loss_sum: float
+    tensors: Tensors
+    buffers: Tensors = field(default_factory=dict)
+    correct: int = -1
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one reply did.
+
+    Attributes:
+        key: the order's.
+        version: of the parameters afterwards.
+        applied: whether it counted (a late one may not).
+        loss: mean loss of its samples, before the update.
+        samples: how many those were.
+        staleness: versions applied between its snapshot and now.
+        epoch: number of the epoch it belongs to, from 0.
+        epoch_ended: whether that epoch is complete now.
+        late: keys of orders that are out and hold up nothing any more: they take no room.
+        given_up: keys of orders that are out and whose answers would not count.
+    """
+
+    key: str
+    version: int
+    applied: bool
+    loss: float
+    samples: int
+    staleness: int
+    epoch: int
+    epoch_ended: bool = False
+    late: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that a method needs to go on elsewhere: arrays by name, and plain data."""
+
+    tensors: Tensors
+    plain: Mapping[str, Plain]
+
+
+class Method(Protocol):
+    """A training algorithm without clock, files or network; one thread calls it."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest version of the parameters."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to be ordered or waited for."""
+
+    def next_orders(self, room: int) -> Sequence[Order]:
+        """Return at most `room` further orders; none when it must wait for replies.
+
+        An order that was returned is the method's to remember until `take` or `lose`.
+        """
+
+    def take(self, order: Order, reply: Reply) -> Update:
+        """Apply the first reply to an order; later ones of its key never come here."""
+
+    def lose(self, order: Order) -> None:
+        """Note that an order will never be answered: it may be given out again."""
+
+    def save(self) -> State:
+        """Return the whole state; orders in flight stay in flight.
+
+        Its arrays are never changed in place afterwards: they are written once.
+
+        The driver keeps those orders themselves and, after a `load`, answers or loses each.
+        """
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state (of the same method and settings)."""
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """What a method has that must know the time: leases run out while nothing ends."""
+
+    def note_time(self, now_s: float) -> None:
+        """Note the backend's time, s; called before each `Method.next_orders`."""
+
+    def next_alarm(self) -> float | None:
+        """Return when to be told the time at the latest; None when nothing runs out."""
+
+
+def refuse_answer(what: str) -> TrustError:
+    """Return the error for an answer of which no number may be used."""
+    return TrustError("STO-T010", f"a volunteer's answer is not used: {what}")

@@ -1,0 +1,1 @@
+"""The driver: a method's orders become jobs, checked answers come back, all of it is saved."""

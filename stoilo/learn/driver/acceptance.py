@@ -1,0 +1,310 @@
+"""What a volunteer's answer must be before a single number of it is used (hostile input).
+
+Known version, exact names, types and shapes, finite entries, the ordered number of samples,
+a loss above its least value. Only then it is a `Reply`. The rules themselves are in
+`stoilo.learn.kernels.checks`, because a server's validator asks the same. What is finite and
+far too large is shortened (`Guard`), and hosts whose claims are wrong are reported
+(`Disputes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stoilo.client.results import UserError
+from stoilo.core.errors import StoiloError
+from stoilo.learn.backends.interface import Backend
+from stoilo.learn.core.models import Model
+from stoilo.learn.core.orders import Order, Plain, Reply, refuse_answer
+from stoilo.learn.core.parts import Part
+from stoilo.learn.core.tensors import Form, Tensors, add, forms_of
+from stoilo.learn.driver.probing import Look, look_at, runs_here
+from stoilo.learn.kernels import checks
+from stoilo.learn.methods import robust
+from stoilo.learn.methods.buffers import BufferBounds, keep_buffers
+
+__all__ = [
+    "Disputes",
+    "Expectation",
+    "Guard",
+    "check_reply",
+    "tensors_expected",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the answer to one order must look like.
+
+    Attributes:
+        version: of the snapshot that the order named.
+        samples: how many samples it covers.
+        tensors: forms of the arrays that the kernel returns.
+        buffers: forms of the model's buffers.
+        least_loss: least sum of losses that can be, where the loss has a lower bound of 0:
+            0; else minus infinity.
+        may_lack: names of arrays that may be absent: parameters that have no gradient.
+        ray: of how many steps its numbers hold loss and slope.
+    """
+
+    version: int
+    samples: int
+    tensors: Mapping[str, Form]
+    buffers: Mapping[str, Form]
+    least_loss: float = -math.inf
+    may_lack: frozenset[str] = frozenset()
+    ray: int = 0
+
+    def plain(self) -> dict[str, object]:
+        """Return it as what source can hold: numbers, texts, tuples, dicts."""
+        return {
+            "version": self.version,
+            "samples": self.samples,
+            "least_loss": self.least_loss if math.isfinite(self.least_loss) else None,
+            "tensors": _plain_forms(self.tensors),
+            "buffers": _plain_forms(self.buffers),
+            "lacking": tuple(sorted(self.may_lack)),
+            "ray": self.ray,
+        }
+
+    def validator(
+        self, told: Mapping[str, Plain] | None = None
+    ) -> Callable[[object], bool]:
+        """Return the check for a server: travels as source, runs in its jail.
+
+        It leaves version and samples to the driver: one source for all orders of a run
+        is judged by the gate once.
+
+        Args:
+            told: how its arrays are encoded; None where they are not.
+        """
+        least = 0.0 if self.least_loss == 0.0 else None
+        alike = {"version": None, "samples": None, "least_loss": least}
+        make: Callable[..., Callable[[object], bool]] = checks.make_check
+        return make({**self.plain(), **alike}, told)
+
+    def comparator(
+        self, told: Mapping[str, Plain] | None = None
+    ) -> Callable[[object, object], bool] | None:
+        """Return what says, at a server, whether two answers are alike.
+
+        None, which asks for equality, where signs were drawn: a draw turns the last bit
+        of one processor into another sign.
+        """
+        if told is not None and told["codec"] == "ternary":
+            return None
+        make: Callable[..., Callable[[object, object], bool]] = checks.make_comparator
+        return (
+            checks.are_alike if told is None else make(_plain_forms(self.tensors), told)
+        )
+
+
+def _plain_forms(forms: Mapping[str, Form]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (form.dtype, form.shape) for name, form in forms.items()}
+
+
+def check_reply(raw: object, expected: Expectation) -> Reply:
+    """Return the reply that `raw` (decoded, otherwise unchecked) holds.
+
+    What may be absent, and is, stays absent; the other arrays come in the model's order.
+
+    Raises:
+        TrustError: ``STO-T010`` naming the first thing that is not as expected.
+    """
+    find_fault: Callable[[object, dict[str, object]], str] = checks.find_fault
+    fault = find_fault(raw, expected.plain())
+    if fault:
+        raise refuse_answer(fault)
+    assert isinstance(raw, dict)  # noqa: S101 - it has no fault
+    tensors, buffers = raw["tensors"], raw["buffers"]
+    return Reply(
+        version=expected.version,
+        samples=expected.samples,
+        loss_sum=raw["loss_sum"],
+        tensors={name: tensors[name] for name in expected.tensors if name in tensors},
+        buffers={name: buffers[name] for name in expected.buffers},
+        correct=raw["correct"],
+        numbers=dict(raw["numbers"]),
+    )
+
+
+def tensors_expected(kernel: str, parameters: Tensors) -> Mapping[str, Form]:
+    """Return the forms of the arrays that `kernel` returns."""
+    if kernel in ("evaluate", "ray"):  # numbers only
+        return {}
+    return {n: Form(str(a.dtype), a.shape) for n, a in parameters.items()}
+
+
+FAR = 10.0  # answers so many times as large as what may count are no honest accident
+_TINY = 1e-300
+LOGGER = logging.getLogger(__name__)
+
+
+def count_steps(order: Order) -> int:
+    """Return at how many steps along a ray the order asks for loss and slope."""
+    steps = order.settings.get("ray")
+    return len(steps) if order.kernel == "ray" and isinstance(steps, list) else 0
+
+
+class Guard:
+    """Checks and bounds the answers of one run.
+
+    Args:
+        model: whose answers they are.
+        clip: bound on the influence of one answer; None for none.
+        probe: let the bound hold from the first answer on.
+        least_loss: least loss of one sample.
+        memory: what an earlier run learned of norms.
+
+    Attributes:
+        memory: the norms of answers so far.
+        shortened: how many answers were cut.
+        doubt: why the host of the last answer is in doubt though it counts; empty if not.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        clip: robust.Clip | None,
+        *,
+        probe: bool = True,
+        least_loss: float = -np.inf,
+        memory: robust.Memory | None = None,
+    ) -> None:
+        self.memory = memory or robust.Memory()
+        self.shortened = 0
+        self.doubt = ""
+        self._model, self._clip, self._probe = model, clip, probe
+        self._least_loss = least_loss
+        self._forms = forms_of(model.first().buffers)
+        self._looks: dict[str, Look] = {}
+        self._buffers = BufferBounds()
+
+    async def look(self, order: Order, part: Part) -> None:
+        """Compute a few samples here, once for each kernel of the run."""
+        if order.kernel in self._looks:
+            return
+        found = await asyncio.to_thread(look_at, self._model, order, part)
+        self._looks[order.kernel] = found
+        if self._clip is None or not self._probe:
+            return
+        self._buffers.begin(found.moves, self._clip.least)
+        if found.norm is not None and not self.memory.norms:
+            count = self._clip.least
+            self.memory = self.memory.with_norms(
+                [found.norm] * count, [order.samples] * count
+            )
+
+    def expect(self, order: Order) -> Expectation:
+        """Return what the answer to `order` must look like."""
+        frozen = order.settings.get("frozen_buffers") is True
+        least = self._least_loss
+        return Expectation(
+            version=order.snapshot.version,
+            samples=order.samples,
+            tensors=tensors_expected(order.kernel, order.snapshot.parameters),
+            buffers={} if frozen else self._forms,
+            least_loss=least * order.samples if np.isfinite(least) else -np.inf,
+            may_lack=self._looks.get(order.kernel, Look()).lacking,
+            ray=count_steps(order),
+        )
+
+    def admit(self, order: Order, raw: object) -> Reply:
+        """Return the reply that a decoded answer holds, its influence bounded.
+
+        Raises:
+            TrustError: ``STO-T010`` when it is none, or too large for any bound: entries
+                that are finite, while their norm, or the way to them, is not.
+        """
+        reply = keep_buffers(order, check_reply(raw, self.expect(order)))
+        self.doubt = ""
+        cut = self._bound_buffers(order, self._bound_tensors(order, reply))
+        if cut is not reply:
+            self._tell(order)
+        return cut
+
+    def _bound_buffers(self, order: Order, reply: Reply) -> Reply:
+        if self._clip is None or not reply.buffers:
+            return reply
+        return self._buffers.bound(order.snapshot.buffers, reply, self._clip)
+
+    def _bound_tensors(self, order: Order, reply: Reply) -> Reply:
+        """Bound the gradient, or the way gone by steps."""
+        if not reply.tensors:
+            return reply
+        base: Tensors = order.snapshot.parameters
+        is_place = order.settings.get("give") == "parameters"
+        with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
+            moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
+        if not robust.is_sound(replace(reply, tensors=moved)):
+            raise refuse_answer("its norm is not finite")
+        if self._clip is None:
+            return reply
+        cut, self.memory = robust.clip(
+            replace(reply, tensors=moved),
+            self.memory,
+            self._clip,
+            is_sum=order.kernel == "gradient",
+        )
+        if cut.tensors is moved:
+            return reply
+        times = robust.safe_norm(moved) / max(robust.safe_norm(cut.tensors), _TINY)
+        if times > FAR:
+            self.doubt = f"{times:.2g} times as large as the largest that counts"
+        tensors: Tensors = add(base, cut.tensors) if is_place else cut.tensors
+        return replace(reply, tensors=tensors)
+
+    def _tell(self, order: Order) -> None:
+        """Count a cut; the first one of a run is told, because it is silent otherwise."""
+        self.shortened += 1
+        if self.shortened == 1:
+            LOGGER.warning(
+                "the answer to %s was much larger than usual and was shortened: a host"
+                " that cheats, or data parts that differ (then train with clip=None)",
+                order.key,
+            )
+
+
+class Disputes:
+    """Claims that a function fails, and answers that the place is still to hear of."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._sound: set[str] = set()  # keys whose orders run here without an error
+        self._reports: list[tuple[str, str]] = []
+
+    async def check(self, order: Order, part: Part, error: Exception) -> None:
+        """Compute an order here, once, of which a volunteer says that the function fails.
+
+        Raises:
+            TrustError: ``STO-T010`` when it does not fail here.
+        """
+        if not isinstance(error, UserError):
+            return
+        if order.key not in self._sound:
+            if not await asyncio.to_thread(runs_here, self._model, order, part):
+                return
+            self._sound.add(order.key)
+        raise refuse_answer(f"it says {error}, which does not happen here")
+
+    def forget(self, key: str) -> None:
+        """Note that a piece of work is done."""
+        self._sound.discard(key)
+
+    def note(self, job_id: str, reason: str) -> None:
+        """Note a wrong answer, to be reported once the run is saved."""
+        self._reports.append((job_id, reason))
+
+    async def report(self, backend: Backend) -> None:
+        """Tell the place whose answers were wrong; it may be away just now."""
+        while self._reports:
+            job_id, reason = self._reports.pop(0)
+            with contextlib.suppress(StoiloError):
+                await backend.refuse(job_id, reason)

@@ -1,0 +1,265 @@
+"""A look at an order before anybody is trusted with it: a few samples, computed here.
+
+It tells how large an honest answer can be, so that the very first answers of a run are
+bounded like later ones (`robust.clip` compares with a median, and at the beginning there is
+none), how long a sample takes, and whether model and loss give what training can use.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.core.models import ArrayModel, Model, TorchModel, take_turn
+from stoilo.learn.core.orders import Order, Plain
+from stoilo.learn.core.parts import Part
+from stoilo.learn.core.tensors import Tensors, add, forms_of
+from stoilo.learn.methods.robust import safe_norm
+from stoilo.learn.transport import receive
+
+__all__ = ["Look", "look_at", "measure_seconds", "rehearse", "runs_here"]
+
+
+LOOKS = 4  # how many small batches are looked at
+WIDTH = 2  # samples of each: one alone is no batch for BatchNorm
+MEASURED = 32  # samples of the batch that is timed
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What answers computed here were like.
+
+    Attributes:
+        norm: about the largest norm per sample of an honest answer; None: unknown.
+        lacking: names of parameters that had no gradient in one of them at least.
+        moves: buffer → about the largest norm of its change.
+    """
+
+    norm: float | None = None
+    lacking: frozenset[str] = frozenset()
+    moves: Mapping[str, float] = field(default_factory=dict)
+
+
+def look_at(model: Model, order: Order, part: Part) -> Look:
+    """Return what honest answers to orders like `order` are like.
+
+    Generous: small batches' gradients are longer than large ones', and local steps are
+    counted as if all went the same way. An empty look where nothing can be said, also
+    when the researcher's function fails: volunteers will report that.
+    """
+    rows = _choose(order, part)
+    looks = np.array_split(rows, min(LOOKS, max(1, len(rows) // WIDTH)))
+    try:
+        found = [_look(model, order, part, look[:WIDTH]) for look in looks]
+    except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
+        return Look()
+    largest = max(look.norm or 0.0 for look in found)
+    return Look(
+        largest if math.isfinite(largest) and largest > 0.0 else None,
+        frozenset().union(*(look.lacking for look in found)),
+        {name: max(look.moves[name] for look in found) for name in found[0].moves},
+    )
+
+
+def runs_here(model: Model, order: Order, part: Part) -> bool:
+    """Return whether the whole order can be computed here: a volunteer says it cannot."""
+    rows = tuple(_choose(order, part).tolist())
+    try:
+        _compute(model, replace(order, rows=rows), part)
+    except Exception:  # noqa: BLE001 - the researcher's own code: so the volunteer is right
+        return False
+    return True
+
+
+def measure_seconds(model: Model, order: Order, part: Part) -> float:
+    """Return how long one sample of `order` takes on this computer, s.
+
+    Raises:
+        Exception: what the researcher's function raises.
+    """
+    rows = _choose(order, part)[:MEASURED]
+    small = _shrink(order, rows)
+    _compute(model, small, part)  # the first call also loads and allocates
+    began = time.perf_counter()
+    _compute(model, small, part)
+    return (time.perf_counter() - began) / len(rows)
+
+
+def _choose(order: Order, part: Part) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    rows = range(len(part)) if order.rows is None else order.rows
+    return np.asarray(rows, np.int64)
+
+
+def _look(model: Model, order: Order, part: Part, rows: np.ndarray) -> Look:
+    raw = _compute(model, _shrink(order, rows), part)
+    tensors, base = raw["tensors"], order.snapshot.parameters
+    lacking = frozenset(base).difference(tensors) if _gives_gradients(order) else ()
+    return Look(
+        _norm(order, tensors, len(rows)),
+        frozenset(lacking),
+        _moves(order, raw["buffers"]),
+    )
+
+
+def _norm(order: Order, tensors: Tensors, samples: int) -> float:
+    if order.kernel != "local_steps":
+        return safe_norm(tensors) / samples
+    base = order.snapshot.parameters
+    moved = add(tensors, base, -1.0) if _gives_parameters(order) else tensors
+    return safe_norm(moved) * _count_steps(order.settings) / order.samples
+
+
+def _moves(order: Order, buffers: Tensors) -> dict[str, float]:
+    """Return how far each buffer went, times the steps that are ordered."""
+    steps = order.settings.get("steps", 1)
+    times = float(steps) if isinstance(steps, int) else 1.0
+    base = order.snapshot.buffers
+    return {
+        name: times * safe_norm({name: array.astype(np.float64) - base[name]})
+        for name, array in buffers.items()
+        if np.issubdtype(array.dtype, np.floating)
+    }
+
+
+def _gives_gradients(order: Order) -> bool:
+    return order.kernel == "gradient" or order.settings.get("give") == "sum"
+
+
+def _gives_parameters(order: Order) -> bool:
+    return order.settings.get("give") == "parameters"
+
+
+def _count_steps(settings: Mapping[str, Plain]) -> float:
+    """Return for how many steps of a start without momentum the order's steps count."""
+    steps, momentum = settings.get("steps", 1), settings.get("momentum", 0.0)
+    if not isinstance(steps, int) or not isinstance(momentum, (int, float)):
+        return 1.0
+    held = settings.get("give") == "parameters" and 0.0 <= momentum < 1.0
+    return steps / (1.0 - momentum) if held else float(steps)
+
+
+def _shrink(order: Order, rows: np.ndarray) -> Order:
+    """Return the order for so few samples, in one step."""
+    settings = {**order.settings}
+    if order.kernel == "local_steps":
+        settings |= {"steps": 1, "batch": 0}
+    return replace(
+        order, rows=tuple(rows.tolist()), samples=len(rows), settings=settings
+    )
+
+
+def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
+    """Return what would arrive of a volunteer; the caller's objects stay as they are."""
+    rows = list(order.rows or ())  # only these are copied: a part may be large
+    small = part.take(rows)
+    kwargs = {
+        **model.constants(),
+        "parameters": dict(order.snapshot.parameters),
+        "buffers": dict(order.snapshot.buffers),
+        "data": {"x": small.x, "y": small.y},
+        "rows": None,
+        "settings": dict(order.settings),
+        "version": order.snapshot.version,
+    }
+    with take_turn(model.level):
+        answer = model.kernel(order.kernel)(copy.deepcopy(kwargs))
+    arrived = receive(answer, order, forms_of(order.snapshot.parameters))
+    return cast("dict[str, Tensors]", arrived)
+
+
+SAMPLES = 2
+# Of the losses' size: what a mean may differ from the mean of its samples' losses.
+NEAR = 1e-3
+
+
+def rehearse(model: Model, part: Part) -> None:
+    """Refuse a model or loss that gives what training cannot use.
+
+    Raises:
+        UsageError: ``STO-T031``: the loss is not one number, or its reduction is another
+            than said; a function's gradients are not as its parameters.
+    """
+    few = part.take(slice(0, SAMPLES))
+    if isinstance(model, TorchModel):
+        _rehearse_torch(model, few)
+    elif isinstance(model, ArrayModel):
+        _rehearse_arrays(model, few)
+
+
+def _rehearse_arrays(model: ArrayModel, few: Part) -> None:
+    wanted = {name: array.shape for name, array in model.parameters.items()}
+    try:
+        _, found = model.function(copy.deepcopy(dict(model.parameters)), few.x, few.y)
+        shapes = {name: np.shape(array) for name, array in found.items()}
+    except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
+        return
+    if shapes != wanted:
+        raise UsageError(
+            "STO-T031",
+            f"the function returns gradients {shapes} for parameters {wanted}",
+            hint="name → gradient, of the parameters' names and shapes",
+        )
+
+
+def _rehearse_torch(model: TorchModel, few: Part) -> None:
+    try:
+        whole, single = _losses_of(model, few)
+    except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
+        return
+    if getattr(whole, "numel", lambda: 0)() != 1:
+        shape = tuple(whole.shape) if hasattr(whole, "shape") else type(whole).__name__
+        raise UsageError(
+            "STO-T031",
+            f"the loss of {len(few)} samples is {shape}, not one number",
+            hint="let it return the mean or the sum, as a tensor",
+        )
+    _check_reduction(float(whole), single, str(model.reduction))
+
+
+def _losses_of(model: TorchModel, few: Part) -> tuple[Any, list[float]]:
+    """Return the loss of the samples together, and of each where they can be parted."""
+    import torch  # noqa: PLC0415 - only with a module
+
+    from stoilo.learn.kernels import torch_models  # noqa: PLC0415 - needs torch
+
+    kernels: Any = torch_models  # untyped: they travel as source
+    first = model.first()
+    kwargs = {
+        **copy.deepcopy(dict(model.constants())),
+        "parameters": dict(first.parameters),
+        "buffers": dict(first.buffers),
+        "data": {"x": few.x, "y": few.y},
+        "rows": None,
+        "settings": {},
+    }
+    with take_turn(model.level), torch.random.fork_rng(devices=[]), torch.no_grad():
+        shape: Any = kernels.restore(kwargs)
+        x, y = kernels.choose(kwargs)
+        output = kernels.apply(shape.eval(), x)
+        whole = model.loss(output, y)
+        if not isinstance(output, torch.Tensor) or len(output) != len(few):
+            return whole, []
+        rows = [slice(i, i + 1) for i in range(len(few))]
+        return whole, [float(model.loss(output[i], kernels.take(y, i))) for i in rows]
+
+
+def _check_reduction(whole: float, single: list[float], said: str) -> None:
+    """Compare the samples' losses with their loss together; near zero all agree."""
+    if len(single) < SAMPLES or not np.isfinite([whole, *single]).all():
+        return
+    total, room = sum(single), NEAR * sum(map(abs, single))
+    fits = {"mean": total / len(single), "sum": total}
+    right = [kind for kind, value in fits.items() if abs(whole - value) <= room]
+    if right and said not in right:
+        raise UsageError(
+            "STO-T031",
+            f"the loss is the samples' {right[0]}, and their {said} was said",
+            hint=f"reduction={right[0]!r}, or let the loss return the {said}",
+        )

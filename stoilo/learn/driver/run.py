@@ -1,0 +1,433 @@
+"""The driver: puts a method's orders on a backend and hands each checked answer over once.
+
+    method → orders → jobs → backend → endings → acceptance → bounded influence → method
+
+A run can be killed at any moment. Its checkpoint holds the method's state and the orders in
+flight; a job's key names what is computed, so that an order which was submitted before the
+kill is the same task afterwards, not a second one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self, TypeVar
+
+import numpy as np
+
+from stoilo.client.results import UserError
+from stoilo.core.backoff import RECONNECTING
+from stoilo.core.errors import (
+    InternalError,
+    StoiloError,
+    TrustError,
+    UnreachableError,
+)
+from stoilo.learn.backends.interface import Backend, Ending
+from stoilo.learn.core.models import Model
+from stoilo.learn.core.orders import Method, Reply, Snapshot, Timed, Update
+from stoilo.learn.core.parts import Part
+from stoilo.learn.driver.acceptance import Disputes, Guard
+from stoilo.learn.driver.history import History, Tally
+from stoilo.learn.driver.in_flight import Flight, Flights, Pace
+from stoilo.learn.driver.jobs import Jobs
+from stoilo.learn.driver.saving import Keeper, Saving, Standing, identify
+from stoilo.learn.methods import robust
+from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
+
+__all__ = ["Run", "RunSettings", "Watcher"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How a run is driven.
+
+    Attributes:
+        name: of the run, in labels; its checkpoint keeps it.
+        in_flight: how many orders are out at most.
+        tries: how often the researcher's own function may fail at the same work before
+            the run ends.
+        patience: how many answers and tasks in a row may come to nothing through others'
+            fault before the run ends: a single cheat cannot end it.
+        clip: bound on the influence of one answer; None for none.
+        probe: compute a few samples here first, so that the bound holds from the first
+            answer on; without it nothing is cut until `clip.least` answers are known.
+        folder: of checkpoint and history; None keeps nothing.
+        least_loss: least loss of one sample; answers below it are refused.
+        transport: how the arrays of answers travel.
+        outage_s: how long a server that does not answer is waited for, s, when there is
+            something to submit; answers are waited for as long as it takes.
+    """
+
+    name: str = "run"
+    in_flight: int = 8
+    tries: int = 4
+    patience: int = 200
+    clip: robust.Clip | None = field(default_factory=robust.Clip)
+    probe: bool = True
+    folder: Path | None = None
+    least_loss: float = -np.inf
+    transport: Transport = field(default_factory=Raw)
+    outage_s: float = 3600.0
+
+
+_KEY_TAKEN = "STO-R011"  # by a task of other content
+Reached = TypeVar("Reached")
+Watcher = Callable[[Update, Tally], None]  # told of each update once it is saved
+
+
+class Run:
+    """One training, from its method's first order to its end; use it in ``async with``."""
+
+    def __init__(
+        self,
+        method: Method,
+        model: Model,
+        parts: Sequence[Part],
+        backend: Backend,
+        settings: RunSettings | None = None,
+        *,
+        watcher: Watcher | None = None,
+        memory: robust.Memory | None = None,
+    ) -> None:
+        """Put a run together; `memory` is what an earlier one learned of norms."""
+        self.method, self.model, self.backend = method, model, backend
+        self.settings = settings or RunSettings()
+        self.parts = list(parts)
+        self.tally = Tally()
+        folder = self.settings.folder
+        self.history = History(folder / "history.jsonl" if folder else None)
+        self._watcher = watcher
+        self._flights = Flights()
+        self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
+        self._guard = Guard(
+            model,
+            self.settings.clip,
+            probe=self.settings.probe,
+            least_loss=self.settings.least_loss,
+            memory=memory,
+        )
+        self._in_vain = 0  # endings in a row that came to nothing
+        self._faults: dict[str, int] = {}  # of the researcher's function, by order
+        self._pace = Pace()
+        self._saving: Saving | None = None
+        self._untold: Update | None = None
+        self._unwanted: list[Flight] = []
+        self._disputes = Disputes(model)
+        self._broken: BaseException | None = None  # of a `take` that did half its work
+
+    @property
+    def memory(self) -> robust.Memory:
+        """The norms of answers so far, for a run that goes on with the same model."""
+        return self._guard.memory
+
+    async def start(self) -> None:
+        """Take up a checkpoint, if there is one: its orders in flight are waited for.
+
+        Raises:
+            TrustError: ``STO-T011``.
+            UsageError: ``STO-T012`` when it is of another training, ``STO-T023`` when
+                another process trains there.
+        """
+        folder = self.settings.folder
+        if folder is None:
+            return
+        first = self.model.first()
+        who = await asyncio.to_thread(identify, self.method, first, self.parts)
+        saving = Saving(folder, self.history, self.tally)
+        standing = await saving.open(who)
+        try:
+            if standing is not None:
+                self._take_up(standing)
+        except BaseException:
+            saving.close()
+            raise
+        self._saving = saving
+        for flight in self._flights.waiting():
+            await self._submit(flight)
+
+    def _take_up(self, standing: Standing) -> None:
+        self._jobs.ident = standing.ident
+        self._guard.memory = standing.memory
+        self.method.load(standing.method)
+        self._flights.load(standing.flights, self.method.snapshot)
+
+    async def step(self) -> Update:
+        """Wait for the next answer that counts or is discarded, and return what it did.
+
+        Raises:
+            UserError: the researcher's own function failed too often.
+            InternalError: ``STO-T020``, ``STO-T021``, ``STO-T022``.
+            StopAsyncIteration: the method is finished.
+        """
+        if self._broken is not None:
+            raise InternalError(
+                "STO-T020",
+                "an answer was applied only in part; the checkpoint is from before it",
+            ) from self._broken
+        if self._untold is not None:
+            return await self._tell()
+        while not self.method.finished:
+            await self._fill()
+            wait_s, began = self._alarm_s(), self.backend.now()
+            ending = await self.backend.next(wait_s)
+            waited_s = self.backend.now() - began
+            if ending is None and wait_s is not None and waited_s > wait_s / 2:
+                continue
+            if ending is None:
+                raise InternalError(
+                    "STO-T020", "the training waits, and nothing is under way"
+                )
+            if await self._settle(ending):
+                return await self._tell()
+        raise StopAsyncIteration
+
+    def _alarm_s(self) -> float | None:
+        """Return after how many s the method is to be told the time; None for never."""
+        if not isinstance(self.method, Timed):
+            return None
+        alarm = self.method.next_alarm()
+        return None if alarm is None else max(1e-3, alarm - self.backend.now())
+
+    async def updates(self) -> AsyncIterator[Update]:
+        """Yield updates until the method is finished; then nothing of it is under way."""
+        while not self.method.finished or self._untold is not None:
+            yield await self.step()
+        await self.end()
+
+    async def order(self) -> tuple[str, ...]:
+        """Order what the method has now, without waiting; return the jobs under way."""
+        await self._fill()
+        return tuple(flight.job_id for flight in self._flights.all())
+
+    async def end(self) -> None:
+        """Forget what is under way and save: for a method that is finished, or stopped."""
+        flights = self._flights.all()
+        for key in {flight.order.key for flight in flights}:
+            self._unwanted += self._flights.take_out(key)
+        for flight in flights if not self.method.finished else ():
+            self.method.lose(flight.order)  # another start may go on
+        await self._save()
+        await self._cancel_unwanted()
+
+    async def finish(self) -> Snapshot:
+        """Run to the end and return the newest version."""
+        async for _ in self.updates():
+            pass
+        return self.method.snapshot
+
+    async def _fill(self) -> None:
+        """Order what the method has; noted on disk before it is submitted."""
+        for flight in self._flights.waiting():  # a submission that failed before
+            await self._submit(flight)
+        if isinstance(self.method, Timed):
+            self.method.note_time(self.backend.now())
+        most = self.settings.in_flight
+        room = min(most - self._flights.in_time, 2 * most - len(self._flights))
+        orders = self.method.next_orders(room) if room > 0 else ()
+        if not orders:
+            return
+        orders = [ask(order, self.settings.transport) for order in orders]
+        added = [self._flights.add(order) for order in orders]
+        await self._save()
+        for flight in added:
+            await self._submit(flight)
+
+    async def _submit(self, flight: Flight) -> None:
+        order = flight.order
+        await self._guard.look(order, self._jobs.part_of(order))
+        self._jobs.forget(self._flights.versions())
+        arguments = await self._reach(lambda: self._jobs.arguments(order, self.backend))
+        expected, name = self._guard.expect(order), self.settings.name
+        while True:
+            job = self._jobs.make(flight, arguments, expected, name)
+            began = self.backend.now()
+            try:
+                job_id = await self._reach(functools.partial(self.backend.submit, job))
+            except StoiloError as error:
+                if error.code != _KEY_TAKEN:
+                    raise
+                self._flights.renew(flight)  # the source was changed since the kill
+                continue
+            self._flights.submitted(flight, job_id)
+            self._pace.begin(flight.job_id, began)
+            return
+
+    async def _reach(self, call: Callable[[], Awaitable[Reached]]) -> Reached:
+        """Await `call()` again and again while the backend cannot be reached.
+
+        Raises:
+            UnreachableError: as the backend's, when patience has ended.
+        """
+        pauses = RECONNECTING()
+        end = self.backend.now() + self.settings.outage_s
+        while True:
+            try:
+                return await call()
+            except UnreachableError:
+                if self.backend.now() >= end:
+                    raise
+            await asyncio.sleep(pauses.next_pause())
+
+    async def _settle(self, ending: Ending) -> bool:
+        """Hand an answer over, or give its work out again; return whether it was taken."""
+        flight = self._flights.end(ending.job_id)
+        took = self._pace.end(ending.job_id, ending.finished_at)
+        self.tally.out_s += took
+        self.tally.computed_s += min(max(0.0, ending.computed_s), took)
+        self.tally.stragglers = self._pace.count_late(ending.finished_at)
+        if flight is None:
+            return False
+        try:
+            if ending.error is not None:
+                await self._check_claim(flight, ending.error)
+                self.tally.failed += 1
+                await self._lose(flight, ending.error)
+                return False
+            expected = self._guard.expect(flight.order)
+            value = receive(ending.value, flight.order, expected.tensors)
+            cut = self._guard.shortened
+            reply = self._guard.admit(flight.order, value)
+        except TrustError as error:
+            self.tally.refused += 1
+            self._disputes.note(ending.job_id, str(error))
+            await self._lose(flight, error)
+            return False
+        self.tally.shortened += self._guard.shortened - cut
+        self.tally.received_bytes += count_bytes(ending.value)
+        self._take(flight, reply, ending.finished_at)
+        if self._guard.doubt:
+            self._disputes.note(ending.job_id, self._guard.doubt)
+        return True
+
+    async def _check_claim(self, flight: Flight, error: Exception) -> None:
+        """Do not believe that the function fails which does not fail here.
+
+        It is believed before any answer: something may be missing in every jail.
+        """
+        if not len(self.history):
+            return
+        try:
+            part = self._jobs.part_of(flight.order)
+            await self._disputes.check(flight.order, part, error)
+        except TrustError:
+            raise
+        except BaseException:
+            self._flights.put_back(flight)
+            raise
+
+    def _take(self, flight: Flight, reply: Reply, at: float) -> None:
+        """Hand a reply over and note all that follows from it: no kill comes between."""
+        key = flight.order.key
+        try:
+            update = self.method.take(flight.order, reply)
+        except BaseException as error:
+            self._flights.put_back(flight)
+            self._broken = error  # how much was applied, nobody knows
+            raise
+        self._faults.pop(key, None)
+        self._disputes.forget(key)
+        if update.applied:
+            self._in_vain = 0
+        else:
+            self._flights.failures(key)  # if it is ordered again, then as another task
+        self._flights.overtake(update.late)
+        self.history.note(update, at, self.tally)
+        self._untold = update
+
+    async def _tell(self) -> Update:
+        """Save, cancel what nobody needs any more, and return the newest update.
+
+        An exception on the way (a full disk, Ctrl-C) leaves it for the next `step`.
+        """
+        update = self._untold
+        if update is None:
+            raise InternalError("STO-T020", "there is nothing to tell")
+        for key in (update.key, *update.given_up):
+            self._unwanted += self._flights.take_out(key)
+            if update.applied or key != update.key:
+                self._flights.forget(key)
+        await self._save()
+        await self._disputes.report(self.backend)
+        self._untold = None
+        await self._cancel_unwanted()
+        if self._watcher is not None:
+            self._watcher(update, self.tally)
+        return update
+
+    async def _lose(self, flight: Flight, error: Exception) -> None:
+        """Give work out again, save, and tell the place which answers were refused."""
+        end = self._note_loss(flight, error)
+        await self._save()
+        await self._disputes.report(self.backend)
+        if end is not None:
+            raise end from (None if end is error else error)
+
+    def _note_loss(self, flight: Flight, error: Exception) -> Exception | None:
+        """Note a failure; return the error that ends the run, if it does.
+
+        The researcher's own function ends it when it failed too often. What hosts and their
+        place do wrong ends it only when nothing else comes any more.
+        """
+        key = flight.order.key
+        self._flights.failures(key)
+        self._in_vain += 1
+        if isinstance(error, UserError):
+            self._faults[key] = self._faults.get(key, 0) + 1
+        too_often = self._faults.get(key, 0) >= self.settings.tries
+        self.method.lose(flight.order)
+        if too_often or flight.is_late:
+            self._faults.pop(key, None)  # another start tries it anew, as other tasks
+        if too_often and not flight.is_late:
+            return error
+        if self._in_vain < self.settings.patience:
+            return None
+        self._in_vain = 0
+        return InternalError(
+            "STO-T021",
+            f"{self.settings.patience} answers or tasks in a row came to nothing,"
+            f" {key} at last: {error}",
+        )
+
+    async def _cancel_unwanted(self) -> None:
+        """Cancel work whose answer nobody needs; what cannot be reached runs on."""
+        while self._unwanted:
+            flight = self._unwanted.pop()
+            self._pace.forget(flight.job_id)
+            with contextlib.suppress(StoiloError):
+                await self.backend.cancel(flight.job_id)
+
+    async def _save(self) -> None:
+        """Write the run as it is, in another thread; nothing without a folder.
+
+        What is broken is not written: the checkpoint keeps what was before.
+        """
+        if self._saving is None or self._broken is not None:
+            return
+        states = self.method.save(), self._flights.save()
+        await self._saving.save(Standing(self._jobs.ident, self.memory, *states))
+        if isinstance(self.method, Keeper):
+            self.method.note_saved()
+
+    async def close(self) -> None:
+        """Save; tasks at a server go on and are waited for by the next start."""
+        try:
+            await self._save()
+        finally:
+            if self._saving is not None:
+                self._saving.close()
+                self._saving = None
+
+    async def __aenter__(self) -> Self:
+        """Take up a checkpoint, if there is one."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Save."""
+        await self.close()

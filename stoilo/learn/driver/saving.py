@@ -1,0 +1,265 @@
+"""What of a run is on disk, and when: the shell between `Run` and its checkpoint.
+
+Everything is written in another thread, so that a notebook goes on, and in the order in which
+it was asked for. A save that is cancelled is waited for all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from stoilo.client.capture.stored import StoredValue
+from stoilo.core.errors import UsageError
+from stoilo.learn.core.orders import Method, Plain, Snapshot, State
+from stoilo.learn.core.parts import Part
+from stoilo.learn.core.tensors import Tensors
+from stoilo.learn.driver.array_files import digest_of
+from stoilo.learn.driver.checkpoint import Checkpoint
+from stoilo.learn.driver.history import History, Tally
+from stoilo.learn.methods.robust import Memory
+
+__all__ = ["Keeper", "Saving", "Standing", "check_identity", "describe", "identify"]
+
+
+_SHOWN = 3  # so many differences are named
+
+
+def identify(
+    method: Method, first: Snapshot, parts: Sequence[Part]
+) -> dict[str, Plain]:
+    """Return what tells this training from others; reads all data once."""
+    return {
+        "method": type(method).__name__,
+        "settings": describe(getattr(method, "settings", None)),
+        "optimizer": describe(getattr(method, "optimizer", None)),
+        "parameters": _sum_up(first.parameters),
+        "buffers": _sum_up(first.buffers),
+        "data": _name_data(parts),
+    }
+
+
+def describe(value: object) -> Plain:
+    """Return constants and settings as plain data; functions and arrays by name only."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float | Path):
+        return str(value) if isinstance(value, Path) else float(value)
+    if isinstance(value, Mapping):
+        return {str(name): describe(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [describe(one) for one in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return digest_of(np.asarray(value))
+    kind = type(value).__qualname__
+    is_named = callable(value) and not is_dataclass(value)
+    return getattr(value, "__qualname__", kind) if is_named else _public(kind, value)
+
+
+def _public(kind: str, value: object) -> dict[str, Plain]:
+    """Return the fields of a dataclass, or the public attributes of another object."""
+    if is_dataclass(value):
+        names = [field.name for field in fields(value)]
+    else:
+        names = [name for name in getattr(value, "__dict__", ()) if name[0] != "_"]
+    return {"": kind, **{name: describe(getattr(value, name)) for name in names}}
+
+
+def _sum_up(tensors: Tensors) -> Plain:
+    """Return names and forms of arrays in one line of bounded length."""
+    forms = "\0".join(f"{n} {a.dtype} {a.shape}" for n, a in sorted(tensors.items()))
+    digest = hashlib.sha256(forms.encode()).hexdigest()[:16]
+    return f"{len(tensors)} arrays, {sum(a.size for a in tensors.values())} numbers, {digest}"
+
+
+def _name_data(parts: Sequence[Part]) -> Plain:
+    total = hashlib.sha256()
+    for part in parts:
+        stored, _ = StoredValue.of({"x": part.x, "y": part.y})
+        total.update(stored.digest.encode())
+    size = sum(map(len, parts))
+    return f"{len(parts)} data parts, {size} samples, {total.hexdigest()[:16]}"
+
+
+def check_identity(saved: Plain, ours: Plain) -> None:
+    """Refuse a checkpoint of another training.
+
+    Raises:
+        UsageError: ``STO-T012`` naming the first differences.
+    """
+    found = list(_differ("", saved, ours))
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise UsageError(
+            "STO-T012",
+            f"the checkpoint is of another training: {'; '.join(found[:_SHOWN])}{more}",
+            hint="train as before, or give another folder",
+        )
+
+
+def _differ(name: str, one: Plain, other: Plain) -> Iterator[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted({*one, *other}):
+            below = f"{name}.{key}" if name and key else name or key
+            yield from _differ(below, one.get(key), other.get(key))
+    elif one != other:
+        yield f"{name} was {_cut(one)}, is {_cut(other)}"
+
+
+def _cut(value: Plain) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"  # noqa: PLR2004 - one line
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """What a method has that keeps states of its own beside the checkpoint."""
+
+    def note_saved(self) -> None:
+        """Note that the checkpoint names the state that `save` gave last: it must stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a run keeps besides its history.
+
+    Attributes:
+        ident: of the run; part of every job's key.
+        memory: of the norms of answers so far.
+        method: the method's state.
+        flights: the orders in flight.
+    """
+
+    ident: str
+    memory: Memory
+    method: State
+    flights: State
+
+    def render(self) -> State:
+        """Return it as one state."""
+        plain: dict[str, Plain] = {
+            "ident": self.ident,
+            "norms": list(self.memory.norms),
+            "samples": list(self.memory.samples),
+            "method": dict(self.method.plain),
+            "flights": dict(self.flights.plain),
+        }
+        tensors = {f"method/{n}": a for n, a in self.method.tensors.items()}
+        tensors |= {f"flights/{n}": a for n, a in self.flights.tensors.items()}
+        return State(tensors, plain)
+
+    @classmethod
+    def parse(cls, state: State) -> Standing:
+        """Return what `render` gave.
+
+        Raises:
+            UsageError: ``STO-T012`` when something is missing.
+        """
+        ident = state.plain.get("ident")
+        norms, samples = state.plain.get("norms"), state.plain.get("samples")
+        if not isinstance(ident, str):
+            raise UsageError("STO-T012", "the checkpoint is not of a run")
+        if not isinstance(norms, list) or not isinstance(samples, list):
+            raise UsageError("STO-T012", "the checkpoint has no norms of answers")
+        memory = Memory(
+            tuple(float(str(norm)) for norm in norms),
+            samples=tuple(int(str(size)) for size in samples),
+        )
+        return cls(ident, memory, _below(state, "method"), _below(state, "flights"))
+
+
+class Saving:
+    """Writes a run's standing and history into its folder.
+
+    Args:
+        folder: of the run.
+        history: whose lines are written with each save.
+        tally: saved with it.
+    """
+
+    def __init__(self, folder: Path, history: History, tally: Tally) -> None:
+        self.checkpoint = Checkpoint(folder)
+        self._history, self._tally = history, tally
+        self._identity: Mapping[str, Plain] = {}
+
+    async def open(self, identity: Mapping[str, Plain]) -> Standing | None:
+        """Take the folder and return what was saved there; history and tally go on.
+
+        Raises:
+            TrustError: ``STO-T011`` when it is damaged.
+            UsageError: ``STO-T012`` when it is of another training, ``STO-T023`` when
+                another process trains there.
+        """
+        saved = await asyncio.to_thread(self.checkpoint.open)
+        try:
+            standing = None if saved is None else self._take_up(saved, dict(identity))
+        except BaseException:
+            self.checkpoint.close()
+            raise
+        self._identity = identity
+        return standing
+
+    def _take_up(self, saved: State, identity: dict[str, Plain]) -> Standing:
+        plain = saved.plain
+        check_identity(plain.get("identity"), identity)
+        standing = Standing.parse(saved)
+        tally, history = plain.get("tally"), plain.get("history")
+        self._tally.load(tally if isinstance(tally, dict) else {})
+        self._history.load(history if isinstance(history, dict) else {})
+        return standing
+
+    async def save(self, standing: Standing) -> None:
+        """Write the run as it is now.
+
+        Raises:
+            InternalError: ``STO-T022`` when the disk does not take it.
+        """
+        state = standing.render()
+        plain: dict[str, Plain] = {
+            **state.plain,
+            "identity": dict(self._identity),
+            "tally": self._tally.save(),
+            "history": self._history.save(),
+        }
+        work = asyncio.ensure_future(
+            asyncio.to_thread(self._write, State(state.tensors, plain))
+        )
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            raise
+
+    def _write(self, state: State) -> None:
+        lines = self._history.unwritten()
+        self.checkpoint.write(state, lines)
+        if lines is not None:
+            self._history.wrote(lines)
+
+    def close(self) -> None:
+        """Let the folder go."""
+        self.checkpoint.close()
+
+
+def _below(saved: State, group: str) -> State:
+    """Return the part of a saved state below `group`.
+
+    Raises:
+        UsageError: ``STO-T012`` when it has none.
+    """
+    plain = saved.plain.get(group)
+    if not isinstance(plain, dict):
+        raise UsageError("STO-T012", f"the checkpoint has no {group}")
+    start = f"{group}/"
+    tensors = {
+        name.removeprefix(start): array
+        for name, array in saved.tensors.items()
+        if name.startswith(start)
+    }
+    return State(tensors, plain)

@@ -1,0 +1,186 @@
+"""Buffers of several answers made into one: BatchNorm's statistics, counters.
+
+Rule: running means by number of samples; running variances by number of samples, plus the
+spread of the means; whole numbers (counters) by the median; any other array like a mean.
+
+No answer changes a buffer by much more than others did (`BufferBounds`): one lie about a
+variance would otherwise spoil what the model says outside of training.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from stoilo.learn.core.orders import Order, Reply, refuse_answer
+from stoilo.learn.core.tensors import Array, Tensors
+from stoilo.learn.core.torch_modules import USUAL, Layer, Momenta
+from stoilo.learn.methods.robust import Clip, safe_norm
+
+__all__ = ["BufferBounds", "keep_buffers", "pool_buffers"]
+
+_MEAN, _VARIANCE = "running_mean", "running_var"
+_COUNTER = "num_batches_tracked"
+_USES = 64  # of one layer in one pass, at most
+_KEPT = 200  # changes that a median looks back over
+# Statistics differ more between honest parts than gradients do: times `Clip.factor`.
+_ALLOWANCE = 3.0
+
+
+def keep_buffers(order: Order, reply: Reply) -> Reply:
+    """Return the reply with what a volunteer may say of buffers: BatchNorm's statistics.
+
+    All others (masks, tables) stay as the order's snapshot has them.
+
+    Raises:
+        TrustError: ``STO-T010`` when a variance is negative or a counter was not counted on.
+    """
+    base = order.snapshot.buffers
+    most = _USES * int(str(order.settings.get("steps", 1)))
+    for name, array in reply.buffers.items():
+        if name.endswith(_VARIANCE) and (array < 0).any():
+            raise refuse_answer(f"{name} is negative")
+        if name.endswith(_COUNTER) and not 0 <= int(array - base[name]) <= most:
+            raise refuse_answer(f"{name} is miscounted")
+    kept = {
+        name: reply.buffers.get(name, array)
+        if name.endswith((_MEAN, _VARIANCE, _COUNTER))
+        else array
+        for name, array in base.items()
+    }
+    return replace(reply, buffers=kept if reply.buffers else {})
+
+
+class BufferBounds:
+    """How far answers have moved each buffer, and the bound that follows for the next."""
+
+    def __init__(self) -> None:
+        self._moves: dict[str, tuple[float, ...]] = {}
+
+    def begin(self, moves: Mapping[str, float], count: int) -> None:
+        """Take what answers computed here did, counted as so many answers."""
+        for name, move in moves.items():
+            self._note(name, move, count)
+
+    def bound(self, before: Tensors, reply: Reply, rule: Clip) -> Reply:
+        """Return the reply, a buffer that went too far shortened on its way from `before`.
+
+        Raises:
+            TrustError: ``STO-T010`` when the way itself is beyond every number.
+        """
+        cut = {
+            name: self._shorten(name, before[name], array, rule)
+            for name, array in reply.buffers.items()
+            if np.issubdtype(array.dtype, np.floating)
+        }
+        if all(array is reply.buffers[name] for name, array in cut.items()):
+            return reply
+        return replace(reply, buffers={**reply.buffers, **cut})
+
+    def _shorten(self, name: str, before: Array, array: Array, rule: Clip) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
+            way = array.astype(np.float64) - before
+        size = safe_norm({name: way})
+        if not np.isfinite(size):
+            raise refuse_answer(f"{name} went beyond numbers")
+        before_it = self._moves.get(name, ())
+        known = [move for move in self._note(name, size) if move > 0.0]
+        if len(before_it) >= rule.least and _rests(before_it):
+            return before if size else array
+        allowed = rule.factor * _ALLOWANCE * statistics.median(known or [size])
+        if len(known) < rule.least or size <= allowed:
+            return array
+        return np.asarray(before + allowed / size * way, array.dtype)
+
+    def _note(self, name: str, move: float, count: int = 1) -> tuple[float, ...]:
+        moves = (*self._moves.get(name, ()), *[move] * count)[-_KEPT:]
+        self._moves[name] = moves
+        return moves
+
+
+def _rests(moves: Sequence[float]) -> bool:
+    """Return whether half of the answers or more left a buffer as it was."""
+    return statistics.median_low(moves) == 0.0
+
+
+def pool_buffers(
+    before: Tensors, replies: Sequence[Reply], momentum: float | Momenta = USUAL
+) -> dict[str, Array]:
+    """Return what one pass over all samples together would have left, nearly.
+
+    Exact for means, and for variances of layers whose `Layer.values` is known. Of others a
+    variance is what the pooled samples have, up to the estimate's correction n/(n-1): each
+    answer's variance is unbiased, so shards of n samples overstate it by about 1/n.
+
+    Args:
+        before: the buffers that the replies started from: names, forms, order.
+        replies: at least one; each brings every name.
+        momentum: BatchNorm's, by which one pass moves its running values: the
+            means of two shards differ `momentum` times as much as their batches' means do.
+    """
+    momenta = momentum if isinstance(momentum, Momenta) else Momenta((), momentum)
+    samples = [reply.samples for reply in replies]
+    return {
+        name: _pool(name, array, [reply.buffers for reply in replies], samples, momenta)
+        for name, array in before.items()
+    }
+
+
+def _pool(
+    name: str,
+    like: Array,
+    found: list[Tensors],
+    samples: list[int],
+    momenta: Momenta,
+) -> Array:
+    arrays = [buffers[name] for buffers in found]
+    if not np.issubdtype(like.dtype, np.floating):
+        return np.asarray(np.sort(arrays, axis=0)[len(arrays) // 2])
+    layer = name.removesuffix(_VARIANCE)
+    if name.endswith(_VARIANCE) and layer + _MEAN in found[0]:
+        known = momenta.find(layer.removesuffix("."))
+        pooled = _pool_variances(layer, like, found, samples, known)
+    else:
+        pooled = _average(arrays, samples)
+    return np.asarray(pooled, dtype=like.dtype)
+
+
+def _pool_variances(
+    prefix: str, like: Array, found: list[Tensors], samples: list[int], layer: Layer
+) -> Array:
+    """Return the running variance after one pass over all samples.
+
+    An answer's is ``(1 - s)·before + s·v``, its mean likewise: `s` is the layer's share,
+    `v` its batch's variance with n - 1 in the denominator.
+    """
+    counted = [buffers.get(prefix + _COUNTER, np.ones(())) for buffers in found]
+    share = layer.share(float(statistics.median_high(map(float, counted))))
+    moved = [buffers[prefix + _VARIANCE].astype(np.float64) for buffers in found]
+    means = [buffers[prefix + _MEAN].astype(np.float64) for buffers in found]
+    if not share:
+        return _average(moved, samples)
+    middle = _average(means, samples)
+    spread = _average([(mean - middle) ** 2 for mean in means], samples) / share
+    sizes = [layer.values * n for n in samples]
+    if min(sizes) < 2:  # noqa: PLR2004 - one value has no variance; 0: nobody knows
+        return _average(moved, samples) + spread
+    kept = (1.0 - share) * like
+    inside = [
+        (var - kept) * (1.0 - 1.0 / n) for var, n in zip(moved, sizes, strict=True)
+    ]
+    batch = (_average(inside, samples) + spread) / (1.0 - 1.0 / sum(sizes))
+    return np.maximum(kept + batch, 0.0)
+
+
+def _average(arrays: Sequence[Array], samples: Sequence[int]) -> Array:
+    total: Array = sum(
+        (
+            n * array.astype(np.float64)
+            for n, array in zip(samples, arrays, strict=True)
+        ),
+        start=np.zeros(arrays[0].shape),
+    )
+    return total / sum(samples)

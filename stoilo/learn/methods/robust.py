@@ -1,0 +1,462 @@
+"""Adding up replies of which some may be wrong: clipping, medians, trimming, Krum.
+
+Volunteers are not trusted. `stoilo.learn.driver.acceptance` refuses what has a wrong form; what
+has the right form and wrong numbers comes here. All rules look at a reply's *mean*
+gradient (its sum divided by its samples), so that parts may differ in size, and give back
+a *sum* over all samples that count, so that weights stay exact where nothing is wrong.
+
+No rule is proof against a majority. Medians, trimming and Krum also misjudge honest parts
+that differ much from each other (data split by class): they are to be asked for, while
+`Clip` is what trainers do unless told.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.core.orders import Plain, Reply, State
+from stoilo.learn.core.tensors import Array, Tensors, is_finite, scale
+
+__all__ = [
+    "DEFAULT_RULE",
+    "CentredClipping",
+    "Clip",
+    "Combined",
+    "CoordinateMedian",
+    "Krum",
+    "Mean",
+    "Memory",
+    "RobustSum",
+    "Rule",
+    "TrimmedMean",
+    "clip",
+    "combine",
+    "is_sound",
+    "safe_norm",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The plain weighted sum of all finite replies: one wrong reply spoils it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """The weighted sum, each reply's mean shortened to `factor` times a running median norm.
+
+    A reply of few samples may have a longer mean, by as much as it has fewer samples than
+    the median reply: the mean of few varies more, and it counts for less. So no reply
+    changes the sum by more than `factor` times what a usual one does.
+
+    Attributes:
+        factor: how many times the median an honest norm may be.
+        least: below so many known norms a median says nothing: nothing is shortened.
+    """
+
+    factor: float = 3.0
+    least: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinateMedian:
+    """The median of each coordinate alone; bounded while fewer than half are wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedMean:
+    """The mean of each coordinate without the `share` lowest and the `share` highest."""
+
+    share: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Krum:
+    """The reply that lies nearest to its neighbours (the mean of the `chosen` nearest).
+
+    Attributes:
+        wrong: how many wrong replies it must stand; a fifth of them when None.
+        chosen: how many replies count.
+    """
+
+    wrong: int | None = None
+    chosen: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CentredClipping:
+    """The last step's result, moved by the replies' differences cut at `radius`.
+
+    Attributes:
+        radius: largest distance that counts; the median distance when None.
+        rounds: how often the centre is moved.
+    """
+
+    radius: float | None = None
+    rounds: int = 3
+
+
+Rule: TypeAlias = Mean | Clip | CoordinateMedian | TrimmedMean | Krum | CentredClipping
+DEFAULT_RULE: Rule = Clip()
+
+
+_TINY = 1e-200
+
+
+def is_sound(reply: Reply) -> bool:
+    """Return whether all its numbers are finite and it has samples."""
+    numbers = (reply.loss_sum, *reply.numbers.values())
+    return (
+        reply.samples > 0
+        and all(math.isfinite(number) for number in numbers)
+        and is_finite(reply.buffers)
+        and math.isfinite(safe_norm(reply.tensors))
+    )
+
+
+def safe_norm(tensors: Tensors) -> float:
+    """Return the Euclidean norm without overflow on the way; NaN or inf as they are."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = [float(np.vdot(a, a)) for a in map(_doubles, tensors.values())]
+    total = sum(squares)
+    if total < math.inf and all(square > _TINY or square == 0.0 for square in squares):
+        return math.sqrt(total)
+    return _scaled_norm(tensors)
+
+
+def _scaled_norm(tensors: Tensors) -> float:
+    """Return the norm of entries that are too large or too small to be squared."""
+    largest = max((_largest(array) for array in tensors.values()), default=0.0)
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    parts = [_doubles(array) / largest for array in tensors.values()]
+    return largest * math.sqrt(sum(float(np.vdot(part, part)) for part in parts))
+
+
+def _doubles(array: Array) -> NDArray[np.float64]:
+    return array.astype(np.float64, copy=False)
+
+
+def _largest(array: Array) -> float:
+    return float(np.abs(array).max()) if array.size else 0.0
+
+
+NORMS_KEPT = 200  # how many norms the running median looks back over
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What rules remember between steps; part of a checkpoint.
+
+    Attributes:
+        norms: of the last replies' mean gradients, as they came; of those of 0 only the
+            newest step's.
+        centre: the last step's mean, for centred clipping.
+        samples: of the last replies.
+    """
+
+    norms: tuple[float, ...] = ()
+    centre: Tensors | None = None
+    samples: tuple[int, ...] = ()
+
+    def with_norms(self, norms: Sequence[float], samples: Sequence[int] = ()) -> Memory:
+        """Return the memory with the newest norms added and the oldest gone.
+
+        A norm of 0 stays until the next ones come: it says nothing, and any number of
+        them must not displace what says how large an honest answer is.
+        """
+        room = max(NORMS_KEPT - sum(norm > 0.0 for norm in norms), 0)
+        earlier = [norm for norm in self.norms if norm > 0.0]
+        kept = max(NORMS_KEPT, len(norms))
+        return replace(
+            self,
+            norms=(*earlier[max(len(earlier) - room, 0) :], *norms),
+            samples=(*self.samples, *samples)[-kept:],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """What came of the replies of one step.
+
+    Attributes:
+        tensors: the sum of gradients over `samples`, in the replies' types.
+        samples: of the replies that are finite.
+        refused: indices of the replies that are not finite or have no sample.
+        suspects: indices of replies that were shortened; for Krum, of those farthest off.
+        memory: for the next step.
+    """
+
+    tensors: Tensors
+    samples: int
+    refused: tuple[int, ...]
+    suspects: tuple[int, ...]
+    memory: Memory
+
+
+def clip(
+    reply: Reply, memory: Memory, rule: Clip, *, is_sum: bool = True
+) -> tuple[Reply, Memory]:
+    """Return a single reply as `rule` lets it count, for methods that wait for nobody.
+
+    The reply must be sound. Its own norm is remembered, not what it was cut to. Where it
+    is no sum over its samples (local steps), those of few samples are allowed no more.
+    """
+    size = safe_norm(reply.tensors) / reply.samples
+    after = memory.with_norms([size], [reply.samples])
+    samples = reply.samples if is_sum else 0
+    factor = _clip_factor(size, samples, after, rule)
+    if factor == 1.0:
+        return reply, after
+    return replace(reply, tensors=_weighted([reply], [factor])), after
+
+
+def combine(
+    replies: Sequence[Reply], rule: Rule = DEFAULT_RULE, memory: Memory | None = None
+) -> Combined:
+    """Return the weighted sum of `replies` by `rule`.
+
+    Replies of one step with the same names, types and shapes (as accepted). Those that
+    are not finite are left out by every rule.
+
+    Raises:
+        UsageError: ``STO-T060`` when no reply is finite or too few are left for `rule`.
+    """
+    memory = memory or Memory()
+    sound = [index for index, reply in enumerate(replies) if is_sound(reply)]
+    good = [replies[index] for index in sound]
+    if not good:
+        raise _too_few(0, 1)
+    memory = memory.with_norms(
+        [safe_norm(r.tensors) / r.samples for r in good], [r.samples for r in good]
+    )
+    samples = sum(reply.samples for reply in good)
+    with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
+        tensors, suspects = _apply(rule, good, memory)
+    memory = replace(memory, centre=_kept_centre(rule, tensors, samples))
+    return Combined(
+        tensors,
+        samples,
+        tuple(sorted(set(range(len(replies))) - set(sound))),
+        tuple(sound[index] for index in suspects),
+        memory,
+    )
+
+
+class RobustSum:
+    """What a synchronous method adds a step's replies up with (its ``combine``).
+
+    Unlike clipping on arrival, it sees a whole step before anything counts: the first
+    reply of a run is bounded like the last.
+
+    Attributes:
+        rule: how.
+        memory: what it remembers.
+        last: what came of the last step: who was refused, who is suspect.
+    """
+
+    def __init__(self, rule: Rule = DEFAULT_RULE, memory: Memory | None = None) -> None:
+        self.rule = rule
+        self.memory = memory or Memory()
+        self.last: Combined | None = None
+
+    def __call__(self, replies: Sequence[Reply]) -> Tensors:
+        """Return the sum, scaled as if those who were refused agreed with the others.
+
+        Raises:
+            UsageError: ``STO-T060``.
+        """
+        self.last = combine(replies, self.rule, self.memory)
+        self.memory = self.last.memory
+        samples = sum(max(reply.samples, 0) for reply in replies)
+        return scale(self.last.tensors, samples / self.last.samples)
+
+    def save(self) -> State:
+        """Return what it remembers."""
+        plain: dict[str, Plain] = {
+            "norms": [*self.memory.norms],
+            "samples": [*self.memory.samples],
+        }
+        return State(dict(self.memory.centre or {}), plain)
+
+    def load(self, state: State) -> None:
+        """Go on from what another one remembered; from nothing where it is not there."""
+        norms, samples = state.plain.get("norms"), state.plain.get("samples")
+        if isinstance(norms, list) and isinstance(samples, list):
+            self.memory = Memory(
+                tuple(float(str(norm)) for norm in norms),
+                dict(state.tensors) or None,
+                tuple(int(str(count)) for count in samples),
+            )
+
+
+def _apply(
+    rule: Rule, good: Sequence[Reply], memory: Memory
+) -> tuple[Tensors, Sequence[int]]:
+    """Return the sum by `rule`, and which of `good` did not count in full."""
+    samples = sum(reply.samples for reply in good)
+    match rule:
+        case Mean():
+            return _weighted(good, [1.0] * len(good)), ()
+        case Clip():
+            sizes = memory.norms[-len(good) :]
+            return _clipped(good, sizes, memory, rule)
+        case CoordinateMedian():
+            return _by_coordinate(good, samples, 0.5), ()
+        case TrimmedMean():
+            return _by_coordinate(good, samples, rule.share), ()
+        case Krum():
+            return _krum(good, samples, rule)
+        case CentredClipping():
+            return _centred(good, samples, memory.centre, rule), ()
+    assert_never(rule)
+
+
+def _clipped(
+    good: Sequence[Reply], sizes: Sequence[float], memory: Memory, rule: Clip
+) -> tuple[Tensors, Sequence[int]]:
+    factors = [
+        _clip_factor(size, reply.samples, memory, rule)
+        for size, reply in zip(sizes, good, strict=True)
+    ]
+    suspects = [index for index, factor in enumerate(factors) if factor < 1.0]
+    return _weighted(good, factors), suspects
+
+
+def _clip_factor(size: float, samples: int, memory: Memory, rule: Clip) -> float:
+    known = [
+        norm for norm in memory.norms if norm > 0.0
+    ]  # who brings nothing says nothing
+    if len(known) < rule.least:
+        return 1.0
+    fewer = statistics.median(memory.samples or [0]) / samples if samples else 1.0
+    allowed = rule.factor * statistics.median(known) * max(1.0, fewer)
+    return 1.0 if size <= allowed else allowed / size
+
+
+def _weighted(good: Sequence[Reply], factors: Sequence[float]) -> dict[str, Array]:
+    """Return the sum of the replies' tensors, each times its factor."""
+    found: dict[str, Array] = {}
+    for name, array in _every(good).items():
+        total = np.zeros(array.shape, np.float64)
+        for reply, factor in zip(good, factors, strict=True):
+            if name in reply.tensors:
+                total += factor * reply.tensors[name].astype(np.float64)
+        found[name] = total.astype(array.dtype)
+    return found
+
+
+def _every(good: Sequence[Reply]) -> dict[str, Array]:
+    """Return one array of each name that any reply brings: a gradient may be absent."""
+    found: dict[str, Array] = {}
+    for reply in good:
+        for name, array in reply.tensors.items():
+            found.setdefault(name, array)
+    return found
+
+
+def _stacked(good: Sequence[Reply], name: str) -> NDArray[np.float64]:
+    """Return one array's means, ``(replies, entries) float64``."""
+    like = _every(good)[name]
+    rows = [
+        r.tensors.get(name, np.zeros_like(like)).ravel().astype(np.float64) / r.samples
+        for r in good
+    ]
+    return np.stack(rows)
+
+
+def _by_coordinate(
+    good: Sequence[Reply], samples: int, share: float
+) -> dict[str, Array]:
+    """Return `samples` times each coordinate's mean without `share` at both ends."""
+    if not 0.0 <= share <= 0.5:  # noqa: PLR2004 - half at each end leaves the median
+        raise UsageError("STO-T061", f"cannot trim {share} at each end: at most 0.5")
+    cut = min(math.floor(share * len(good)), (len(good) - 1) // 2)
+    found: dict[str, Array] = {}
+    for name, array in _every(good).items():
+        rows = np.sort(_stacked(good, name), axis=0)[cut : len(good) - cut]
+        mean = samples * rows.mean(axis=0)
+        found[name] = mean.reshape(array.shape).astype(array.dtype)
+    return found
+
+
+def _krum(
+    good: Sequence[Reply], samples: int, rule: Krum
+) -> tuple[Tensors, Sequence[int]]:
+    wrong = math.ceil(len(good) / 5) if rule.wrong is None else rule.wrong
+    near = len(good) - wrong - 2
+    if near < 1 or not 1 <= rule.chosen <= len(good):
+        raise _too_few(len(good), max(wrong + 3, rule.chosen))
+    distances = _distances(good)
+    scores = np.sort(distances, axis=1)[:, 1 : near + 1].sum(axis=1)
+    order = np.argsort(scores, kind="stable").tolist()
+    picked = [good[index] for index in order[: rule.chosen]]
+    factors = [samples / (reply.samples * rule.chosen) for reply in picked]
+    return _weighted(picked, factors), sorted(order[len(good) - wrong :])
+
+
+def _distances(good: Sequence[Reply]) -> NDArray[np.float64]:
+    """Return the squared distances between all means, ``(replies, replies)``."""
+    found = np.zeros((len(good), len(good)))
+    with np.errstate(over="ignore"):  # far away is far away
+        for name in _every(good):
+            rows = _stacked(good, name)
+            for index, row in enumerate(rows):
+                found[index] += np.square(rows - row).sum(axis=1)
+    return found
+
+
+def _centred(
+    good: Sequence[Reply], samples: int, start: Tensors | None, rule: CentredClipping
+) -> dict[str, Array]:
+    means = [_mean_of(reply, _every(good)) for reply in good]
+    centre = dict(start) if start is not None else _median_of(good)
+    for _ in range(rule.rounds):
+        differences = [_minus(mean, centre) for mean in means]
+        sizes = [safe_norm(difference) for difference in differences]
+        radius = statistics.median(sizes) if rule.radius is None else rule.radius
+        shares = [min(1.0, radius / size) if size else 1.0 for size in sizes]
+        for difference, share in zip(differences, shares, strict=True):
+            for name, array in difference.items():
+                centre[name] = centre[name] + share / len(good) * array
+    return {
+        name: (samples * array).astype(_every(good)[name].dtype)
+        for name, array in centre.items()
+    }
+
+
+def _mean_of(reply: Reply, like: Tensors) -> dict[str, Array]:
+    zeros = {name: np.zeros_like(array) for name, array in like.items()}
+    found = {**zeros, **reply.tensors}
+    return {n: found[n].astype(np.float64) / reply.samples for n in like}
+
+
+def _median_of(good: Sequence[Reply]) -> dict[str, Array]:
+    middle = _by_coordinate(good, 1, 0.5)
+    return {name: array.astype(np.float64) for name, array in middle.items()}
+
+
+def _minus(one: Tensors, other: Tensors) -> dict[str, Array]:
+    return {name: array - other[name] for name, array in one.items()}
+
+
+def _kept_centre(rule: Rule, tensors: Tensors, samples: int) -> Tensors | None:
+    if not isinstance(rule, CentredClipping):
+        return None
+    return {n: a.astype(np.float64) / samples for n, a in tensors.items()}
+
+
+def _too_few(have: int, need: int) -> UsageError:
+    return UsageError(
+        "STO-T060",
+        f"{have} finite replies, and the rule needs {need}",
+        hint="ask for more parts a step, or take a rule that needs fewer",
+    )

@@ -1,0 +1,212 @@
+"""Update functions: what may be done to a value, by name.
+
+A push names a function and brings a change: the new value is ``function(value, change)``.
+Functions must commute (``f(f(v, a), b) == f(f(v, b), a)``), for replies come in any order,
+and must not change their arguments in place. They are captured and judged by the gate like
+any task, the built-in ones too, and called in the researcher's own process; a shard's file
+remembers the digest of each one's source, so that no other function of that name goes on.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stoilo.client.capture.modules import capture_calls
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import PolicyRefusal, UsageError
+from stoilo.core.types import Severity
+from stoilo.learn.store.values import Encoded, Value, encode_value
+from stoilo.policies.gate import GateRequest, judge
+
+__all__ = [
+    "LEVELS",
+    "Probe",
+    "UpdateFunction",
+    "built_in",
+    "check_value",
+    "judge_function",
+    "register",
+]
+
+
+def add(value: float, change: float) -> float:
+    """Return the sum; of arrays, entry by entry."""
+    return value + change
+
+
+def largest(value: float, change: float) -> float:
+    """Return the larger; of arrays, entry by entry."""
+    found: float = np.maximum(value, change)
+    return found
+
+
+def count(value: dict[str, float], change: dict[str, float]) -> dict[str, float]:
+    """Return the counts of both together."""
+    found = dict(value)
+    for name, number in change.items():
+        found[name] = found.get(name, 0) + number
+    return found
+
+
+def merge(value: dict[str, float], change: dict[str, float]) -> dict[str, float]:
+    """Return the names of both; where both have one, the larger number."""
+    found = dict(value)
+    for name, number in change.items():
+        found[name] = max(found.get(name, number), number)
+    return found
+
+
+LEVELS = frozenset({"pure", "numeric"})  # what an update function may need at most
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A value and two changes on which a function must show that it commutes."""
+
+    value: Any
+    one: Any
+    other: Any
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFunction:
+    """A registered function.
+
+    Attributes:
+        name: how pushes call it.
+        apply: ``(value, change) -> value``.
+        digest: of the captured source.
+        level: lowest level that admits it.
+        source: as captured: what a shard's own process runs.
+        entry: the function of `source` that takes ``{"args": […], "kwargs": {}}``.
+    """
+
+    name: str
+    apply: Callable[[Any, Any], Any]
+    digest: str
+    level: str
+    source: str
+    entry: str
+
+
+def register(
+    name: str, function: Callable[[Any, Any], Any], probe: Probe
+) -> UpdateFunction:
+    """Return `function` under `name` when gate and probe let it pass.
+
+    Raises:
+        PolicyRefusal: ``STO-T070``, the gate refuses the source or it needs a higher
+            level than `LEVELS`.
+        UsageError: ``STO-T071``, it does not commute on the probe or changes it;
+            ``STO-C001`` … where it cannot be captured.
+    """
+    captured = capture_calls(function, [{"args": [], "kwargs": {}}], spread=True)
+    return _admitted(name, function, probe, captured.task_module, captured.entry)
+
+
+def _admitted(
+    name: str,
+    function: Callable[[Any, Any], Any],
+    probe: Probe,
+    source: str,
+    entry: str,
+) -> UpdateFunction:
+    level = judge_function(name, source, entry)
+    _check_commutes(name, function, probe)
+    digest = content_digest(source.encode())
+    return UpdateFunction(name, function, digest, level, source, entry)
+
+
+def judge_function(name: str, source: str, entry: str) -> str:
+    """Return the lowest level that admits a function, or raise ``STO-T070``."""
+    verdict = judge(GateRequest(source.encode(), entry=entry))
+    if not verdict.admitted or verdict.lowest_level not in LEVELS:
+        errors = [f for f in verdict.findings if f.severity is Severity.ERROR]
+        why = errors[0].message if errors else f"needs level {verdict.lowest_level}"
+        raise PolicyRefusal("STO-T070", f"update function {name[:40]!r}: {why}")
+    return verdict.lowest_level
+
+
+def _check_commutes(
+    name: str, function: Callable[[Any, Any], Any], probe: Probe
+) -> None:
+    before = _bytes_of(probe)
+    one_first = function(function(probe.value, probe.one), probe.other)
+    other_first = function(function(probe.value, probe.other), probe.one)
+    if not _same(one_first, other_first) or _bytes_of(probe) != before:
+        raise UsageError(
+            "STO-T071",
+            f"update function {name[:40]!r} depends on the order of its changes, "
+            "or changes its arguments",
+        )
+
+
+def _bytes_of(probe: Probe) -> list[Encoded]:
+    return [encode_value(value) for value in (probe.value, probe.one, probe.other)]
+
+
+def _same(one: Value, other: Value) -> bool:
+    if isinstance(one, dict) or isinstance(other, dict):
+        return one == other
+    return bool(np.allclose(one, other, rtol=1e-9, atol=1e-12, equal_nan=True))
+
+
+_COUNTS = Probe({"a": 1}, {"a": 2, "b": 1}, {"a": 3, "c": 4})
+# What capture would write, had it not to refuse stoilo's own modules.
+_MODULE = """import numpy as np
+
+
+{source}
+
+def run_task(call):
+    return {function}(*call["args"], **call["kwargs"])
+"""
+_BUILT_IN: Mapping[str, tuple[Callable[[Any, Any], Any], Probe]] = {
+    "add": (add, Probe(1.0, 2.0, 3.0)),
+    "max": (largest, Probe(1.0, 2.0, 3.0)),
+    "count": (count, _COUNTS),
+    "merge": (merge, _COUNTS),
+}
+
+
+@functools.cache
+def built_in() -> Mapping[str, UpdateFunction]:
+    """Return the functions that every server knows: judged and probed like any other."""
+    found = {}
+    for name, (function, probe) in _BUILT_IN.items():
+        text = _MODULE.format(
+            source=inspect.getsource(function), function=function.__name__
+        )
+        found[name] = _admitted(name, function, probe, text, "run_task")
+    return found
+
+
+def check_value(name: str, before: Value, after: object) -> Value:
+    """Return what function `name` made of `before` when it is a value of that kind.
+
+    Arrays keep their type.
+
+    Raises:
+        UsageError: ``STO-T068``, it is no value, or an array of another shape.
+    """
+    if isinstance(after, np.generic) and not isinstance(before, np.ndarray):
+        after = after.item()
+    if isinstance(before, np.ndarray):
+        found = np.asarray(after)
+        if found.shape == before.shape:
+            return found.astype(before.dtype, copy=False)
+    elif isinstance(before, dict) == isinstance(after, dict) and isinstance(
+        after, int | float | dict
+    ):
+        return after
+    raise UsageError(
+        "STO-T068",
+        f"{name[:40]!r} made {type(after).__name__} of {type(before).__name__}, "
+        "or changed a shape",
+    )

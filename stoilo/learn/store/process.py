@@ -1,0 +1,176 @@
+"""The process of one shard: it alone has the file open, and may be killed at any moment.
+
+    python -m stoilo.learn.store.process FD
+
+FD is one end of a socket pair: nobody else can connect, and the process ends when the other
+end is closed, however the trainer's process ended. One request after the other is answered.
+Update functions that travelled are judged by the gate again and run restricted, as tasks
+are (`stoilo.sandbox`, the language layer alone: they are the project's own).
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import assert_never
+
+import numpy as np
+
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import StoiloError, TrustError
+from stoilo.learn.core.orders import State
+from stoilo.learn.store import protocol as p
+from stoilo.learn.store.functions import UpdateFunction, judge_function
+from stoilo.learn.store.shards import LocalShard
+from stoilo.learn.store.vectors import LocalVectors
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
+from stoilo.sandbox.process.loader import prepare_runtime
+from stoilo.sandbox.process.task_job import EndedError, find_entry, load_source
+
+__all__ = ["load_function", "main", "serve"]
+
+_PRINTED = 10_000  # characters; nobody reads them
+MakeShard = Callable[[p.OpenShard], LocalShard]
+
+
+def load_function(name: str, source: str, entry: str, digest: str) -> UpdateFunction:
+    """Return the function that another process registered; its source is executed.
+
+    Raises:
+        PolicyRefusal: ``STO-T070``, the gate refuses the source.
+        TrustError: ``STO-T073``, it is not the source that was registered, or it fails
+            while it is loaded.
+    """
+    if content_digest(source.encode()) != digest:
+        raise TrustError("STO-T073", f"update function {name[:40]!r} has changed")
+    level = judge_function(name, source, entry)
+    runtime = prepare_runtime(load_level("numeric"))  # values may be arrays
+    printer = TaskPrinter(TextBuffer(), _PRINTED)
+    try:
+        call = find_entry(load_source(runtime, source, printer), entry)
+    except EndedError as ended:
+        why = ended.failure.error_text[:200]
+        raise TrustError("STO-T073", f"{name[:40]!r} does not load: {why}") from None
+
+    def apply(value: object, change: object) -> object:
+        return call({"args": [value, change], "kwargs": {}})
+
+    return UpdateFunction(name, apply, digest, level, source, entry)
+
+
+def open_shard(request: p.OpenShard) -> LocalShard:
+    """Return the shard that a request names; raises what loading and opening do."""
+    functions = [
+        load_function(one.name, one.source, one.entry, one.digest)
+        for one in request.functions
+    ]
+    return LocalShard(Path(request.path), functions)
+
+
+def serve(connection: socket.socket, make: MakeShard = open_shard) -> None:
+    """Answer requests until the other side closes."""
+    held: LocalShard | LocalVectors | None = None
+    try:
+        while (request := p.receive_request(connection)) is not None:
+            response: p.Response = p.Done()
+            try:
+                match held, request:
+                    case None, p.OpenShard():
+                        held = make(request)
+                    case None, p.OpenVectors(path, size):
+                        held = LocalVectors(size, Path(path))
+                    case _:
+                        response = _answer(held, request)
+                p.send_frame(connection, response)
+            except StoiloError as error:  # of an answer too large: before it was sent
+                refused = p.Refused(error.family, error.code, error.message)
+                p.send_frame(connection, refused)
+    finally:
+        if held is not None:
+            held.close()
+
+
+def _answer(held: LocalShard | LocalVectors | None, request: p.Request) -> p.Response:
+    if isinstance(held, LocalShard) and isinstance(request, p.CellRequest):
+        return _answer_cells(held, request)
+    if isinstance(held, LocalVectors) and isinstance(request, p.VectorRequest):
+        try:
+            return _answer_vectors(held, request)
+        except (LookupError, ValueError, TypeError) as error:
+            why = f"{type(error).__name__}: {error}"[:200]
+            raise TrustError("STO-T043", f"a shard of vectors: {why}") from None
+    raise TrustError("STO-T038", "a shard is opened first, once, and asked as its kind")
+
+
+def _answer_cells(shard: LocalShard, request: p.CellRequest) -> p.Response:
+    match request:
+        case p.ListKeys():
+            return p.Keys(list(shard.list_keys()))
+        case p.ReadCells(keys):
+            return _read(shard, keys)
+        case p.CreateCells(entries):
+            cells = p.open_entries(entries)
+            shard.create({key: cell.value for key, cell in cells.items()})
+        case p.ApplyPush():
+            return p.Done(shard.apply(p.decode_push(request)))
+        case p.AcceptCells(entries):
+            shard.accept(p.open_entries(entries))
+        case p.DropCells(keys):
+            shard.drop(keys)
+        case _:
+            assert_never(request)
+    return p.Done()
+
+
+def _read(shard: LocalShard, keys: Sequence[str]) -> p.Cells:
+    found: list[p.Entry] = []
+    size = 0
+    for key, cell in shard.read(keys).items():
+        entry = p.Entry.of(key, cell)
+        size += len(entry.body)
+        if found and size > p.BATCH_BYTES:
+            break
+        found.append(entry)
+    return p.Cells(found)
+
+
+def _answer_vectors(shard: LocalVectors, request: p.VectorRequest) -> p.Response:
+    match request:
+        case p.PutRange(name, body):
+            shard.put(name, np.frombuffer(body))
+        case p.AddRange(name, body):
+            shard.put(name, np.frombuffer(body), add=True)
+        case p.GetRange(name):
+            return p.Range(shard.get(name).tobytes())
+        case p.Calculate(command, words, factor):
+            return p.Scalar(shard.do(command, words, factor))
+        case p.SaveGeneration():
+            return p.Done(int(str(shard.save().plain["generation"])))
+        case p.KeepGeneration():
+            shard.keep()
+        case p.LoadGeneration(number):
+            shard.load(State({}, {"generation": number}))
+        case _:
+            assert_never(request)
+    return p.Done()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve the descriptor that the first argument names; return the exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer's process
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the parameters
+    with socket.socket(fileno=int(arguments[0])) as connection:
+        try:
+            serve(connection)
+        except (OSError, TrustError):  # the other side is gone, or talks nonsense
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,357 @@
+"""A shard in a process of its own: started here, and started again when it dies.
+
+Requests for cells may be repeated without harm (pushes carry marks), so one whose answer did
+not come is sent again to the next process: what was acknowledged is in the shard's file.
+Vectors are calculated with in memory; a shard of vectors whose process has died is lost, and
+the training goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stoilo.core.errors import (
+    InternalError,
+    PolicyRefusal,
+    StoiloError,
+    TrustError,
+    UnreachableError,
+    UsageError,
+)
+from stoilo.learn.core.orders import State
+from stoilo.learn.core.states import read_int
+from stoilo.learn.store import protocol as p
+from stoilo.learn.store.functions import UpdateFunction
+from stoilo.learn.store.shards import Cell, Push
+from stoilo.learn.store.values import Value
+
+__all__ = ["PROGRAM", "RemoteShard", "RemoteVectors", "child_environment"]
+
+# -P: the current folder is not among those of modules, anybody's files may lie there.
+PROGRAM: Final = (sys.executable, "-P", "-m", "stoilo.learn.store.process")
+_IN_USE: Final = "STO-T077"
+_PAUSE_S: Final = 0.05
+_INHERITED: Final = frozenset(
+    {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"}
+)
+_THREADS: Final = ("MKL_", "OMP_", "OPENBLAS_")
+_FAMILIES: Final[Mapping[str, type[StoiloError]]] = {
+    kind.family: kind
+    for kind in (UsageError, PolicyRefusal, TrustError, UnreachableError)
+}
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+
+def child_environment(given: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what a shard's process gets of the variables: no secrets, no options of Python.
+
+    Of ``PYTHONPATH`` the absolute folders stay; others depend on the current one. How many
+    threads libraries use is the same there: sums then have the same bits.
+    """
+    kept = {
+        name: value
+        for name, value in given.items()
+        if name in _INHERITED or name.startswith(_THREADS)
+    }
+    folders = given.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join(filter(os.path.isabs, folders))
+    return kept | ({"PYTHONPATH": path} if path else {})
+
+
+class _Process:
+    """The process behind a shard; requests are sent one after the other.
+
+    Args:
+        opening: the first request to each process.
+        lives: how many processes one request may use up.
+        limit_s: how long a process may take for one request before it is killed.
+        takeover_s: how long to wait for the file, which the process of a trainer that
+            was killed lets go a moment later.
+        program: what to start; the socket's descriptor is its last argument.
+
+    Attributes:
+        started: how many processes there have been.
+        moved_bytes: sent to them.
+    """
+
+    def __init__(
+        self,
+        opening: p.OpenShard | p.OpenVectors,
+        *,
+        lives: int,
+        limit_s: float,
+        takeover_s: float,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        self._opening, self._program = opening, tuple(program)
+        self._lives, self._limit_s, self._takeover_s = lives, limit_s, takeover_s
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+        self._is_open = self._is_closed = False
+        self.started = self.moved_bytes = 0
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """The process that serves now; 0 when none does."""
+        return self._process.pid if self._process is not None else 0
+
+    def close(self) -> None:
+        """End the process; it closes its file."""
+        with self._lock:
+            self._is_closed = True
+            self._end()
+
+    def ask(self, request: p.Request, kind: type[Answer]) -> Answer:
+        """Return the answer to `request`, or raise what the shard refused.
+
+        Raises:
+            UnreachableError: ``STO-T037``, one process after the other ended.
+        """
+        with self._lock:
+            answer = self.exchange(request)
+        if isinstance(answer, p.Refused):
+            family = _FAMILIES.get(answer.family, InternalError)
+            raise family(answer.code, answer.message)
+        if not isinstance(answer, kind):
+            raise TrustError("STO-T038", "a shard answered another question")
+        return answer
+
+    def exchange(self, request: p.Request) -> p.Response:
+        """Return the answer to `request`, of as many processes as it may use up."""
+        if self._is_closed:
+            return p.Refused("usage", "STO-T037", "the shard is closed")
+        for _ in range(self._lives):
+            try:
+                return self._open() or self._send(request)
+            except OSError:
+                self._end(kill=True)
+            except TrustError:  # half an answer may be on the way
+                self._end(kill=True)
+                raise
+        self._is_closed = self._lives == 1
+        raise UnreachableError(
+            "STO-T037",
+            f"the shard's process ended {self._lives} times over one request",
+            hint="start the training again: it goes on from its checkpoint",
+        )
+
+    def _open(self) -> p.Refused | None:
+        """Let the process that runs take up the shard; return why it does not."""
+        if self._process is None:
+            self._start()
+        if not self._is_open:
+            answer = self._send(self._opening)
+            if isinstance(answer, p.Refused):
+                return answer
+            self._is_open = True
+        return None
+
+    def _send(self, request: p.Request) -> p.Response:
+        """Send a request, again while another process still holds the shard's file."""
+        until = time.monotonic() + self._takeover_s
+        while True:
+            if self._connection is None:
+                raise ConnectionResetError
+            self.moved_bytes += p.send_frame(self._connection, request)
+            answer = p.receive_response(self._connection)
+            if answer is None:
+                raise ConnectionResetError
+            is_taken = isinstance(answer, p.Refused) and answer.code == _IN_USE
+            if not is_taken or time.monotonic() >= until:
+                return answer
+            time.sleep(_PAUSE_S)
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(self._limit_s)
+        with theirs:
+            try:
+                process = subprocess.Popen(
+                    [*self._program, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env=child_environment(),
+                    pass_fds=[theirs.fileno()],
+                )
+            except BaseException:
+                ours.close()
+                raise
+        self._connection, self._process, self._is_open = ours, process, False
+        # A shard that nobody closed ends with the object, not with the interpreter.
+        self._finish = weakref.finalize(self, _finish, ours, process, self._limit_s)
+        self.started += 1
+
+    def _end(self, *, kill: bool = False) -> None:
+        """Let the process end by itself, or kill it, and wait for that."""
+        if kill and self._process is not None:
+            self._process.kill()
+        self._finish()
+        self._connection = self._process = None
+        self._is_open = False
+
+
+def _finish(
+    connection: socket.socket, process: subprocess.Popen[bytes], limit_s: float
+) -> None:
+    """Close the line and wait for the process, which ends by that."""
+    connection.close()
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class RemoteShard:
+    """A shard of cells that may be killed; see `stoilo.learn.store.shards.Shard`.
+
+    Args:
+        path: the shard's file.
+        functions: update functions besides the built-in ones.
+        lives: how many processes one request may use up.
+        limit_s: how long a process may take for one request before it is killed.
+        takeover_s: how long to wait for the file of a server that was killed.
+        program: what to start; the socket's descriptor is its last argument.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        functions: Iterable[UpdateFunction] = (),
+        *,
+        lives: int = 5,
+        limit_s: float = 60.0,
+        takeover_s: float = 10.0,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        sources = [
+            p.FunctionSource(f.name, f.source, f.entry, f.digest) for f in functions
+        ]
+        self.process = _Process(
+            p.OpenShard(str(path.absolute()), sources),
+            lives=lives,
+            limit_s=limit_s,
+            takeover_s=takeover_s,
+            program=program,
+        )
+
+    def close(self) -> None:
+        """End the process; it closes its file."""
+        self.process.close()
+
+    def list_keys(self) -> tuple[str, ...]:
+        """Return the keys, sorted."""
+        return tuple(self.process.ask(p.ListKeys(), p.Keys).keys)
+
+    def read(self, keys: Iterable[str]) -> dict[str, Cell]:
+        """Return cells, those of a frame of one moment; ``STO-T074`` for an unknown key."""
+        left, found = list(dict.fromkeys(keys)), dict[str, Cell]()
+        while left:
+            entries = self.process.ask(p.ReadCells(left), p.Cells).entries
+            given = [entry.key for entry in entries]
+            if not given or given != left[: len(given)]:
+                raise TrustError("STO-T038", "a shard gave other cells than asked for")
+            found |= p.open_entries(entries)
+            left = left[len(given) :]
+        return found
+
+    def create(self, values: Mapping[str, Value]) -> None:
+        """Make the cells that are not there yet."""
+        for entries in p.batches(p.Entry.of(k, Cell(v)) for k, v in values.items()):
+            self.process.ask(p.CreateCells(entries), p.Done)
+
+    def apply(self, push: Push) -> int:
+        """Apply what is new of a push; what a killed process did is not counted."""
+        parts = p.encode_push(push)
+        return sum(self.process.ask(part, p.Done).number for part in parts)
+
+    def accept(self, cells: Mapping[str, Cell]) -> None:
+        """Take over cells from another shard, history included."""
+        for entries in p.batches(p.Entry.of(key, cell) for key, cell in cells.items()):
+            self.process.ask(p.AcceptCells(entries), p.Done)
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget cells that another shard has taken over."""
+        self.process.ask(p.DropCells(sorted(keys)), p.Done)
+
+
+class RemoteVectors:
+    """A shard of vectors in its own process; see `stoilo.learn.store.vectors.VectorShard`.
+
+    What goes to and fro is names and scalars, but for ranges that are dealt out and
+    gathered: volunteers' answers, and the point of a pass. Saving moves no vector: the
+    shard writes its own file, and the trainer's checkpoint holds the generation.
+
+    Args:
+        size: entries of its range.
+        path: of its file.
+        limit_s: a process that does not answer for so long is given up.
+        takeover_s: how long the process of a killed trainer may take to end.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        path: Path,
+        *,
+        limit_s: float = 600.0,
+        takeover_s: float = 60.0,
+    ) -> None:
+        self.size = size
+        # One life: a second process would have none of the vectors.
+        self.process = _Process(
+            p.OpenVectors(str(path.absolute()), size),
+            lives=1,
+            limit_s=limit_s,
+            takeover_s=takeover_s,
+        )
+
+    def put(self, name: str, values: NDArray[np.float64], *, add: bool = False) -> None:
+        """Set a vector's range, or add to it."""
+        body = np.ascontiguousarray(values, np.float64).tobytes()
+        self.process.ask((p.AddRange if add else p.PutRange)(name, body), p.Done)
+
+    def get(self, name: str) -> NDArray[np.float64]:
+        """Return a vector's range."""
+        found = np.frombuffer(self.process.ask(p.GetRange(name), p.Range).body)
+        if found.shape != (self.size,):
+            raise TrustError("STO-T043", f"a shard gave {found.size} entries of {name}")
+        return found
+
+    def do(self, command: str, words: list[str], factor: float = 1.0) -> float:
+        """Calculate; see `VectorShard.do`."""
+        request = p.Calculate(command, words, factor)
+        return self.process.ask(request, p.Scalar).value
+
+    def save(self) -> State:
+        """Return the generation that its file now has."""
+        number = self.process.ask(p.SaveGeneration(), p.Done).number
+        return State({}, {"generation": number})
+
+    def keep(self) -> None:
+        """Let the generation that was saved last stay, however many come after it."""
+        self.process.ask(p.KeepGeneration(), p.Done)
+
+    def load(self, state: State) -> None:
+        """Go back to a generation of its file."""
+        number = read_int(state.plain, "generation")
+        self.process.ask(p.LoadGeneration(number), p.Done)
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.close()

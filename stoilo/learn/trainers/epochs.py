@@ -1,0 +1,350 @@
+"""An epoch under way, what epochs came to, and what of them is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+import msgspec
+
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.learn.core.models import Model, TorchModel
+from stoilo.learn.core.orders import Snapshot, State, Update
+from stoilo.learn.core.states import (
+    join_states,
+    load_snapshot,
+    read_int,
+    save_snapshot,
+    select,
+)
+from stoilo.learn.driver.checkpoint import Checkpoint
+from stoilo.learn.driver.history import History, Tally
+from stoilo.learn.driver.saving import describe
+from stoilo.learn.trainers.evaluation import Evaluation
+
+__all__ = [
+    "Epoch",
+    "EpochLog",
+    "EpochMetrics",
+    "Kept",
+    "Shelf",
+    "Trained",
+    "TrainingUpdate",
+    "Waits",
+    "render",
+    "sum_up",
+]
+
+
+NAME = "epochs.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMetrics:
+    """One epoch (one round, one accepted step, one pass: as the method counts).
+
+    Attributes:
+        epoch: from 0.
+        average_loss: mean over the samples that counted, each before its update.
+        samples: that counted.
+        accepted_tasks: answers that counted.
+        discarded_tasks: answers that came too late to count, or were not waited for.
+        staleness: mean number of versions between an answer's start and its use.
+        held_out: loss and accuracy of the epoch's last version; None without such data.
+        seconds: that it took in this process, by the backend's clock.
+        waiting: share of the tasks' time, from order to use, in which no volunteer
+            computed: queue, transfer, validation, and the wait for a step's slowest
+            answer. Volunteers say how long they computed; None where none says it.
+        median_loss: median over the answers that counted of their mean losses, which a
+            minority of false losses does not move; None where there were none.
+    """
+
+    epoch: int
+    average_loss: float
+    samples: int
+    accepted_tasks: int
+    discarded_tasks: int
+    staleness: float
+    held_out: Evaluation | None = None
+    seconds: float = 0.0
+    waiting: float | None = None
+    median_loss: float | None = None
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - of the named attribute
+        """Return a metric by its name; ``avg_loss`` is the mean loss (thesis, later text)."""
+        try:
+            return getattr(self, "average_loss" if name == "avg_loss" else name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+
+class Waits:
+    """Where the time of an epoch's tasks goes: what synchronisation costs.
+
+    PipeDream's figure 1 (Narayanan et al. 2019) has that share for clusters.
+    """
+
+    def __init__(self, version: int, now: float, tally: Tally) -> None:
+        """Begin an epoch at `now`, s, with what `tally` has counted before."""
+        self._version, self._began = version, now
+        self._out, self._computed = tally.out_s, tally.computed_s
+        self._arrived: list[float] = []
+        self._held = 0.0
+
+    def note(self, update: Update, now: float) -> None:
+        """Note an answer; it has waited until now when a later one makes the step."""
+        if update.version > self._version:
+            self._version = update.version
+            self._held += sum(now - at for at in self._arrived)
+            self._arrived.clear()
+        elif update.applied:
+            self._arrived.append(now)
+
+    def seconds(self, now: float) -> float:
+        """Return how long the epoch has taken, s."""
+        return now - self._began
+
+    def share(self, tally: Tally) -> float | None:
+        """Return the share of the tasks' time without computing; None when unknown."""
+        computed = tally.computed_s - self._computed
+        whole = tally.out_s - self._out + self._held
+        return 1.0 - computed / whole if whole > 0.0 < computed else None
+
+
+def sum_up(
+    epoch: int,
+    updates: Sequence[Update],
+    held_out: Evaluation | None = None,
+    seconds: float = 0.0,
+    waiting: float | None = None,
+) -> EpochMetrics:
+    """Return the metrics of an epoch's updates."""
+    counted = [update for update in updates if update.applied]
+    given_up = sum(len(update.given_up) for update in updates)
+    samples = sum(update.samples for update in counted)
+    total = sum(update.loss * update.samples for update in counted)
+    stale = sum(update.staleness for update in counted)
+    return EpochMetrics(
+        epoch=epoch,
+        average_loss=total / samples if samples else math.nan,
+        samples=samples,
+        accepted_tasks=len(counted),
+        discarded_tasks=len(updates) - len(counted) + given_up,
+        staleness=stale / len(counted) if counted else 0.0,
+        held_out=held_out,
+        seconds=seconds,
+        waiting=waiting,
+        median_loss=median([one.loss for one in counted]) if counted else None,
+    )
+
+
+class EpochLog:
+    """The metrics of all epochs that have ended, one line of JSON each.
+
+    Args:
+        folder: of the run's checkpoint; None keeps nothing.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = folder / NAME if folder else None
+
+    def append(self, metrics: EpochMetrics) -> None:
+        """Write a line; after a crash it is there whole, or counts as not written."""
+        if self._path is None:
+            return
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(metrics)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read(self, most: int | None = None) -> list[EpochMetrics]:
+        """Return what was written; a last line that is cut off is taken away.
+
+        Args:
+            most: epochs; further ones, which a crash let the checkpoint not know of or
+                another training left, are taken away, too. None for any number.
+
+        Raises:
+            TrustError: ``STO-T011`` when a line is damaged.
+        """
+        if self._path is None or not self._path.exists():
+            return []
+        data = self._path.read_bytes()
+        lines = data.split(b"\n")[:-1][:most]
+        found = [_read_line(line) for line in lines]
+        kept = sum(len(line) + 1 for line in lines)
+        if kept < len(data):
+            os.truncate(self._path, kept)
+        return found
+
+
+def _read_line(line: bytes) -> EpochMetrics:
+    try:
+        return msgspec.convert(json.loads(line.decode()), EpochMetrics)
+    except (ValueError, RecursionError) as error:  # msgspec's are of the former class
+        raise TrustError(
+            "STO-T011",
+            f"the epochs of the checkpoint cannot be read: {error}",
+            hint="give another folder, or remove the files to begin anew",
+        ) from None
+
+
+class Epoch:
+    """One epoch under way: await it for its metrics, or follow its answers.
+
+    Nothing happens before one of the two is begun.
+    """
+
+    def __init__(
+        self,
+        updates: AsyncIterator[TrainingUpdate],
+        last: Callable[[], EpochMetrics],
+    ) -> None:
+        """Put it together: its answers, and what returns its metrics afterwards."""
+        self._updates, self._last = updates, last
+
+    def __aiter__(self) -> AsyncIterator[TrainingUpdate]:
+        """Yield what each answer did, to the epoch's end."""
+        return self._updates
+
+    def __await__(self) -> Generator[Any, None, EpochMetrics]:
+        """Train to the epoch's end and return its metrics."""
+        return self._finish().__await__()
+
+    async def _finish(self) -> EpochMetrics:
+        async for _ in self._updates:
+            pass
+        return self._last()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingUpdate:
+    """What one answer did.
+
+    Attributes:
+        loss: mean loss of its samples.
+        accepted_tasks: answers of this epoch that counted so far.
+        snapshot: the version afterwards.
+        update: the method's own account.
+        held_by: the model as it was given.
+    """
+
+    loss: float
+    accepted_tasks: int
+    snapshot: Snapshot
+    update: Update
+    held_by: Model
+
+    @property
+    def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
+        """The researcher's module with this version's weights; arrays without torch."""
+        return render(self.held_by, self.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a training came to.
+
+    Attributes:
+        snapshot: the newest version.
+        epochs: metrics of the epochs that ended in this process.
+        history: every update.
+        tally: bytes, refusals, failures.
+        held_by: the model as it was given.
+    """
+
+    snapshot: Snapshot
+    epochs: tuple[EpochMetrics, ...]
+    history: History
+    tally: Tally
+    held_by: Model
+
+    @property
+    def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
+        """The researcher's module with the newest weights; arrays without torch."""
+        return render(self.held_by, self.snapshot)
+
+
+def render(model: Model, snapshot: Snapshot) -> Any:  # noqa: ANN401 - as it was given
+    """Return a version as the researcher gave the model: his module, or arrays."""
+    if isinstance(model, TorchModel):
+        return model.load_into(snapshot)
+    return dict(snapshot.parameters)
+
+
+class Kept(Protocol):
+    """What steps have beside the model: an optimiser."""
+
+    def save(self) -> State:
+        """Return its state."""
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state."""
+
+
+class Shelf:
+    """One folder, locked against other processes from `open` to `close`.
+
+    Args:
+        folder: where; None keeps nothing.
+        kept: saved and loaded with the version; None for nothing.
+    """
+
+    def __init__(self, folder: Path | None, kept: Kept | None) -> None:
+        self._checkpoint = Checkpoint(folder) if folder else None
+        self._kept = kept
+
+    async def open(self, first: Snapshot) -> tuple[Snapshot, int]:
+        """Return the newest version and how many epochs led to it: `first` and 0 at first.
+
+        Raises:
+            TrustError: ``STO-T011``.
+            UsageError: ``STO-T012``, ``STO-T023``, ``STO-T041``.
+        """
+        if self._checkpoint is None:
+            return first, 0
+        saved = await asyncio.to_thread(self._checkpoint.open)
+        try:
+            return (first, 0) if saved is None else self._read(saved, first)
+        except BaseException:
+            self._checkpoint.close()
+            raise
+
+    def _read(self, saved: State, first: Snapshot) -> tuple[Snapshot, int]:
+        if saved.plain.get("kept_as") != describe(self._kept):
+            raise UsageError(
+                "STO-T012",
+                "the folder is of another training",
+                hint="the same optimiser, and data as before: a dataset or loaders",
+            )
+        if self._kept is not None:
+            self._kept.load(select(saved, "kept"))
+        snapshot = load_snapshot(select(saved, "version"), first)
+        return snapshot, read_int(saved.plain, "epochs")
+
+    async def put(self, snapshot: Snapshot, epochs: int) -> None:
+        """Save a version and how many epochs led to it.
+
+        Raises:
+            InternalError: ``STO-T022``.
+        """
+        if self._checkpoint is None:
+            return
+        groups = {"version": save_snapshot(snapshot)}
+        if self._kept is not None:
+            groups["kept"] = self._kept.save()
+        whole = join_states(**groups)
+        plain = {**whole.plain, "epochs": epochs, "kept_as": describe(self._kept)}
+        await asyncio.to_thread(self._checkpoint.write, State(whole.tensors, plain))
+
+    def close(self) -> None:
+        """Let the folder go."""
+        if self._checkpoint is not None:
+            self._checkpoint.close()

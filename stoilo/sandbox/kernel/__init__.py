@@ -1,0 +1,1 @@
+"""The kernel layer: what Linux holds a run with, as if there were no language layer."""

@@ -1,0 +1,345 @@
+"""Which calls pass by argument only, and what the zygote may call: in rules and in words.
+
+Rules compare whole 64-bit registers; what no rule of a call covers gets the filter's default
+and ends the run.
+
+A run that got out of its own filter would find its zygote next. The zygote's filter is
+inherited: every run has both, and of two answers the kernel takes the stricter. So it lets
+through what runs of the level may do, what the set-up of a child needs, and the zygote's own
+work; what it denies fails with ENOSYS, an answer that gives way to that of the run's own
+filter, which names the call.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stoilo.core.levels import SyscallRules
+from stoilo.sandbox.kernel.identity import FIRST_UID
+from stoilo.sandbox.kernel.seccomp import FD
+
+if TYPE_CHECKING:
+    from pyseccomp import SyscallFilter
+
+__all__ = [
+    "ARGUMENT_FILTERS",
+    "WAITER_CALLS",
+    "ZYGOTE_CALLS",
+    "ArgumentFilter",
+    "Context",
+    "OwnCall",
+    "add_own",
+    "find_own",
+]
+
+THREAD_FLAGS = 0x3D0F00  # what glibc's pthread_create passes to clone(2)
+_PROT_EXEC = 0x4
+_MADVICE = (4, 8, 14, 15, 25)  # DONTNEED FREE HUGEPAGE NOHUGEPAGE COLLAPSE
+_FUTEX_OPERATION = 0xFFFFFFFF & ~0x100  # all but FUTEX_CLOCK_REALTIME
+_FUTEX_PRIVATE = 0x80
+_FUTEX_OPERATIONS = (0, 1, 3, 4, 5, 9, 10)  # [CMP_]REQUEUE WAKE_OP WAIT/WAKE[_BITSET]
+_FUTEX_WAITS = (0, 9)
+_LAST_CLOCK = 11  # CLOCK_TAI; above are clocks of descriptors and of other processes
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What an argument filter needs: the filter so far, the binding, whether threads."""
+
+    rules: SyscallFilter
+    bpf: Any
+    threads: bool
+
+
+class ArgumentFilter(msgspec.Struct, frozen=True):
+    """One call's condition.
+
+    Attributes:
+        words: what passes and what the rest gets, for auditors.
+        add: adds the rules to a filter.
+    """
+
+    words: str
+    add: Callable[[Context, str], None]
+
+
+def allow_equal(
+    context: Context, call: str, argument: int, values: tuple[int, ...]
+) -> None:
+    """Let `call` through when one argument has one of `values`."""
+    for value in values:
+        context.rules.add_rule(
+            context.bpf.ALLOW, call, context.bpf.Arg(argument, context.bpf.EQ, value)
+        )
+
+
+def _check_protection(context: Context, call: str) -> None:
+    """Keep memory from being executable (W^X for JITs)."""
+    for wanted, action in (
+        (0, context.bpf.ALLOW),
+        (_PROT_EXEC, context.bpf.ERRNO(errno.EACCES)),
+    ):
+        condition = context.bpf.Arg(2, context.bpf.MASKED_EQ, _PROT_EXEC, wanted)
+        context.rules.add_rule(action, call, condition)
+
+
+def _check_advice(context: Context, call: str) -> None:
+    allow_equal(context, call, 2, _MADVICE)
+
+
+def _check_read(context: Context, call: str) -> None:
+    allow_equal(context, call, 0, (FD.NULL, FD.REQUEST))
+
+
+def _check_write(context: Context, call: str) -> None:
+    allow_equal(context, call, 0, (FD.OUTPUT, FD.ERRORS, FD.RESULT))
+
+
+def _check_close(context: Context, call: str) -> None:
+    """Let the child's own go; finalizers may still try the rest."""
+    allow_equal(context, call, 0, tuple(FD))
+    beyond = context.bpf.Arg(0, context.bpf.GT, max(FD))
+    context.rules.add_rule(context.bpf.ERRNO(errno.EBADF), call, beyond)
+
+
+def _check_sendmsg(context: Context, call: str) -> None:
+    allow_equal(context, call, 0, (FD.TRANSFER,))
+
+
+def _check_clone(context: Context, call: str) -> None:
+    action = context.bpf.ALLOW if context.threads else context.bpf.ERRNO(errno.EAGAIN)
+    context.rules.add_rule(
+        action, call, context.bpf.Arg(0, context.bpf.EQ, THREAD_FLAGS)
+    )
+
+
+def _check_futex(context: Context, call: str) -> None:
+    """Keep priority inheritance away, and what another run could be woken by.
+
+    A shared futex in a page of a library's file is the same for every run. pthread_join
+    waits for a thread with one, because the kernel wakes it so at the thread's end.
+    """
+    shared = _FUTEX_WAITS if context.threads else ()
+    private = (one | _FUTEX_PRIVATE for one in _FUTEX_OPERATIONS)
+    for operation in (*private, *shared):
+        condition = context.bpf.Arg(
+            1, context.bpf.MASKED_EQ, _FUTEX_OPERATION, operation
+        )
+        context.rules.add_rule(context.bpf.ALLOW, call, condition)
+
+
+def _check_clock(context: Context, call: str) -> None:
+    """Keep the clocks of other processes and of devices away."""
+    known = context.bpf.Arg(0, context.bpf.LE, _LAST_CLOCK)
+    context.rules.add_rule(context.bpf.ALLOW, call, known)
+    beyond = context.bpf.Arg(0, context.bpf.GT, _LAST_CLOCK)
+    context.rules.add_rule(context.bpf.ERRNO(errno.EINVAL), call, beyond)
+
+
+def _check_own(context: Context, call: str) -> None:
+    """Answer about the calling thread, not about other processes."""
+    context.rules.add_rule(
+        context.bpf.ALLOW, call, context.bpf.Arg(0, context.bpf.EQ, 0)
+    )
+    context.rules.add_rule(
+        context.bpf.ERRNO(errno.ESRCH), call, context.bpf.Arg(0, context.bpf.NE, 0)
+    )
+
+
+_PROTECTION = "when the memory will not be executable; else EACCES"
+_CLOCKS = f"clocks 0 to {_LAST_CLOCK}; else EINVAL"
+
+ARGUMENT_FILTERS: dict[str, ArgumentFilter] = {
+    "mmap": ArgumentFilter(_PROTECTION, _check_protection),
+    "mprotect": ArgumentFilter(_PROTECTION, _check_protection),
+    "madvise": ArgumentFilter(
+        "advice DONTNEED, FREE, HUGEPAGE, NOHUGEPAGE, COLLAPSE", _check_advice
+    ),
+    "read": ArgumentFilter("descriptors 0 (null) and 3 (request)", _check_read),
+    "write": ArgumentFilter("descriptors 1, 2 (output) and 4 (result)", _check_write),
+    "close": ArgumentFilter("descriptors 0 to 6; else EBADF", _check_close),
+    "sendmsg": ArgumentFilter(
+        "descriptor 5, which hands over the listener and is closed before the task",
+        _check_sendmsg,
+    ),
+    "clone": ArgumentFilter(
+        "the flags of a thread where the run may have several, else EAGAIN for them",
+        _check_clone,
+    ),
+    "futex": ArgumentFilter(
+        "waiting, waking, requeueing, of this process alone; no priority inheritance; "
+        "with threads also waiting on a shared word, as for a thread's end",
+        _check_futex,
+    ),
+    "clock_gettime": ArgumentFilter(_CLOCKS, _check_clock),
+    "clock_getres": ArgumentFilter(_CLOCKS, _check_clock),
+    "clock_nanosleep": ArgumentFilter(_CLOCKS, _check_clock),
+    "sched_getaffinity": ArgumentFilter(
+        "of the calling thread (0); else ESRCH", _check_own
+    ),
+}
+"""By system call; what the words do not name ends the run."""
+
+
+# The zygote, and the process that waits for it ------------------------------------------
+
+_FORK_FLAGS = 0x1200011  # what fork(3) passes: CHILD_CLEARTID, CHILD_SETTID, SIGCHLD
+_NOTIF_RECV = 0xC0502100
+_SIGKILL, _AF_UNIX, _SOL_SOCKET = 9, 1, 1
+_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
+_PRCTL = (1, 4, 38)  # SET_PDEATHSIG, SET_DUMPABLE, SET_NO_NEW_PRIVS
+_EMPTY_PATH = 0x1000
+_WORD = 0xFFFFFFFF
+
+
+class OwnCall(msgspec.Struct, frozen=True):
+    """Why a call is open to the zygote or the process that waits for it.
+
+    Attributes:
+        reason: what needs it, for auditors.
+        words: with which arguments, empty for any.
+        add: adds the rules to a filter; None for any arguments.
+    """
+
+    reason: str
+    words: str = ""
+    add: Callable[[Context, str], None] | None = None
+
+
+def _only(argument: int, *values: int) -> Callable[[Context, str], None]:
+    return lambda context, call: allow_equal(context, call, argument, values)
+
+
+def _check_fork(context: Context, call: str) -> None:
+    flags = (_FORK_FLAGS, THREAD_FLAGS) if context.threads else (_FORK_FLAGS,)
+    allow_equal(context, call, 0, flags)
+
+
+def _check_filter(context: Context, call: str) -> None:
+    mode = context.bpf.Arg(0, context.bpf.EQ, _SET_MODE_FILTER)
+    listener = context.bpf.Arg(1, context.bpf.EQ, _NEW_LISTENER)
+    context.rules.add_rule(context.bpf.ALLOW, call, mode, listener)
+
+
+def _check_ids(context: Context, call: str) -> None:
+    """Let all three ids become one of the transient users', never a person's or root."""
+    for mask, first in ((_WORD & ~0xFF, FIRST_UID), (_WORD & ~0xFFF, 0xF000)):
+        ids = (
+            context.bpf.Arg(place, context.bpf.MASKED_EQ, mask, first)
+            for place in range(3)
+        )
+        context.rules.add_rule(context.bpf.ALLOW, call, *ids)
+
+
+_SETUP = "a child's set-up"
+_IDS = "61184 to 65535, the transient users and nobody"
+_IDENTITY = f"{_SETUP}: a uid of its own"
+
+ZYGOTE_CALLS: Mapping[str, OwnCall] = {
+    # its own work: wait, fork, kill, report
+    "poll": OwnCall("waits for orders and endings"),
+    "ppoll": OwnCall("poll, on machines that lack it"),
+    "recvmsg": OwnCall("takes orders, and a filter's listener from a child"),
+    "sendmsg": OwnCall("reports; hands over the listener"),
+    "socketpair": OwnCall(
+        "the pair that the listener comes by", "unix sockets", _only(0, _AF_UNIX)
+    ),
+    "getsockname": OwnCall("Python asks what kind of socket it was given"),
+    "getsockopt": OwnCall(
+        "Python asks what kind of socket it was given",
+        "options of the socket itself",
+        _only(1, _SOL_SOCKET),
+    ),
+    "clone": OwnCall(
+        "forks one child a run",
+        "the flags of fork, and of a thread where runs may have several",
+        _check_fork,
+    ),
+    "pidfd_open": OwnCall("holds its child by more than a number"),
+    "pidfd_send_signal": OwnCall("kills a child", "SIGKILL", _only(1, _SIGKILL)),
+    "kill": OwnCall("kills a child's group", "SIGKILL", _only(1, _SIGKILL)),
+    "wait4": OwnCall("reaps a child"),
+    "ioctl": OwnCall(
+        "reads which call was denied", "of a listener", _only(1, _NOTIF_RECV)
+    ),
+    "pread64": OwnCall("reads how much memory it has mapped, from an open file"),
+    "write": OwnCall(f"{_SETUP}: says which mechanism could not be applied"),
+    "close": OwnCall("lets go of what a run had"),
+    # a child, between the fork and its own filter
+    "prctl": OwnCall(
+        f"{_SETUP}: parent death, dumps, no new privileges",
+        "PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS",
+        _only(0, *_PRCTL),
+    ),
+    "setsid": OwnCall(f"{_SETUP}: a session of its own"),
+    "landlock_restrict_self": OwnCall(f"{_SETUP}: Landlock"),
+    "dup2": OwnCall(f"{_SETUP}: the fixed descriptors"),
+    "dup3": OwnCall(f"{_SETUP}: the fixed descriptors, on machines that lack dup2"),
+    "close_range": OwnCall(f"{_SETUP}: every other descriptor is closed"),
+    "prlimit64": OwnCall(f"{_SETUP}: limits", "of the caller (0)", _only(0, 0)),
+    "setgroups": OwnCall(_IDENTITY, "none (0)", _only(0, 0)),
+    "setresgid": OwnCall(_IDENTITY, _IDS, _check_ids),
+    "setresuid": OwnCall(_IDENTITY, _IDS, _check_ids),
+    "getresgid": OwnCall(f"{_SETUP}: looks whether it is still root"),
+    "getresuid": OwnCall(f"{_SETUP}: looks whether it is still root"),
+    "capset": OwnCall(f"{_SETUP}: gives up every capability"),
+    "fstat": OwnCall(f"{_SETUP}: Python looks at the request's descriptor"),
+    "newfstatat": OwnCall(
+        f"{_SETUP}: Python looks at the request's descriptor, in newer C libraries",
+        "by descriptor",
+        _only(3, _EMPTY_PATH),
+    ),
+    "uname": OwnCall(f"{_SETUP}: the number of seccomp(2) here"),
+    "seccomp": OwnCall(
+        f"{_SETUP}: the run's own filter",
+        "SECCOMP_SET_MODE_FILTER with a listener",
+        _check_filter,
+    ),
+    "getrandom": OwnCall(f"{_SETUP}: libraries seed anew after a fork"),
+}
+"""What the zygote needs besides what runs of its level may do."""
+
+_MEMORY = "the interpreter's memory"
+
+WAITER_CALLS: Mapping[str, OwnCall] = {
+    "wait4": OwnCall("waits for the zygote"),
+    "exit_group": OwnCall("ends as the zygote ended"),
+    "restart_syscall": OwnCall("goes on waiting after it was stopped"),
+    "rt_sigreturn": OwnCall("returns from a signal"),
+    "brk": OwnCall(_MEMORY),
+    "munmap": OwnCall(_MEMORY),
+    "mmap": OwnCall(
+        _MEMORY, ARGUMENT_FILTERS["mmap"].words, ARGUMENT_FILTERS["mmap"].add
+    ),
+    "futex": OwnCall(
+        "the interpreter's lock",
+        ARGUMENT_FILTERS["futex"].words,
+        ARGUMENT_FILTERS["futex"].add,
+    ),
+}
+"""What the process needs that waits for the init of the pid namespace, its only child."""
+
+
+def find_own(rules: SyscallRules) -> dict[str, OwnCall]:
+    """Return every call that is open to a zygote whose runs have `rules`.
+
+    Where both need a call, the zygote's condition counts: it is the wider one.
+    """
+    why = "runs of this level may make it"
+    runs = {call: OwnCall(why) for call in rules.allow}
+    for call in rules.guarded:
+        guard = ARGUMENT_FILTERS[call]
+        runs[call] = OwnCall(why, guard.words, guard.add)
+    return runs | dict(ZYGOTE_CALLS)
+
+
+def add_own(context: Context, calls: Mapping[str, OwnCall]) -> None:
+    """Add the rules of `calls` to a filter."""
+    for name, call in calls.items():
+        if call.add is None:
+            context.rules.add_rule(context.bpf.ALLOW, name)
+        else:
+            call.add(context, name)

@@ -1,0 +1,1 @@
+"""The language layer: which source compiles, and what guards decide while it runs."""

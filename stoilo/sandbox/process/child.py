@@ -1,0 +1,267 @@
+"""The jailed child: closes the jail around itself, then reads the request and runs it.
+
+Everything here runs after the fork and before any byte of the task is looked at, in the
+order of reference sandbox §3.5. A step that fails ends the child, with the mechanism's name
+sent to the zygote; nothing weaker is ever tried instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import FileIO
+from typing import NoReturn, Protocol
+
+import msgspec
+
+from stoilo.core.limits import RunLimits
+from stoilo.sandbox.kernel import identity, libc, mandatory, seccomp
+from stoilo.sandbox.kernel.mandatory import Mechanism, MechanismError
+from stoilo.sandbox.kernel.seccomp import FD
+from stoilo.sandbox.process import channel
+from stoilo.sandbox.process.channel import (
+    EXIT_JOB_FAILED,
+    EXIT_SETUP,
+    FRAME_HEADER,
+    OUT_OF_MEMORY,
+    Output,
+)
+
+__all__ = [
+    "STEPS",
+    "ChildPlan",
+    "Job",
+    "Step",
+    "applying",
+    "close_jail",
+    "run_child",
+    "seal",
+]
+
+_SHARED_DESCRIPTORS, _ROOM_FOR_RUNS = 1 << 16, 256
+
+
+class Job(Protocol):
+    """What a job module offers to the child."""
+
+    def run(self, request: bytes, output: Output) -> bytes:
+        """Work on `request` (untrusted) inside the jail; return one frame."""
+        ...
+
+
+class ChildPlan(msgspec.Struct, frozen=True):
+    """All that the zygote decided before the fork.
+
+    Attributes:
+        limits: what the run may use.
+        base_bytes: address space of the zygote.
+        uid: user to become, None for an ordinary user.
+        zygote: pid of the parent, as the child sees it.
+        ruleset: descriptor of the empty Landlock ruleset.
+        program: BPF program to close with.
+        request_bytes: length of the request.
+        descriptors: request, output, result and transfer ends, all above the fixed ones.
+        thread_setters: what tells libraries how many threads the run may have.
+        counts_alone: whether RLIMIT_NPROC sees nothing but the zygote and its runs where
+            the uid is an ordinary user's.
+    """
+
+    limits: RunLimits
+    base_bytes: int
+    uid: int | None
+    zygote: int
+    ruleset: int
+    program: bytes
+    request_bytes: int
+    descriptors: tuple[int, int, int, int]
+    thread_setters: tuple[Callable[[int], object], ...] = ()
+    counts_alone: bool = False
+
+
+@contextmanager
+def applying(mechanism: Mechanism) -> Iterator[None]:
+    """Turn a failure of the block into the name of the mechanism."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise MechanismError(mechanism.value) from error
+
+
+def _die_with_parent(plan: ChildPlan) -> None:
+    libc.kill_with_parent()
+    if os.getppid() != plan.zygote:  # it died before the signal was armed
+        os._exit(EXIT_SETUP)
+
+
+def _begin_session(plan: ChildPlan) -> None:
+    """Leave the zygote's session and group: no terminal, and a group to kill."""
+    del plan
+    os.setsid()
+
+
+def _refuse_privileges(plan: ChildPlan) -> None:
+    del plan
+    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _enter_landlock(plan: ChildPlan) -> None:
+    mandatory.restrict_self(plan.ruleset)
+
+
+def _arrange_descriptors(plan: ChildPlan) -> None:
+    """Put the four pipes on their fixed numbers and close all the rest."""
+    request, output, result, transfer = plan.descriptors
+    for source, target in (
+        (transfer, FD.TRANSFER),
+        (output, FD.OUTPUT),
+        (output, FD.ERRORS),
+        (request, FD.REQUEST),
+        (result, FD.RESULT),
+    ):
+        os.dup2(source, target)
+    os.closerange(FD.LISTENER, 1 << 20)
+
+
+def _count_processes(plan: ChildPlan) -> int | None:
+    """Return RLIMIT_NPROC: the task's threads and the pools of its libraries."""
+    threads = plan.limits.threads
+    if threads == 1:
+        return 0
+    own = threads + len(plan.thread_setters) * (threads - 1)
+    if plan.uid is not None:
+        return own
+    # The uid is shared: with all that its user runs, or in a user namespace of the zygote's
+    # own with the other runs, for which there must be room.
+    return _ROOM_FOR_RUNS + own if plan.counts_alone else None
+
+
+def _count_descriptors(plan: ChildPlan) -> int:
+    """Return RLIMIT_NOFILE: the fixed descriptors and the listener, under an own uid.
+
+    Linux also compares it with the descriptors that all processes of the uid have on the
+    way through unix sockets, and refuses to send the listener above it (unix(7),
+    ETOOMANYREFS). Where the uid is shared, its user's other programs count as well.
+    """
+    return FD.LISTENER + 1 if plan.uid is not None else _SHARED_DESCRIPTORS
+
+
+def _lower_limits(plan: ChildPlan) -> None:
+    mandatory.apply_limits(
+        plan.limits,
+        base_bytes=plan.base_bytes,
+        descriptors=_count_descriptors(plan),
+        processes=_count_processes(plan),
+    )
+
+
+def _drop_identity(plan: ChildPlan) -> None:
+    identity.drop_identity(plan.uid)
+
+
+def _become_undumpable(plan: ChildPlan) -> None:
+    del plan
+    identity.become_undumpable()
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One mechanism and what applies it to the calling process."""
+
+    mechanism: Mechanism
+    apply: Callable[[ChildPlan], None]
+
+
+STEPS = (
+    Step(Mechanism.PARENT_DEATH, _die_with_parent),
+    Step(Mechanism.SESSION, _begin_session),
+    Step(Mechanism.NO_NEW_PRIVS, _refuse_privileges),
+    Step(Mechanism.LANDLOCK, _enter_landlock),
+    Step(Mechanism.DESCRIPTORS, _arrange_descriptors),
+    Step(Mechanism.RLIMITS, _lower_limits),
+    Step(Mechanism.IDENTITY, _drop_identity),
+    Step(Mechanism.UNDUMPABLE, _become_undumpable),
+    Step(Mechanism.PARENT_DEATH, _die_with_parent),  # setresuid cleared the signal
+)
+"""All but the filter, in order. The self-test applies them one by one."""
+
+
+def close_jail(plan: ChildPlan) -> None:
+    """Apply every mechanism but the filter.
+
+    Raises:
+        MechanismError: one could not be applied.
+    """
+    for step in STEPS:
+        with applying(step.mechanism):
+            step.apply(plan)
+
+
+def seal(transfer: channel.socket, program: bytes) -> None:
+    """Load the filter and hand its listener to the zygote; nothing is open afterwards.
+
+    The listener closes in any case: a denied call would wait for ever for the answer of a
+    listener that only this process holds.
+    """
+    with applying(Mechanism.SECCOMP):
+        listener = seccomp.load_filter(program)
+        try:
+            channel.send_with_descriptors(transfer, b"+", (listener,))
+        finally:
+            os.close(listener)
+    transfer.close()
+
+
+def _read_request(file: FileIO, size: int) -> bytes:
+    """Read the whole request (untrusted) into one buffer and close the descriptor."""
+    request = bytearray(size)
+    view = memoryview(request)
+    with file:
+        while view and (count := file.readinto(view)):
+            view = view[count:]
+    if view:
+        raise EOFError
+    return bytes(request)
+
+
+def _write_frame(frame: bytes) -> None:
+    for data in (len(frame).to_bytes(FRAME_HEADER, "big"), frame):
+        view = memoryview(data)
+        while view:
+            view = view[os.write(FD.RESULT, view) :]
+
+
+def _work(plan: ChildPlan, job: Job, source: FileIO) -> int:
+    """Read, run, answer; returns the exit status."""
+    try:
+        if plan.limits.threads > 1:
+            for set_threads in plan.thread_setters:
+                set_threads(plan.limits.threads)
+        _write_frame(job.run(_read_request(source, plan.request_bytes), Output()))
+    except MemoryError:  # of our own code: a task's is told in its frame
+        os.write(FD.RESULT, OUT_OF_MEMORY)
+    except BaseException:  # noqa: BLE001 - the process edge: only a status leaves
+        return EXIT_JOB_FAILED
+    return 0
+
+
+def _report_refusal(plan: ChildPlan, mechanism: str) -> None:
+    """Tell the zygote, before or after the descriptors got their fixed numbers."""
+    for number in (plan.descriptors[3], FD.TRANSFER):
+        try:
+            os.write(number, f"!{mechanism}".encode())
+        except OSError:
+            continue
+        return
+
+
+def run_child(plan: ChildPlan, job: Job) -> NoReturn:
+    """Become the jailed child and run `job`; never returns."""
+    try:
+        close_jail(plan)
+        transfer = channel.adopt(int(FD.TRANSFER))
+        source = FileIO(int(FD.REQUEST))
+        seal(transfer, plan.program)
+    except MechanismError as error:
+        _report_refusal(plan, str(error.args[0]))
+        os._exit(EXIT_SETUP)
+    os._exit(_work(plan, job, source))

@@ -1,0 +1,301 @@
+"""The task job: compile, load, bind, call, encode; all of it inside the jail.
+
+Request and frame are encoded skeletons:
+
+    {"source", "entry", "arguments", "blobs", "seed", "now", "items"}
+    {"status", "value", "error_type", "error_text", "code", "layer", "late_imports"}
+
+With ``items`` > 0 the arguments are a list of that many dicts and the frame is
+``{"items": [frame, …]}``; every item starts with its own seed. A failure before the first
+call is one plain frame.
+
+Optional fields make a run tell of its progress: ``tell_ms`` (how often at most, -1: never)
+and ``most_state`` (bytes of a state that is told), and, to go on from what such a run
+yielded, ``step`` with its ``state`` (`stepwise`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import msgspec
+
+from stoilo.core.codec import skeleton
+from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.levels import Level
+from stoilo.core.limits import BOUNDS
+from stoilo.core.run_status import RunStatus
+from stoilo.sandbox.language.determinism import start_item, stop_clock
+from stoilo.sandbox.language.failures import (
+    Failure,
+    describe_exception,
+    describe_refusal,
+    describe_result,
+)
+from stoilo.sandbox.language.output import OutputSink, TaskPrinter
+from stoilo.sandbox.language.rules import TASK_MODULE
+from stoilo.sandbox.language.transformer import compile_source
+from stoilo.sandbox.process.binder import bind_arguments, encode_result
+from stoilo.sandbox.process.channel import write_progress
+from stoilo.sandbox.process.loader import LATE_IMPORTS, LanguageRuntime, prepare_runtime
+from stoilo.sandbox.process.progress import MOST_STEPS, Progress, Teller
+from stoilo.sandbox.process.stepwise import Steps, read_state, run_steps, yields_states
+
+__all__ = ["TaskCall", "prepare", "run", "run_call"]
+
+NO_ENTRY = "STO-S031"
+_LARGEST_SEED_CHARS = 128
+_MOST_TELL_MS = 3_600_000
+_runtimes: list[LanguageRuntime] = []
+
+
+class EndedError(Exception):
+    """Carries the `Failure` that ends a run."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+class TaskCall(msgspec.Struct, frozen=True):
+    """A checked request."""
+
+    source: str
+    entry: str
+    arguments: bytes
+    blobs: tuple[bytes, ...]
+    seed: bytes
+    now: int
+    items: int
+    tell_ms: int = -1
+    most_state: int = BOUNDS.value_bytes
+    step: int = 0
+    state: bytes = b""
+
+
+def prepare(level: Level) -> None:
+    """Import and build everything that runs at `level` need (in the zygote)."""
+    _runtimes[:] = [prepare_runtime(level)]
+    stop_clock()
+    sys.meta_path.insert(0, LATE_IMPORTS)
+
+
+def run(request: bytes, output: OutputSink) -> bytes:
+    """Work on one request (untrusted); return one frame."""
+    frame = run_call(_runtimes[0], request, output, write_progress)
+    return skeleton.encode(frame | {"late_imports": LATE_IMPORTS.asked})
+
+
+def run_call(
+    runtime: LanguageRuntime,
+    request: bytes,
+    output: OutputSink,
+    tell: Callable[[bytes], None] | None = None,
+) -> dict[str, Any]:
+    """Return the frame of one request, as a node; `tell` takes frames of progress."""
+    printer = TaskPrinter(output)
+    try:
+        call = _parse_request(request)
+        teller = None
+        if tell is not None and call.tell_ms >= 0:
+            gap_s = call.tell_ms / 1000
+            teller = Teller(tell, gap_s, call.most_state, time.monotonic)
+        with captured_output(printer):
+            return _run_all(runtime, call, printer, teller)
+    except EndedError as ended:
+        return _failed(ended.failure)
+    except StoiloError as error:
+        return _failed(describe_refusal(error))
+    finally:
+        sys.modules.pop(TASK_MODULE, None)
+
+
+@contextlib.contextmanager
+def captured_output(printer: TaskPrinter) -> Iterator[None]:
+    """Send what libraries print, and warnings, where the task's own print goes."""
+    with contextlib.redirect_stdout(printer), warnings.catch_warnings():  # type: ignore[type-var]  # has write
+        warnings.showwarning = printer.show_warning
+        yield
+
+
+def _parse_request(request: bytes) -> TaskCall:
+    fields = skeleton.decode(request)
+    kinds = {
+        **dict.fromkeys(("source", "entry", "seed"), str),
+        "arguments": bytes,
+        "blobs": list,
+        "now": int,
+        "items": int,
+    }
+    optional = {"tell_ms": int, "most_state": int, "step": int, "state": bytes}
+    if not isinstance(fields, dict) or set(fields) - set(optional) != set(kinds):
+        raise TrustError("STO-G120", "a task request has other fields")
+    kinds |= {name: optional[name] for name in fields.keys() & optional.keys()}
+    values: dict[str, Any] = {
+        name: bytes(value) if type(value) is memoryview else value
+        for name, value in fields.items()
+    }
+    blobs = values["blobs"] if type(values["blobs"]) is list else [None]
+    binary = all(isinstance(blob, bytes | memoryview) for blob in blobs)
+    if not binary or any(type(values[name]) is not kinds[name] for name in kinds):
+        raise TrustError("STO-G120", "a task request's fields are of other types")
+    seed = values["seed"]
+    numbers = (
+        0 <= values["items"] <= BOUNDS.map_items,
+        len(seed) <= _LARGEST_SEED_CHARS,
+        -1 <= values.get("tell_ms", -1) <= _MOST_TELL_MS,
+        0 <= values.get("step", 0) <= MOST_STEPS,
+        0 <= values.get("most_state", 0) <= BOUNDS.value_bytes,
+    )
+    if not all(numbers):
+        raise TrustError("STO-G120", "a task request's numbers are out of bounds")
+    try:
+        values["seed"] = bytes.fromhex(seed)
+    except ValueError:
+        raise TrustError("STO-G120", "a task request's seed is not hex") from None
+    return TaskCall(**(values | {"blobs": tuple(map(bytes, blobs))}))
+
+
+def load_source(
+    runtime: LanguageRuntime, source: str, printer: TaskPrinter
+) -> ModuleType:
+    """Return the loaded module of `source` (untrusted).
+
+    Raises:
+        PolicyRefusal: the source is refused before anything of it runs.
+        EndedError: its module body failed.
+    """
+    code = compile_source(source, runtime.level)
+    module: ModuleType = call_task(lambda: runtime.load(code, printer))
+    return module
+
+
+def call_task(function: Callable[[], Any]) -> Any:
+    """Run the task's own code; whatever it raises becomes an `EndedError`."""
+    try:
+        return function()
+    except SystemExit as stop:
+        if type(stop.code) in {type(None), int, bool} and not stop.code:
+            return None
+        raise EndedError(describe_exception(stop)) from None
+    except EndedError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the edge between task and us
+        raise EndedError(describe_exception(error)) from None
+
+
+def find_entry(module: ModuleType, entry: str) -> Callable[..., Any]:
+    """Return the function `entry`, or the last one defined when empty.
+
+    Raises:
+        PolicyRefusal: ``STO-S031`` there is none.
+    """
+    own = {
+        name: value
+        for name, value in module.__dict__.items()
+        if callable(value) and not name.startswith("__")
+    }
+    if not entry:
+        lines = {
+            name: value.__code__.co_firstlineno
+            for name, value in own.items()
+            if type(value) is FunctionType
+            and value.__globals__ is module.__dict__
+            and value.__code__.co_name == name
+        }
+        entry = max(lines, key=lines.__getitem__, default="")
+    if entry not in own:
+        raise PolicyRefusal(
+            NO_ENTRY,
+            f"the source defines no function {entry[:64]!r}",
+            hint="name a function of the module body",
+        )
+    function: Callable[..., Any] = own[entry]
+    return function
+
+
+def _run_all(
+    runtime: LanguageRuntime,
+    call: TaskCall,
+    printer: TaskPrinter,
+    teller: Teller | None,
+) -> dict[str, Any]:
+    start_item(call.seed, 0, call.now)
+    module = load_source(runtime, call.source, printer)
+    function = find_entry(module, call.entry)
+    arguments = bind_arguments(
+        call.arguments, module, runtime, call.blobs, items=call.items
+    )
+    if not call.items:
+        begun = bool(call.state)
+        state = read_state(call.state) if begun else None
+        steps = Steps(call.step if begun else 0, state, teller)
+        return _run_item(call, 0, _bound(function, arguments, steps))
+    return {"items": list(_run_items(call, function, arguments, teller))}
+
+
+def _run_items(
+    call: TaskCall,
+    function: Callable[..., Any],
+    arguments: list[Any],
+    teller: Teller | None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the frame of each item; what items yield themselves is kept nowhere."""
+    for index, item in enumerate(arguments):
+        yield _run_item(call, index, _bound(function, item, Steps()))
+        if teller is not None:
+            teller.tell(Progress(index + 1, (index + 1) / call.items))
+
+
+def _bound(
+    function: Callable[..., Any],
+    argument: Any,
+    steps: Steps,
+) -> Callable[[], Any]:
+    """Return the call of one item, whichever kind its entry is of."""
+    if yields_states(function):
+        return lambda: run_steps(function, argument, steps, encode_value)
+    return lambda: function(argument)
+
+
+def _run_item(call: TaskCall, index: int, run_one: Callable[[], Any]) -> dict[str, Any]:
+    start_item(call.seed, index, call.now)
+    try:
+        return _succeeded(encode_value(call_task(run_one)))
+    except EndedError as ended:
+        return _failed(ended.failure)
+
+
+def encode_value(value: object) -> bytes:
+    """Return the encoding of what left the task's code; `EndedError` when it has none."""
+    try:
+        return encode_result(value)
+    except StoiloError as error:
+        raise EndedError(describe_result(error)) from None
+    except Exception as error:  # noqa: BLE001 - a value whose own methods misbehave
+        raise EndedError(describe_exception(error)) from None
+
+
+def _succeeded(value: bytes) -> dict[str, Any]:
+    return {
+        "status": RunStatus.OK.value,
+        "value": value,
+        **dict.fromkeys(("error_type", "error_text", "code", "layer"), ""),
+    }
+
+
+def _failed(failure: Failure) -> dict[str, Any]:
+    return {
+        "status": failure.status.value,
+        "value": None,
+        "error_type": failure.error_type,
+        "error_text": failure.error_text,
+        "code": failure.code,
+        "layer": failure.layer.value,
+    }

@@ -1,0 +1,151 @@
+"""The whole self-test: what is there, trials alone, a real run; one row a mechanism."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stoilo.core.errors import InternalError
+from stoilo.sandbox.kernel import building, optional
+from stoilo.sandbox.kernel.mandatory import (
+    Host,
+    KernelHost,
+    Mechanism,
+    detect_abi,
+    find_missing,
+)
+from stoilo.sandbox.process.supervisor import zygote_command, zygote_environment
+from stoilo.sandbox.suite.confinement import Order, Tried
+from stoilo.sandbox.suite.observation import Observation, UnusableJailError, observe
+from stoilo.sandbox.suite.verdicts import Attempt, Row, State
+
+if TYPE_CHECKING:
+    from stoilo.core.levels import Level
+
+__all__ = [
+    "OPTIONAL",
+    "TRIALS_ENTRY",
+    "run_selftest",
+    "trials_command",
+]
+
+
+OPTIONAL = (
+    *(
+        f"namespace_{name}"
+        for name in ("user", "pid", "net", "ipc", "uts", "mount", "cgroup", "root")
+    ),
+    optional.LAYER,
+    *optional.LAYERS.values(),
+)
+"""Mechanisms that a run has where the host allows them; their absence refuses nothing."""
+
+TRIALS_ENTRY = "from stoilo.sandbox.suite.confinement import main; main()"
+_TRIALS_S = 120.0
+
+
+def trials_command() -> list[str]:
+    """Return the argument list of the process that runs the trials."""
+    return [sys.executable, "-s", "-P", "-c", TRIALS_ENTRY]
+
+
+def _run_trials(order: Order, command: Sequence[str]) -> Tried:
+    """Run the trials in a process of their own.
+
+    Raises:
+        InternalError: ``STO-S009``, the process broke or took too long.
+    """
+    try:
+        done = subprocess.run(
+            list(command),
+            input=msgspec.msgpack.encode(order),
+            capture_output=True,
+            env=zygote_environment(),
+            cwd="/",
+            timeout=_TRIALS_S,
+            check=True,
+        )
+        return msgspec.msgpack.decode(done.stdout, type=Tried)
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise InternalError("STO-S009", f"the trials broke: {said}") from error
+    except (subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
+        raise InternalError("STO-S009", f"the trials broke: {error}") from error
+
+
+def _look_at_system() -> Attempt:
+    found = sys.platform.startswith("linux")
+    return Attempt("linux", "find another system", "jail", None, not found)
+
+
+def _observe(level: Level, zygote: Callable[[], Sequence[str]]) -> Observation:
+    """Look at real runs; where none works, nothing is active and no attempt counts."""
+    try:
+        return observe(level, zygote)
+    except UnusableJailError:
+        return Observation((), ())
+
+
+def _make_row(
+    name: str,
+    attempts: Iterable[Attempt],
+    *,
+    mandatory: bool,
+    missing: Iterable[str],
+    layers: Iterable[str],
+) -> Row:
+    state = State.PRESENT if mandatory else State.MISSING
+    if name in missing:
+        state = State.MISSING
+    elif name in layers:
+        state = State.ACTIVE
+    return Row(
+        mechanism=name,
+        mandatory=mandatory,
+        state=state,
+        attempts=tuple(a for a in attempts if a.mechanism == name),
+        detail=f"ABI {detect_abi()}" if name == Mechanism.LANDLOCK else "",
+    )
+
+
+def run_selftest(
+    level: Level,
+    *,
+    host: Host | None = None,
+    zygote: Callable[[], Sequence[str]] = zygote_command,
+    trials: Callable[[], Sequence[str]] = trials_command,
+    only: tuple[str, ...] = (),
+) -> tuple[Row, ...]:
+    """Try to break every mechanism of the jail on this machine.
+
+    Takes about five seconds, two of them processor time that a limit must end.
+
+    Args:
+        level: whose filter and limits are tried (trusted).
+        host: how to find out what this machine has; tests pass one that lacks something.
+        zygote: how to start a zygote; tests pass a weakened one.
+        trials: how to start the trials; likewise.
+        only: mechanisms to try, empty for all.
+
+    Raises:
+        InternalError: ``STO-S009`` the trials broke, ``STO-S003`` the zygote did.
+    """
+    missing = tuple(m.value for m in find_missing(host or KernelHost()))
+    program = building.build_filter(level.syscalls, threads=False)
+    tried = _run_trials(Order(program, missing, only), trials())
+    missing += tried.inapplicable
+    seen = _observe(level, zygote) if not missing else Observation((), ())
+    attempts = (_look_at_system(), *tried.attempts, *seen.attempts)
+    layers = ("linux", *seen.layers)
+    return tuple(
+        _make_row(name, attempts, mandatory=mandatory, missing=missing, layers=layers)
+        for name, mandatory in (
+            *((m.value, True) for m in Mechanism),
+            *((name, False) for name in OPTIONAL),
+        )
+        if not only or name in only
+    )

@@ -1,0 +1,94 @@
+"""The gRPC server of the researchers' interface: its bounds, its health, its port."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from stoilo.core.limits import BOUNDS
+from stoilo.server.api.authenticate import Authenticator
+from stoilo.server.api.decoding import (
+    REVIEW_SERVICE_NAME,
+    SERVICE_NAME,
+    add_review_service,
+    add_task_service,
+)
+from stoilo.server.api.intake import Intake, IntakeBounds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stoilo.server.api.review_service import ReviewService
+    from stoilo.server.api.service import TaskService
+    from stoilo.server.tls import TlsFiles
+
+__all__ = ["bind_grpc", "set_serving", "tell_health"]
+
+CONNECTION_OPTIONS = (
+    ("grpc.max_allowed_incoming_connections", 1024),
+    ("grpc.max_concurrent_streams", 128),
+    # Bytes of a stream that come before anybody asks for them; the probe would raise
+    # that to MiB for whoever has a fast network.
+    ("grpc.http2.lookahead_bytes", 32 * 1024),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 600_000),
+    ("grpc.keepalive_time_ms", 60_000),  # finds peers that are gone
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+"""What one connection may have of the server before anybody knows who it is."""
+
+
+def bind_grpc(
+    service: TaskService,
+    address: str,
+    tls: TlsFiles | None,
+    reviews: ReviewService | None = None,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    bounds: IntakeBounds | None = None,
+) -> tuple[grpc.aio.Server, int]:
+    """Return a gRPC server with health and its bound port; must run in the event loop.
+
+    `tls` None is for tests on loopback only; `stoilo up` always has TLS.
+    Raises ``RuntimeError`` when the port is taken (gRPC's own).
+    """
+    authenticator = Authenticator(service.store, service.clock)
+    intake = Intake(authenticator, service.early, bounds or IntakeBounds())
+    server = grpc.aio.server(
+        interceptors=(*interceptors, intake),
+        options=[
+            ("grpc.max_receive_message_length", BOUNDS.rpc_message_bytes),
+            ("grpc.max_send_message_length", BOUNDS.rpc_answer_bytes),
+            ("grpc.so_reuseport", 0),
+            *CONNECTION_OPTIONS,
+        ],
+    )
+    add_task_service(service, server)
+    if reviews is not None:
+        add_review_service(reviews, server)
+    checks = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    if tls is None:
+        port = server.add_insecure_port(address)
+    else:
+        credentials = grpc.ssl_server_credentials([(tls.key, tls.certificate)])
+        port = server.add_secure_port(address, credentials)
+    server.stoilo_health = checks
+    return server, port
+
+
+def tell_health(server: grpc.aio.Server, ready: bool) -> None:
+    """Let gRPC's health service say what readiness says; for the event loop."""
+    task = asyncio.ensure_future(set_serving(server, serving=ready))
+    server.stoilo_telling = task  # or it could be collected before it has run
+
+
+async def set_serving(server: grpc.aio.Server, *, serving: bool) -> None:
+    """Tell health checkers whether calls are welcome."""
+    states = health_pb2.HealthCheckResponse
+    state = states.SERVING if serving else states.NOT_SERVING
+    for name in ("", SERVICE_NAME, REVIEW_SERVICE_NAME):
+        await server.stoilo_health.set(name, state)

@@ -1,0 +1,109 @@
+"""The parts of a running server, built in the order of trust and joined."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoilo.server.app.audit_log import AuditLog, open_log
+from stoilo.server.app.engine import WorkEngine, open_engine
+from stoilo.server.app.jails import JailedJudge, ValidatorJails
+from stoilo.server.app.task_server import Dependencies, TaskServer
+from stoilo.server.app.trust import ProjectTrust
+from stoilo.server.engines.replication import parse_replication
+from stoilo.server.log.sightings import Sightings
+from stoilo.server.revocation.wishes import FOLDER
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from stoilo.policies.policy import Policy
+    from stoilo.server.config import ServerConfig
+    from stoilo.server.data_directory import DataDir
+    from stoilo.server.db.store import Store
+    from stoilo.server.log.ports import AdmissionSigner
+    from stoilo.server.release.project import Project
+
+__all__ = ["ServerParts", "assemble", "clock"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """One server without its network.
+
+    Attributes:
+        tasks: from a request to an outcome.
+        work: the engine, and what stands around it.
+        trust: release and revocations.
+        log: the audit log.
+    """
+
+    tasks: TaskServer
+    work: WorkEngine
+    trust: ProjectTrust
+    log: AuditLog
+
+
+def clock() -> int:
+    """Return the seconds since 1970."""
+    return int(time.time())
+
+
+def assemble(
+    config: ServerConfig,
+    home: DataDir,
+    stack: AsyncExitStack,
+    policy: Policy,
+    project: Project,
+    store: Store,
+    signer: AdmissionSigner | None = None,
+) -> ServerParts:
+    """Open log, engine and jails, and wire them; `stack` closes them.
+
+    `signer` is asked in place of the project's own client, if given.
+    """
+    log = open_log(config.data, project, store, stack)
+    judge, jails = JailedJudge(policy), ValidatorJails()
+    stack.callback(judge.close)
+    stack.callback(jails.close)
+    work = open_engine(config, home, project.root.log_vkey)
+    trust = ProjectTrust(
+        project,
+        policy,
+        store,
+        log,
+        work.engine,
+        wishes=home.part(FOLDER),
+        clock=clock,
+        life_s=config.admission_life_s,
+        refusal_interval_s=config.refusal_interval_s,
+    )
+    around = Dependencies(
+        log=log.writer,
+        signer=signer or project.client,
+        engine=work.engine,
+        judge=judge,
+        policy=policy,
+        jail_of=jails.of,
+        levels=trust.levels,
+        flavors=trust.choose_flavor,
+        facts=trust.facts,
+        clock=clock,
+        revocations=trust.revocations.current,
+        withdrawn=trust.withdrawn,
+        log_policy=trust.log_policy,
+        reviewers=trust.reviewers,
+        side=log.side,
+        seen=Sightings(log.seen, trust.log_policy).record,
+        archives=trust.archives,
+        replication=parse_replication(config.homogeneous, config.adaptive).of,
+    )
+    tasks = TaskServer(
+        store,
+        home.part("blobs"),
+        around,
+        leaves=trust.leaves,
+        review_wait_s=config.review_wait_s,
+    )
+    return ServerParts(tasks, work, trust, log)

@@ -1,0 +1,251 @@
+"""Wiring: one server out of its parts and its neighbours, with no decision of its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.log.side import SideStore
+from stoilo.core.errors import StoiloError
+from stoilo.server.admission.blobs import BlobStore
+from stoilo.server.admission.fair_turns import FairTurns
+from stoilo.server.admission.gatekeeper import Gatekeeper
+from stoilo.server.admission.outdated import (
+    UnreviewedWork,
+    UnwitnessedWork,
+    WithdrawnTerms,
+    WithdrawnWork,
+)
+from stoilo.server.admission.pipeline import AdmissionPipeline
+from stoilo.server.admission.statements import StatementWriter
+from stoilo.server.admission.submission import READING, Submissions
+from stoilo.server.admission.workunits import WorkunitWriter
+from stoilo.server.api.review_service import ReviewService
+from stoilo.server.api.service import TaskService
+from stoilo.server.api.tasks import TaskDesk
+from stoilo.server.db import schema
+from stoilo.server.engines.workunits import Replication
+from stoilo.server.log.leaves import LeafBook
+from stoilo.server.log.ports import ProjectFacts
+from stoilo.server.log.refusals import RefusalBook
+from stoilo.server.operations.operator_acts import note_start, note_stop
+from stoilo.server.reviews.book import ReviewBook
+from stoilo.server.reviews.desk import ReviewDesk
+from stoilo.server.reviews.review_queue import WAIT_S, ReviewQueue
+from stoilo.server.validation.assimilation import OutcomeKeeper
+from stoilo.server.validation.docket import Docket
+from stoilo.server.validation.results import ResultValidation
+from stoilo.server.validation.validators import JailRunner, Validators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stoilo.executor.verifier.release.targets import Reviewer
+    from stoilo.executor.verifier.result import ResultHeader
+    from stoilo.policies.policy import Policy
+    from stoilo.server.admission.draft import FlavorLookup, LevelLookup
+    from stoilo.server.db.records import TaskRow
+    from stoilo.server.db.store import Store
+    from stoilo.server.engines.interface import Engine
+    from stoilo.server.engines.workunits import WorkunitFile
+    from stoilo.server.log.ports import AdmissionSigner, Judge, Log
+
+__all__ = ["Dependencies", "TaskServer"]
+
+LOGGER = logging.getLogger(__name__)
+SALTS_S = 60.0
+"""Accounts' salts are read again after this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """Everything that the server talks to, real or (in tests) standing in.
+
+    Attributes:
+        log: the audit log's one writer.
+        signer: admits statements.
+        engine: issues workunits.
+        judge: the gate.
+        policy: in force.
+        jail_of: validators' jail by level name.
+        levels: level by name.
+        flavors: flavor id by (wish, level).
+        facts: of the project, at this moment.
+        clock: seconds since 1970.
+        revocations: admission time → the file of revocations for its workunit.
+        withdrawn: what is withdrawn at this moment.
+        log_policy: what volunteers demand of a log proof at this moment.
+        reviewers: those whom the release names at this moment.
+        side: the store of records and published sources beside the log.
+        seen: keeps the checkpoint that a copy's executor saw.
+        archives: id of a flavor → its archive as an input file, None for none.
+        replication: how the copies of a level's tasks are spread.
+    """
+
+    log: Log
+    signer: AdmissionSigner
+    engine: Engine
+    judge: Judge
+    policy: Policy
+    jail_of: Callable[[str], JailRunner]
+    levels: LevelLookup
+    flavors: FlavorLookup
+    facts: Callable[[], ProjectFacts]
+    clock: Callable[[], int]
+    revocations: Callable[[int], bytes]
+    withdrawn: Callable[[], WithdrawnTerms] = WithdrawnTerms
+    log_policy: Callable[[], LogPolicy] = lambda: LogPolicy(())
+    reviewers: Callable[[], tuple[Reviewer, ...]] = tuple
+    side: SideStore = field(default_factory=SideStore.in_memory)
+    seen: Callable[[ResultHeader], None] = lambda header: None  # noqa: ARG005 - nothing is kept
+    archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None
+    replication: Callable[[str], Replication] = lambda _level: Replication()
+
+
+class TaskServer:
+    """The assembled server: a gRPC service, an admission pipeline, an engine's ears."""
+
+    def __init__(
+        self,
+        store: Store,
+        blob_directory: Path,
+        around: Dependencies,
+        leaves: LeafBook | None = None,
+        review_wait_s: int = WAIT_S,
+    ) -> None:
+        clock = around.clock
+        self.store, self.side = store, around.side
+        self._engine = around.engine
+        self._salts: dict[int, str] = {}
+        self._salts_read = time.monotonic()
+        self.blobs = BlobStore(blob_directory, store, clock())
+        self.docket = Docket(Validators(around.jail_of), around.engine.ask_again)
+        validation = ResultValidation(store, self.docket, around.seen)
+        self.leaves = leaves or LeafBook(store, around.side, around.facts, clock)
+        self._log = around.log
+        self._policy_digest, self._clock = around.policy.digest, clock
+        gatekeeper = Gatekeeper(around.judge, store, clock)
+
+        def review(task: TaskRow) -> str:
+            if task.attempt == 1 and task.spec.policy_digest == around.policy.digest:
+                return task.spec.policy_digest  # judged at submission, by this policy
+            return gatekeeper.review_again(task)
+
+        book = ReviewBook(store, around.reviewers, self._salt_of)
+        self.review_queue = ReviewQueue(
+            store, book, around.policy.needs_review, clock, review_wait_s
+        )
+        self.pipeline = AdmissionPipeline(
+            store,
+            around.log,
+            around.signer,
+            around.engine,
+            statements=StatementWriter(around.facts, around.levels, self._salt_of),
+            workunits=WorkunitWriter(
+                store,
+                self.blobs,
+                around.revocations,
+                around.archives,
+                around.replication,
+            ),
+            leaves=self.leaves,
+            review=review,
+            review_queue=self.review_queue,
+            clock=clock,
+            unreviewed=UnreviewedWork(store, book),
+            withdrawn=WithdrawnWork(store, around.withdrawn),
+            unwitnessed=UnwitnessedWork(store, around.log_policy),
+            taken_back=self.docket.drop,
+        )
+        self.review_desk = ReviewDesk(
+            store,
+            book,
+            self.review_queue,
+            salt_of=self._salt_of,
+            wake=self.pipeline.wake,
+            clock=clock,
+        )
+        self.review_service = ReviewService(store, self.review_desk, clock)
+        self.validation = validation
+        self.keeper = OutcomeKeeper(
+            store,
+            validation,
+            self.blobs,
+            retry=self.pipeline.retry,
+            wake=self.pipeline.wake,
+            clock=clock,
+        )
+        turns = FairTurns(READING)
+        self.submissions = Submissions(
+            store,
+            gatekeeper,
+            RefusalBook(store, clock),
+            around.policy,
+            levels=around.levels,
+            flavors=around.flavors,
+            clock=clock,
+            stored=self.pipeline.wake,
+            turns=turns,
+        )
+        self.desk = TaskDesk(
+            store,
+            around.engine,
+            clock=clock,
+            trouble=lambda: str(self.pipeline.trouble or ""),
+            wake=self.pipeline.wake,
+        )
+        self.service = TaskService(
+            store,
+            self.submissions,
+            self.desk,
+            self.blobs,
+            around.policy,
+            clock,
+            turns,
+        )
+
+    def _salt_of(self, account_id: int) -> str:
+        """Return the account's salt; only a retention command renews it, when unused."""
+        if time.monotonic() - self._salts_read > SALTS_S:
+            self._salts, self._salts_read = {}, time.monotonic()
+        if account_id not in self._salts:
+            table = schema.account
+            with self.store.read() as connection:
+                query = select(table.c.salt).where(table.c.id == account_id)
+                self._salts[account_id] = str(connection.scalar(query))
+        return self._salts[account_id]
+
+    @property
+    def log(self) -> Log:
+        """The audit log's one writer."""
+        return self._log
+
+    def start(self) -> None:
+        """Let the engine and the pipeline move; left-overs of a crash come first."""
+        note_start(self.store, self._policy_digest, self._clock())
+        self._engine.start(self.validation, self.keeper)
+        self.pipeline.start()
+
+    def stop(self) -> None:
+        """Stop moving; everything acknowledged is on the disk already."""
+        # The engine last: the pipeline's steps in progress still need it.
+        self.pipeline.stop()
+        self._engine.close()
+        self.docket.close()
+        self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        """Log what still waits, the stop last; what cannot be waits in the outbox."""
+        try:
+            # Before the stop is noted: it is to be the last thing that the log tells.
+            self.leaves.flush_refusals()
+            note_stop(self.store, self._clock())
+            self.leaves.append_all(self._log)
+        except StoiloError as error:
+            LOGGER.warning("the last events wait for the next start: %s", error)

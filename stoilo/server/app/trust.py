@@ -1,0 +1,200 @@
+"""What the project says now: its release, what is revoked, its policy, its epoch.
+
+Whatever changes is in the log before anything here relies on it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoilo.core.errors import InternalError
+from stoilo.flavors.manifest import shipped_flavors
+from stoilo.flavors.tree import platform_name
+from stoilo.policies.levels import load_level, load_levels
+from stoilo.policies.policy import Policy, default_policy, parse_policy
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
+from stoilo.server.admission.outdated import WithdrawnTerms, terms_of
+from stoilo.server.log.leaves import LeafBook, log_changes
+from stoilo.server.log.ports import ProjectFacts
+from stoilo.server.release.changes import (
+    facts_in_force,
+    note_changes,
+    read_transcript,
+    revoked_keys,
+)
+from stoilo.server.release.flavors import (
+    FlavorFiles,
+    ReleasedLevels,
+    choose_flavor,
+    kept_archives,
+)
+from stoilo.server.release.programs import offer_programs
+from stoilo.server.release.project import Project, Release
+from stoilo.server.revocation.issuer import RevocationIssuer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stoilo.audit.format.policy import LogPolicy
+    from stoilo.executor.verifier.release.targets import Reviewer, TrustedRelease
+    from stoilo.executor.verifier.release.trust import ReleaseFiles
+    from stoilo.server.admission.draft import LevelLookup
+    from stoilo.server.app.audit_log import AuditLog
+    from stoilo.server.app.engine import ServedEngine
+    from stoilo.server.db.store import Store
+
+__all__ = ["ProjectTrust", "facts_of", "load_policy"]
+
+
+def load_policy(path: str) -> Policy:
+    """Return the policy in `path`, the shipped one when empty."""
+    return parse_policy(Path(path).read_bytes()) if path else default_policy()
+
+
+class ProjectTrust:
+    """The release and the revocations in force, asked for at every admission.
+
+    Args:
+        project: whose release.
+        policy: that this server judges by.
+        store: remembers what was in force before.
+        log: is told of every change.
+        engine: gets the release, its archives and its programs.
+        wishes: directory of wishes to withdraw something.
+        clock: seconds since 1970.
+        life_s: how long an admission holds, s.
+        refusal_interval_s: refusals are logged in batches of this time, s.
+
+    Attributes:
+        leaves: from the outbox into the log.
+        release: the release, verified.
+        revocations: the statement in force.
+        facts: what statements say about the project now.
+        levels: level by name.
+        archives: id of a flavor → its archive as an input file, None for none.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        policy: Policy,
+        store: Store,
+        log: AuditLog,
+        engine: ServedEngine,
+        *,
+        wishes: Path,
+        clock: Callable[[], int],
+        life_s: int,
+        refusal_interval_s: int,
+    ) -> None:
+        self._project = project
+        self._policy = policy
+        self._store = store
+        self._log = log
+        self._engine = engine
+        self._clock = clock
+        self._life_s = life_s
+        self._platform = platform_name()
+        # Of the release alone: revocations are themselves logged through these leaves.
+        self.leaves = LeafBook(
+            store,
+            log.side,
+            facts_of(self._released, clock, life_s),
+            clock,
+            refusal_interval_s,
+        )
+        self.leaves.refill()
+        self.release = Release(project, engine, self._take_up)
+        self.revocations = RevocationIssuer(
+            wishes,
+            log.writer,
+            project.client,
+            self.release.trust,
+            clock,
+            self.leaves.adopt,
+        )
+        # Before anything can be issued: volunteers refuse work without a fresh one.
+        self.revocations.upkeep()
+        self.facts = facts_of(self.revocations.in_force, clock, life_s)
+        self.levels: LevelLookup = (
+            ReleasedLevels(self.release.trust) if project.root.released else load_level
+        )
+        files = FlavorFiles(project.root.directory, self.release.trust, self._platform)
+        self.archives = files.of
+
+    def _released(self) -> TrustedRelease:
+        # Bound late: the release needs the leaves before it is there itself.
+        return self.release.trust()
+
+    def _take_up(self, files: ReleaseFiles, trust: TrustedRelease) -> None:
+        """Log what has changed with a newer release, then let the engine have it."""
+        now, directory = self._clock(), self._project.root.directory
+        in_force = facts_in_force(
+            trust,
+            files,
+            now,
+            policy_digest=self._policy.digest,
+            levels=load_levels(),
+            flavors=shipped_flavors(),
+            transcript=read_transcript(directory),
+        )
+        if note_changes(self._store, in_force, now, revoked_keys(trust)):
+            # `trust` itself: asking for the release would wait for this very call.
+            facts = facts_of(lambda: trust, self._clock, self._life_s)
+            log_changes(self.leaves, self._log.writer, facts)
+        self._engine.retain(kept_archives(trust, self._platform))
+        offer_programs(self._engine, directory, trust)
+
+    def choose_flavor(self, wish: str, level: str) -> str:
+        """Return the id of the flavor that a task gets."""
+        return choose_flavor(wish, level, self.revocations.in_force())
+
+    def withdrawn(self) -> WithdrawnTerms:
+        """Return what is withdrawn at this moment."""
+        return terms_of(self.revocations.in_force())
+
+    def log_policy(self) -> LogPolicy:
+        """Return what volunteers demand of a log proof at this moment."""
+        return self.release.trust().log_policy
+
+    def reviewers(self) -> tuple[Reviewer, ...]:
+        """Return whom the release names as reviewers at this moment."""
+        return self.revocations.in_force().reviewers
+
+
+def facts_of(
+    trust: Callable[[], TrustedRelease], clock: Callable[[], int], life_s: int
+) -> Callable[[], ProjectFacts]:
+    """Return a function that says what statements say about the project now.
+
+    The newest epoch that is open is used; its end bounds every admission. Where none is
+    open, asking raises ``STO-K024``: tasks wait until the next one is certified.
+    """
+
+    def facts() -> ProjectFacts:
+        release, now = trust(), clock()
+        open_epochs = [
+            epoch
+            for epoch in release.epochs
+            if epoch.not_before <= now < epoch.not_after
+            and epoch.number >= release.min_epoch
+            and epoch.number not in release.revoked_epochs
+        ]
+        if not open_epochs:
+            raise InternalError(
+                "STO-K024",
+                "no epoch is open now",
+                hint="operators: stoilo explain STO-K096",
+            )
+        epoch = open_epochs[-1]
+        return ProjectFacts(
+            origin=release.origin,
+            epoch=epoch.number,
+            epoch_end=epoch.not_after,
+            language_digest=LANGUAGE_DIGEST,
+            python=release.python,
+            admission_life_s=life_s,
+        )
+
+    return facts

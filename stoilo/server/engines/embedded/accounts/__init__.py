@@ -1,0 +1,1 @@
+"""Volunteers: their accounts, passwords, preferences and credit."""

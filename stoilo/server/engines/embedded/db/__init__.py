@@ -1,0 +1,1 @@
+"""Where everything is kept: tables, transactions, rows as frozen values."""

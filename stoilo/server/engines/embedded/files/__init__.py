@@ -1,0 +1,1 @@
+"""Files for hosts: inputs, programs, today's release, and the mirrors of them."""

@@ -1,0 +1,263 @@
+"""Input files of workunits: stored once by digest, fetched under an unguessable token.
+
+Small files lie in the database, so that creating a workunit is one durable step; larger
+ones are files named by their digest, linked or copied in before the transaction that
+names them. A file that no workunit needs any more is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, exists, select
+
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory
+from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.files.disk import remove
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.engines.workunits import WorkunitFile
+
+__all__ = ["Depot", "Download", "StoredFile"]
+
+CHUNK = 1024 * 1024
+_TOKEN_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """What the database shall know about a file; `content` None: it lies on disk."""
+
+    digest: str
+    size: int
+    md5: str
+    content: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file as handed to a volunteer: inline bytes or a path."""
+
+    digest: str
+    size: int
+    content: bytes | None
+    path: Path | None
+
+
+class Depot:
+    """The files under `directory` and their rows."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._pins: Counter[str] = Counter()
+        self._measured: dict[str, StoredFile] = {}
+        self._retained: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def retain(self, digests: Iterable[str]) -> frozenset[str]:
+        """Keep files of exactly these digests also while no workunit names them.
+
+        They stay measured, so that a large file that task after task needs is read once.
+
+        Returns:
+            those that are retained no longer, to be removed if nothing names them.
+        """
+        with self._lock:
+            before, self._retained = self._retained, frozenset(digests)
+        return before - self._retained
+
+    def shared(
+        self, connection: Connection, most: int, digest: str = ""
+    ) -> dict[str, Path]:
+        """Return where files lie that many tasks share, never one task's arguments.
+
+        Args:
+            connection: of the engine's database.
+            most: how many; which ones nobody can say.
+            digest: look for this one only; untrusted.
+        """
+        table, needs = schema.files, schema.workunit_files
+        sticky = exists().where(needs.c.digest == table.c.digest, needs.c.sticky == 1)
+        query = select(table.c.digest).where(
+            table.c.content.is_(None), sticky | table.c.digest.in_(self._retained)
+        )
+        if digest:
+            query = query.where(table.c.digest == digest)
+        found = connection.scalars(query.limit(most))
+        return {one: self._directory / one for one in found}
+
+    @contextlib.contextmanager
+    def hold(self, files: Iterable[WorkunitFile]) -> Iterator[tuple[StoredFile, ...]]:
+        """Yield `files` checked and, where large, durable on disk; not removed inside.
+
+        Raises:
+            TrustError: ``STO-E002`` for a wrong digest.
+            InternalError: ``STO-E003`` when the disk refuses.
+        """
+        distinct = {file.digest: file for file in files}
+        with self._lock:
+            self._pins.update(distinct.keys())
+        try:
+            yield tuple(self._take(file) for file in distinct.values())
+        except OSError as error:
+            raise InternalError(
+                "STO-E003", f"an input file could not be stored (errno {error.errno})"
+            ) from error
+        finally:
+            with self._lock:
+                self._pins.subtract(distinct.keys())
+                self._pins += Counter()
+
+    def add_rows(self, connection: Connection, files: Iterable[StoredFile]) -> None:
+        """Insert the files that the database does not know yet."""
+        wanted = {file.digest: file for file in files}
+        table = schema.files
+        found = select_in(connection, [table.c.digest], table.c.digest, wanted)
+        known = {row[0] for row in found}
+        fresh = [file for file in wanted.values() if file.digest not in known]
+        rows = [
+            {
+                "digest": file.digest,
+                "token": token,
+                "size": file.size,
+                "md5": file.md5,
+                "content": file.content,
+            }
+            for file, token in zip(
+                fresh, draw_tokens(len(fresh), _TOKEN_BYTES), strict=True
+            )
+        ]
+        insert_many(connection, table, rows)
+
+    def find(self, connection: Connection, token: str) -> Download | None:
+        """Return the file behind an (untrusted) token."""
+        table = schema.files
+        row = connection.execute(
+            select(table.c.digest, table.c.size, table.c.content).where(
+                table.c.token == token
+            )
+        ).first()
+        if row is None:
+            return None
+        path = None if row.content is not None else self._directory / row.digest
+        return Download(row.digest, row.size, row.content, path)
+
+    def remove_unused(
+        self, connection: Connection, digests: Iterable[str], keep: Iterable[str]
+    ) -> tuple[str, ...]:
+        """Delete rows of `digests` that nothing names; return those, for `unlink`."""
+        gone: list[str] = []
+        used = schema.workunit_files.c.digest
+        with self._lock:
+            pinned = {*self._pins, *self._retained, *keep}
+        for digest in sorted(set(digests) - pinned):
+            row = schema.files.c.digest
+            unused = ~exists().where(used == digest)
+            found = connection.execute(
+                delete(schema.files).where(row == digest, unused)
+            )
+            if found.rowcount:
+                gone.append(digest)
+        return tuple(gone)
+
+    def unlink(self, digests: Iterable[str]) -> None:
+        """Remove files whose rows are gone; pinned ones stay.
+
+        What the disk does not let go is removed at the next start.
+        """
+        with self._lock:
+            for digest in digests:
+                if not self._pins[digest]:
+                    self._measured.pop(digest, None)
+                    remove(self._directory / digest)
+
+    def sweep(self, connection: Connection) -> None:
+        """Remove files that no row names (left by a crash between two steps)."""
+        known = set(connection.scalars(select(schema.files.c.digest)))
+        self.unlink(
+            path.name for path in self._directory.iterdir() if path.name not in known
+        )
+
+    def _take(self, file: WorkunitFile) -> StoredFile:
+        """Return one file checked; a large one is on disk afterwards."""
+        if isinstance(file.source, bytes) and len(file.source) <= schema.INLINE_BYTES:
+            return self._inline(file, file.source)
+        target = self._directory / file.digest
+        known = self._measured.get(file.digest)
+        if known is not None and target.exists():
+            return known
+        if not target.exists():
+            self._place(file, target)
+        size, digest, md5 = _measure(target)
+        if digest != file.digest:
+            target.unlink(missing_ok=True)
+            raise _wrong_digest(file)
+        stored = StoredFile(digest, size, md5, None)
+        self._measured[digest] = stored
+        return stored
+
+    def _inline(self, file: WorkunitFile, data: bytes) -> StoredFile:
+        """Return a small file checked."""
+        if hashlib.sha256(data).hexdigest() != file.digest:
+            raise _wrong_digest(file)
+        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return StoredFile(file.digest, len(data), md5, data)
+
+    def _place(self, file: WorkunitFile, target: Path) -> None:
+        """Bring the bytes to `target`, durably; linked where the disk allows."""
+        part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+        try:
+            _copy(file.source, part)
+            with part.open("rb") as stream:
+                os.fsync(stream.fileno())
+            part.replace(target)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+        sync_directory(self._directory)
+
+
+def _copy(source: Path | bytes, target: Path) -> None:
+    """Write or link `source` to `target`."""
+    if isinstance(source, bytes):
+        target.write_bytes(source)
+        return
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _wrong_digest(file: WorkunitFile) -> TrustError:
+    """Return the error for a file that is not what its digest says."""
+    return TrustError(
+        "STO-E002", f"input file {file.open_name!r} does not have its digest"
+    )
+
+
+def _measure(path: Path) -> tuple[int, str, str]:
+    """Return size, SHA-256 and MD5 of a file, read in pieces."""
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    size = 0
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            sha256.update(chunk)
+            md5.update(chunk)
+            size += len(chunk)
+    return size, sha256.hexdigest(), md5.hexdigest()

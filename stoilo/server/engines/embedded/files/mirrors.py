@@ -1,0 +1,270 @@
+"""Mirrors: HTTP caches in front of the project that hosts fetch shared files from.
+
+Files are named by their SHA-256 and never change, so anything that keeps what it has
+fetched serves them. A mirror is not trusted: a host checks what it gets, and the project's
+own URL always comes last. BOINC's clients take URLs in the order of the reply and go on to
+the next after any failure (``client/pers_file_xfer.cpp``), ours do the same.
+
+One thing they cannot mend: wrong bytes of the right length end a stock client's task
+(``cs_files.cpp``: a checksum error is final). So a host that says that its downloads
+failed is believed of every result that was sent with mirrors: they go back without counting
+against host or workunit, the mirrors are checked at once, and the host is sent to none for
+a day. All of this lies in memory: after a restart nothing is named before it was checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import random
+import re
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
+
+from stoilo.core.errors import UsageError
+from stoilo.core.http_client import HttpClient, HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from stoilo.core.boinc.messages import FileInfo, ReportedResult, SchedulerReply
+
+__all__ = [
+    "DOWNLOAD_FAILED",
+    "Mirrors",
+    "check_mirror",
+    "is_mirror_key",
+    "parse_mirrors",
+]
+
+log = logging.getLogger(__name__)
+
+DOWNLOAD_FAILED: Final = -186
+"""BOINC's exit status of a task whose files could not be had (``ERR_RESULT_DOWNLOAD``)."""
+
+SECRET_BYTES: Final = 32
+MOST_MIRRORS: Final = 64
+MOST_NAMED: Final = 2
+"""Mirrors in one reply's list of a file; the project's own server comes after them."""
+
+LEAST_BYTES: Final = 64 * 1024
+"""Smaller files lie in the database and are sent as quickly as a mirror is asked."""
+
+CHECK_S: Final = 5.0
+"""Longest check of one mirror; whoever stops the server waits for the one in progress."""
+PIECES: Final = 3
+PIECE_BYTES: Final = 64 * 1024
+DISTRUST_S: Final = 86_400.0
+# BOINC's client keeps a failed file while any task needs it, so the results in the reply to
+# the report fail at once: they are excused too.
+LEFT_OVER_S: Final = 60.0
+HOSTS_REMEMBERED: Final = 100_000
+RESULTS_REMEMBERED: Final = 200_000
+
+_URL: Final = re.compile(
+    r"https?://[A-Za-z0-9.\[\]:-]{1,100}/(?:[A-Za-z0-9._~-]{1,80}/)*"
+)
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def parse_mirrors(text: str) -> tuple[str, ...]:
+    """Return the URLs of a setting, separated by commas; raises ``STO-B050``."""
+    urls = tuple(part.strip() for part in text.split(",") if part.strip())
+    for url in urls:
+        if not _URL.fullmatch(url) or not urlsplit(url).hostname:
+            raise UsageError(
+                "STO-B050",
+                f"{url[:80]!r} is no mirror's URL",
+                hint="like `https://eu.example.org/stoilo/, https://…/`",
+            )
+    if len(set(urls)) < len(urls) or len(urls) > MOST_MIRRORS:
+        raise UsageError(
+            "STO-B050", f"a mirror is named twice, or more than {MOST_MIRRORS} are"
+        )
+    return urls
+
+
+def is_mirror_key(secret: Path, said: str) -> bool:
+    """Say whether an (untrusted) key is the mirrors'; without a `secret` nobody's is."""
+    try:
+        key = secret.read_bytes()
+    except OSError:
+        return False
+    # An empty or cut file must not make an empty key good.
+    whole = len(key) == SECRET_BYTES
+    return whole and hmac.compare_digest(key.hex().encode(), said.encode())
+
+
+class Mirrors:
+    """The mirrors of a project; safe for several threads."""
+
+    def __init__(
+        self,
+        urls: Iterable[str],  # under which files lie by digest, each with final slash
+        clock: Callable[[], float],  # s; only differences matter
+        # called when a host says that its downloads failed: check at once
+        on_doubt: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.urls = tuple(urls)
+        self._clock = clock
+        self._on_doubt = on_doubt
+        self._lock = threading.Lock()
+        self._good: frozenset[str] = frozenset()
+        self._sent: OrderedDict[str, int] = OrderedDict()  # results and their hosts
+        self._distrusting: OrderedDict[int, float] = OrderedDict()
+
+    def check(self, samples: Mapping[str, Path], most_s: float = CHECK_S) -> None:
+        """Find out which mirrors are in use from now on: those that send what we have.
+
+        Args:
+            samples: some shared files of ours, by digest; without any nobody is in use.
+            most_s: longest check of one mirror, s.
+        """
+        good = set()
+        for url in self.urls:
+            problem = check_mirror(url, samples, most_s)
+            if not problem:
+                good.add(url)
+            elif samples and url in self._good:
+                log.warning("mirror %s is out: %s", url, problem)
+            if not problem and url not in self._good:
+                log.info("mirror %s is in use", url)
+        self._good = frozenset(good)
+
+    def send(self, reply: SchedulerReply, host: int) -> SchedulerReply:
+        """Return a reply that sends a host to mirrors for what tasks share."""
+        good = self._good
+        if not good:
+            return reply
+        distrusted_s = self._distrusted_s(host)
+        if distrusted_s is not None:
+            if distrusted_s < LEFT_OVER_S:
+                self._note_sent(host, (result.name for result in reply.results))
+            return reply
+        # Each host has an order of its own, the same at every call (rendezvous hashing):
+        # hosts spread evenly, and a mirror that comes or goes moves no host but its own.
+        ranked = sorted(good, key=lambda url: _draw(url, host))[:MOST_NAMED]
+        files = tuple(
+            replace(file, mirrors=tuple(f"{url}{file.name}" for url in ranked))
+            if file.sticky and file.nbytes > LEAST_BYTES
+            else file
+            for file in reply.files
+        )
+        self._note_sent(host, _results_with(reply, files))
+        return replace(reply, files=files)
+
+    def excuses(self, host: int, report: ReportedResult) -> bool:
+        """Say whether a failed result is the mirrors' fault, as far as one can know.
+
+        From the first such result on the host is sent to no mirror for `DISTRUST_S`, so what
+        is excused in that time was sent before. Saying so twice changes nothing: a
+        transaction that fails is done again.
+        """
+        if report.exit_status != DOWNLOAD_FAILED:
+            return False
+        begins = self._distrusted_s(host) is None
+        with self._lock:
+            if self._sent.get(report.name) != host:
+                return False
+            if begins:
+                _remember(self._distrusting, host, self._clock(), HOSTS_REMEMBERED)
+        if begins:
+            self._on_doubt()
+        return True
+
+    def _distrusted_s(self, host: int) -> float | None:
+        """Return for how long a host has had its files from the project itself, s.
+
+        None when it may be sent to mirrors.
+        """
+        now = self._clock()
+        with self._lock:
+            since = self._distrusting.get(host)
+        return None if since is None or now - since >= DISTRUST_S else now - since
+
+    def _note_sent(self, host: int, results: Iterable[str]) -> None:
+        """Note results that a host may fail through no fault of its own."""
+        with self._lock:
+            for result in results:
+                _remember(self._sent, result, host, RESULTS_REMEMBERED)
+
+
+def check_mirror(url: str, samples: Mapping[str, Path], most_s: float) -> str:
+    """Return what is wrong with a mirror, empty when some pieces were as they should be.
+
+    A piece is some bytes at a random place of a random file, so a check costs little
+    whatever the files' size, and a mirror cannot know which bytes it must not falsify. It
+    can still send others to hosts: nothing rests on a check but who is sent where.
+    """
+    if not samples:
+        return "there is no shared file yet to ask for"
+    until = time.monotonic() + most_s
+    draw = random.SystemRandom()
+    client = HttpClient(read_s=most_s)
+    try:
+        for digest in draw.sample(sorted(samples), min(PIECES, len(samples))):
+            piece = _piece(samples[digest], draw)
+            if piece is None:
+                continue  # the project has just dropped it
+            start, expected = piece
+            answer = client.fetch(
+                "GET",
+                url + digest,
+                most=len(expected),
+                within_s=max(0.0, until - time.monotonic()),
+                headers={"Range": f"bytes={start}-{start + len(expected) - 1}"},
+            )
+            if answer.status != HTTPStatus.PARTIAL_CONTENT:
+                return f"HTTP {answer.status} for a part of a file"
+            if answer.body != expected:
+                return f"wrong bytes of {digest}"
+    except HttpError as error:
+        return str(error)
+    finally:
+        client.close()
+    return ""
+
+
+def _piece(path: Path, draw: random.Random) -> tuple[int, bytes] | None:
+    """Return a place in a file and the bytes there; None when it is gone."""
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            start = stream.seek(draw.randrange(max(1, size - PIECE_BYTES + 1)))
+            return start, stream.read(PIECE_BYTES)
+    except OSError:
+        return None
+
+
+def _draw(url: str, host: int) -> bytes:
+    """Return a host's draw of a mirror; the smallest goes first."""
+    return hashlib.sha256(f"{host}\0{url}".encode()).digest()
+
+
+def _results_with(reply: SchedulerReply, files: tuple[FileInfo, ...]) -> Iterator[str]:
+    """Yield the results of a reply that need a file for which mirrors are named."""
+    mirrored = {file.name for file in files if file.mirrors}
+    workunits = {
+        workunit.name
+        for workunit in reply.workunits
+        if any(ref.file_name in mirrored for ref in workunit.files)
+    }
+    for result in reply.results:
+        if result.workunit in workunits:
+            yield result.name
+
+
+def _remember(noted: OrderedDict[_K, _V], key: _K, value: _V, most: int) -> None:
+    """Note something, forgetting what was noted longest ago where it is too much."""
+    noted[key] = value
+    noted.move_to_end(key)
+    while len(noted) > most:
+        noted.popitem(last=False)

@@ -1,0 +1,1 @@
+"""What is known of hosts: trust, bans, quotas, conduct, what they want to be sent."""

@@ -1,0 +1,316 @@
+"""How many results a host may have in a day, and how long it pauses after garbage.
+
+BOINC's daily result quota, per host and app: a day's limit for each processor starts at
+the most, loses one with every bad result and doubles with every valid one. That alone
+lets a broken host waste half a day's quota, so a second rule is ours: after some bad
+results in a row the host pauses, each time twice as long, until one is valid. The rules
+are pure; their numbers and the rows that hold them are at the end.
+
+Bad is: reported as failed or aborted, refused by the validator, outvoted, never returned.
+What the project itself called off is not. What its owners reject afterwards (`rejections`)
+is counted apart. What a volunteer's opt-in refused is only when
+the host does nothing else: its word alone must not use up one workunit after the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import and_, bindparam, insert, select, update
+
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.records import Validity
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy import Connection, Update
+
+__all__ = [
+    "DAY_S",
+    "RULES",
+    "Allowance",
+    "Quota",
+    "QuotaRules",
+    "after_error",
+    "after_rejection",
+    "after_success",
+    "allowed_today",
+    "load_quotas",
+    "note_error",
+    "note_errors",
+    "note_refusal",
+    "note_results",
+    "note_success",
+    "room_in",
+    "store_quota",
+]
+
+DAY_S: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRules:
+    """Numbers of the rules."""
+
+    # most results of one app a day, for each processor. A BOINC client ends about one
+    # task a second on two processors; no honest host comes near
+    per_cpu: int = 100_000
+    most_cpus: int = 64  # processors that count, whatever a host says it has
+    patience: int = 10  # bad results in a row before the first pause
+    # results that a host may refuse without a usable result between them; each further
+    # one is bad
+    refusals: int = 12
+    # length of that pause, s; each further bad result doubles it
+    first_pause_s: int = 60
+    longest_pause_s: int = 3600  # longest pause, s
+
+
+RULES: Final = QuotaRules()
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """One host's standing with one app."""
+
+    per_cpu: int  # results a day for each processor
+    day: int = 0  # number of the day since 1970 that `issued` counts
+    issued: int = 0  # results handed out on that day
+    errors_in_row: int = 0  # bad results since the last valid one
+    paused_until: int = 0  # no result before that, s since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a host may get now."""
+
+    apps: tuple[str, ...]  # those with something left
+    results: int  # most results of all apps together
+    messages: tuple[str, ...] = ()  # what to tell the volunteer about the others
+    delay_s: int = 0  # when to call again if nothing is left, s; 0 if something is
+
+
+def after_error(quota: Quota, now: int, rules: QuotaRules = RULES) -> Quota:
+    """Return the standing after one bad result at `now`, s."""
+    row = quota.errors_in_row + 1
+    pause = _pause(row, rules)
+    return replace(
+        quota,
+        per_cpu=max(1, min(quota.per_cpu, rules.per_cpu) - 1),
+        errors_in_row=row,
+        paused_until=max(quota.paused_until, now + pause if pause else 0),
+    )
+
+
+def after_rejection(
+    quota: Quota, rejected: int, now: int, rules: QuotaRules = RULES
+) -> Quota:
+    """Return the standing when owners have `rejected` so many of the latest results.
+
+    It is no error of the row, and a pause that runs does not grow.
+    """
+    pause = _pause(rejected, rules)
+    if not pause or now < quota.paused_until:
+        return quota
+    return replace(quota, paused_until=now + pause)
+
+
+def _pause(bad: int, rules: QuotaRules) -> int:
+    """Return how long a host pauses after so many bad results, s."""
+    if bad < rules.patience:
+        return 0
+    doubled = rules.first_pause_s << min(bad - rules.patience, 32)
+    return min(doubled, rules.longest_pause_s)
+
+
+def after_success(quota: Quota, rules: QuotaRules = RULES) -> Quota:
+    """Return the standing after one valid result."""
+    doubled = min(2 * quota.per_cpu, rules.per_cpu)
+    return replace(quota, per_cpu=doubled, errors_in_row=0, paused_until=0)
+
+
+def after_issue(quota: Quota, results: int, now: int) -> Quota:
+    """Return the standing after results were handed out at `now`, s."""
+    today = now // DAY_S
+    issued = quota.issued if quota.day == today else 0
+    return replace(quota, day=today, issued=issued + results)
+
+
+def room_in(quota: Quota, ncpus: int, now: int, rules: QuotaRules = RULES) -> int:
+    """Return how many results are left today at `now`, s; 0 during a pause."""
+    if now < quota.paused_until:
+        return 0
+    issued = quota.issued if quota.day == now // DAY_S else 0
+    processors = max(1, min(ncpus, rules.most_cpus))
+    return max(0, min(quota.per_cpu, rules.per_cpu) * processors - issued)
+
+
+def allowed_today(
+    known: Mapping[str, Quota],  # its standing with every app that it has had
+    apps: Sequence[str],  # those it may get
+    ncpus: int,  # what it says that it has
+    now: int,  # s
+    rules: QuotaRules = RULES,  # numbers
+) -> Allowance:
+    """Return what a host may get of these apps now."""
+    fresh = Quota(rules.per_cpu)
+    rooms = {app: room_in(known.get(app, fresh), ncpus, now, rules) for app in apps}
+    closed = {app: known[app] for app in apps if not rooms[app]}
+    open_apps = tuple(app for app in apps if rooms[app])
+    waits = [_wait(quota, now) for quota in closed.values()]
+    return Allowance(
+        apps=open_apps,
+        results=sum(rooms.values()),
+        messages=tuple(_message(app, quota, now) for app, quota in closed.items()),
+        delay_s=0 if open_apps else min(waits, default=0),
+    )
+
+
+def note_results(
+    connection: Connection,
+    host_id: int,
+    apps: Iterable[str],
+    known: Mapping[str, Quota],
+    now: int,
+    rules: QuotaRules = RULES,
+) -> None:
+    """Count results just handed out, one `app` each, on a standing that is `known`."""
+    for app, count in Counter(apps).items():
+        quota = known.get(app, Quota(rules.per_cpu))
+        better = after_issue(quota, count, now)
+        store_quota(connection, host_id, app, better, known=app in known)
+
+
+def note_errors(
+    connection: Connection,
+    host_id: int,
+    apps: Iterable[str],
+    known: Mapping[str, Quota],
+    now: int,
+    rules: QuotaRules = RULES,
+) -> dict[str, Quota]:
+    """Count bad results of a host, one `app` each; return its standing with every app."""
+    after = dict(known)
+    for app, count in Counter(apps).items():
+        quota = after.get(app, Quota(rules.per_cpu))
+        for _ in range(count):
+            quota = after_error(quota, now, rules)
+        store_quota(connection, host_id, app, quota, known=app in known)
+        after[app] = quota
+    return after
+
+
+def note_error(
+    connection: Connection, result: str, now: int, rules: QuotaRules = RULES
+) -> None:
+    """Count a bad result against the host that had the result of that name."""
+    place = _place(connection, result)
+    if place is not None:
+        host_id, app = place
+        known = load_quotas(connection, host_id)
+        note_errors(connection, host_id, [app], known, now, rules)
+
+
+def note_refusal(
+    connection: Connection, result: str, now: int, rules: QuotaRules = RULES
+) -> None:
+    """Count a result just refused by opt-in, if its host has long brought nothing else."""
+    place = _place(connection, result)
+    if place is None:
+        return
+    results, table = schema.results, schema.workunits
+    unchecked = and_(
+        results.c.outcome == ResultOutcome.SUCCESS.value,
+        results.c.validity == Validity.INIT.value,
+    )
+    latest = connection.scalars(
+        select(results.c.outcome)
+        .join(table, table.c.id == results.c.workunit_id)
+        .where(
+            results.c.host_id == place[0],
+            results.c.state == ResultProgress.OVER.value,
+            table.c.app == place[1],
+            ~unchecked,
+        )
+        .order_by(results.c.id.desc())
+        .limit(rules.refusals + 1)
+    ).all()
+    if len(latest) > rules.refusals and ResultOutcome.SUCCESS.value not in latest:
+        note_error(connection, result, now, rules)
+
+
+def note_success(
+    connection: Connection, host_id: int, app: str, rules: QuotaRules = RULES
+) -> None:
+    """Count a valid result for a host."""
+    quota = load_quotas(connection, host_id).get(app)
+    better = None if quota is None else after_success(quota, rules)
+    if better is not None and better != quota:
+        store_quota(connection, host_id, app, better, known=True)
+
+
+def _place(connection: Connection, result: str) -> tuple[int, str] | None:
+    """Return host and app of a result, None for one that no known host has had."""
+    results, table = schema.results, schema.workunits
+    row = connection.execute(
+        select(results.c.host_id, table.c.app)
+        .join(table, table.c.id == results.c.workunit_id)
+        .join(schema.hosts, schema.hosts.c.id == results.c.host_id)
+        .where(results.c.name == result)
+    ).first()
+    return None if row is None else (row.host_id, row.app)
+
+
+def load_quotas(connection: Connection, host_id: int) -> dict[str, Quota]:
+    """Return a host's standing with every app that it has had."""
+    table = schema.quotas
+    rows = connection.execute(select(table).where(table.c.host_id == host_id)).all()
+    return {row.app: Quota(*row[2:]) for row in rows}
+
+
+def store_quota(
+    connection: Connection, host_id: int, app: str, quota: Quota, *, known: bool
+) -> None:
+    """Write a host's standing with one app, over the row that is `known` to be there."""
+    if known:
+        place = {"of_host": host_id, "of_app": app}
+        connection.execute(_change(), place | asdict(quota))
+    else:
+        row = {"host_id": host_id, "app": app, **asdict(quota)}
+        connection.execute(insert(schema.quotas), row)
+
+
+@cache
+def _change() -> Update:
+    """Return the statement that changes the standing of :of_host with :of_app."""
+    table = schema.quotas
+    mine = (table.c.host_id == bindparam("of_host"), table.c.app == bindparam("of_app"))
+    return update(table).where(*mine)
+
+
+def _wait(quota: Quota, now: int) -> int:
+    """Return how long an app stays closed, s."""
+    if now < quota.paused_until:
+        return quota.paused_until - now
+    return DAY_S - now % DAY_S
+
+
+def _message(app: str, quota: Quota, now: int) -> str:
+    """Return why a host gets no more of an app."""
+    when = datetime.fromtimestamp(now + _wait(quota, now), UTC).strftime("%H:%M UTC")
+    if now < quota.paused_until:
+        row = quota.errors_in_row
+        which = f"The last {row}" if row >= RULES.patience else "Many of the last"
+        return (
+            f"{which} results of this computer for {app!r} could not be used; "
+            f"it gets new tasks after {when} [STO-E067]."
+        )
+    return (
+        f"This computer has had its tasks of the day for {app!r}; "
+        f"it gets new ones after {when} [STO-E066]."
+    )

@@ -1,1 +1,0 @@
-"""Volunteers: accounts, preferences, credit, statistics, and their pages."""

@@ -1,1 +1,0 @@
-"""What becomes of a workunit and its copies, and how far a host is trusted."""

@@ -1,0 +1,1 @@
+"""BOINC over HTTP: requests, replies, uploads, downloads, pages, and their bounds."""

@@ -1,0 +1,210 @@
+"""HTTP of accounts and preferences, mounted by `http.create_project_app`.
+
+BOINC's account calls answer 200 with an error number inside, or clients could not read
+it. Bodies are small and bounded in time; nothing that came in is echoed or logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from stoilo.core.errors import DeniedError, InternalError, UsageError
+from stoilo.server.engines.embedded.web.messages import (
+    render_account,
+    render_account_error,
+)
+from stoilo.server.engines.embedded.web.preference_pages import (
+    POLICY,
+    VolunteerDesk,
+    check_same_site,
+    first,
+    render_login,
+    render_problem,
+)
+
+if TYPE_CHECKING:
+    from stoilo.server.engines.embedded.engine import EmbeddedEngine
+    from stoilo.server.engines.embedded.web.rate_limit import CallRates
+    from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
+
+__all__ = ["ERROR_NUMBERS", "people_routes"]
+
+FORM_BYTES: Final = 16 * 1024
+FORM_FIELDS: Final = 64
+FORM_S: Final = 20.0
+XML: Final = "text/xml; charset=utf-8"
+ERR_PROJECT_DOWN: Final = -183  # clients show it as: try again later
+ERR_XML_PARSE: Final = -112
+ERR_CREATION_DISABLED: Final = -208
+# BOINC's numbers (lib/error_numbers.h) of our codes
+ERROR_NUMBERS: Final = {
+    "STO-E012": ERR_XML_PARSE,
+    "STO-E015": -205,  # ERR_BAD_EMAIL_ADDR
+    "STO-E016": -206,  # ERR_BAD_PASSWD
+    "STO-E063": -206,
+    "STO-E064": -188,  # ERR_BAD_USER_NAME
+}
+_STRICT: Final = {
+    "cache-control": "no-store",
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+def people_routes(
+    engine: EmbeddedEngine,  # the project
+    project: str,  # its name
+    rates: CallRates,  # of calls by address
+    refusals: RefusalLog,  # where refused calls are noted
+    *,
+    creation: bool = True,  # whether accounts can be made over the web
+) -> list[Route]:
+    """Return the routes of everything that people ask for themselves."""
+    face = _PeopleFace(engine, project, rates, refusals, creation=creation)
+    both = ["GET", "POST"]
+    return [
+        Route("/lookup_account.php", face.look_up, methods=both),
+        Route("/create_account.php", face.create, methods=both),
+        Route("/preferences", face.preferences, methods=both),
+    ]
+
+
+class _PeopleFace:
+    """The handlers."""
+
+    def __init__(
+        self,
+        engine: EmbeddedEngine,
+        project: str,
+        rates: CallRates,
+        refusals: RefusalLog,
+        *,
+        creation: bool,
+    ) -> None:
+        self._engine = engine
+        self._project = project
+        self._rates = rates
+        self._refusals = refusals
+        self._creation = creation
+        self._desk = VolunteerDesk(engine.roster, project)
+
+    async def look_up(self, request: Request) -> Response:
+        """GET or POST /lookup_account.php: the weak key for address and password."""
+        return await self._account_call(request, make=False)
+
+    async def create(self, request: Request) -> Response:
+        """GET or POST /create_account.php: the weak key of a new account."""
+        if not self._creation:
+            said = "accounts are made by the project's operator"
+            return _xml(render_account_error(ERR_CREATION_DISABLED, said))
+        return await self._account_call(request, make=True)
+
+    async def preferences(self, request: Request) -> Response:
+        """GET /preferences: the login. POST: what follows a form."""
+        if request.method != "POST":
+            return _html(render_login(self._project))
+        try:
+            check_same_site(request.headers.get("sec-fetch-site", ""))
+            if not self._rates.allow_account_call(_address(request)):
+                self._refusals.note(request, "STO-E013")
+                return _html(render_problem(self._project, _TOO_MANY), 429)
+            form = await _read_form(request)
+            page = await run_in_threadpool(self._desk.answer, form, self._engine.now())
+        except DeniedError as error:
+            self._refusals.note(request, error.code)
+            return _html(render_login(self._project, str(error)), 403)
+        except UsageError as error:
+            self._refusals.note(request, error.code)
+            return _html(render_problem(self._project, str(error)), 400)
+        return _html(page)
+
+    async def _account_call(self, request: Request, *, make: bool) -> Response:
+        """Answer one of BOINC's account calls."""
+        if not self._rates.allow_account_call(_address(request)):
+            self._refusals.note(request, "STO-E013")
+            return _xml(render_account_error(ERR_PROJECT_DOWN, _TOO_MANY))
+        try:
+            form = await _read_form(request)
+            return _xml(render_account(await self._key(form, make=make)))
+        except (UsageError, DeniedError) as error:
+            self._refusals.note(request, error.code)
+            number = ERROR_NUMBERS.get(error.code, ERR_PROJECT_DOWN)
+            return _xml(render_account_error(number, str(error)))
+
+    async def _key(self, form: dict[str, list[str]], *, make: bool) -> str:
+        """Return the weak key: all that a client needs (it ends in every slot)."""
+        accounts = self._engine.accounts
+        email, password = first(form, "email_addr"), first(form, "passwd_hash")
+        if not make:
+            found = await run_in_threadpool(accounts.find, email, password)
+            return found.weak_key
+        if not self._rates.allow_new_account():
+            raise DeniedError("STO-E013", "too many new accounts at the moment")
+        name, now = first(form, "user_name"), self._engine.now()
+        made = await run_in_threadpool(
+            lambda: accounts.create(email, password, now, name=name)
+        )
+        return made.weak_key
+
+
+_TOO_MANY: Final = "too many calls, try again in a minute [STO-E013]"
+
+
+async def _read_form(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a query, or of a small body that comes in time.
+
+    Raises:
+        UsageError: ``STO-E012``.
+        InternalError: ``STO-E034`` when the connection is lost.
+    """
+    text = request.url.query
+    if request.method == "POST":
+        text = (await _read_body(request)).decode("utf-8", "replace")
+    if len(text) > FORM_BYTES:
+        raise UsageError("STO-E012", "the request is too large")
+    try:
+        return parse_qs(text, max_num_fields=FORM_FIELDS)
+    except ValueError as error:
+        raise UsageError("STO-E012", "the request has too many fields") from error
+
+
+async def _read_body(request: Request) -> bytes:
+    """Return a body of at most `FORM_BYTES`."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(FORM_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > FORM_BYTES:
+                    raise UsageError("STO-E012", "the request is too large")
+    except TimeoutError as error:
+        raise UsageError("STO-E012", "the request came too slowly") from error
+    except ClientDisconnect as error:
+        raise InternalError("STO-E034", "the connection was lost") from error
+    return bytes(body)
+
+
+def _address(request: Request) -> str:
+    """Return where a request comes from."""
+    return request.client.host if request.client else ""
+
+
+def _xml(body: bytes) -> Response:
+    """Return an answer that BOINC clients read."""
+    return Response(body, media_type=XML, headers={"cache-control": "no-store"})
+
+
+def _html(page: str, status: int = 200) -> Response:
+    """Return a page that browsers neither keep nor let others frame."""
+    return Response(page, status, media_type="text/html", headers=_STRICT)

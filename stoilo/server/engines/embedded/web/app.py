@@ -1,0 +1,348 @@
+"""The project's web face: master page, accounts, scheduler, downloads, uploads.
+
+Whatever arrives is bounded before it is read: bodies in size and in time, numbers of
+account calls per address. Bodies of uploads go to disk piece by piece. Every request
+ends in an answer; our errors become BOINC's forms and codes, anything else a plain 500.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from stoilo.core.boinc.messages import SchedulerReply
+from stoilo.core.errors import (
+    DeniedError,
+    InternalError,
+    StoiloError,
+    TrustError,
+    UsageError,
+)
+from stoilo.server.engines.embedded.web.account_routes import people_routes
+from stoilo.server.engines.embedded.web.body_limit import BodyPace, drain, read_pieces
+from stoilo.server.engines.embedded.web.messages import (
+    UPLOAD_HEAD_BYTES,
+    ProjectConfig,
+    SizeQuery,
+    parse_upload,
+    render_config,
+    render_master_page,
+    render_reply,
+    render_upload_reply,
+)
+from stoilo.server.engines.embedded.web.rate_limit import (
+    CallLimits,
+    CallRates,
+    SchedulerDoor,
+)
+from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
+from stoilo.server.engines.embedded.workunits.uploads import UploadHead
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from stoilo.core.boinc.messages import SchedulerRequest
+    from stoilo.server.engines.embedded.engine import EmbeddedEngine
+    from stoilo.server.engines.embedded.workunits.uploads import Incoming
+
+
+__all__ = ["HttpOptions", "PathPrefix", "create_project_app"]
+
+
+class PathPrefix:
+    """An ASGI application seen below `prefix`, for example ``/stoilo/``."""
+
+    def __init__(self, app: ASGIApp, *, prefix: str) -> None:
+        self._app = app
+        self._prefix = prefix.rstrip("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on; routes do not see the prefix."""
+        if self._prefix and f"{scope.get('path', '')}/".startswith(f"{self._prefix}/"):
+            scope = {**scope, "root_path": self._prefix}
+        await self._app(scope, receive, send)
+
+
+XML = "text/xml; charset=utf-8"
+ANSWERED_AT_ONCE = 32  # scheduler calls; each may wait for the database
+HOLD_STEP_S = 0.05  # how often a held answer looks for work
+KEY_CHARS = 200
+_TOKEN = re.compile(r"[0-9a-f]{48}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """Bounds of the web face."""
+
+    project: str = "stoilo"  # the project's name
+    pages: str = ""  # where people read the audit log, empty when there are no pages
+    bodies: BodyPace = field(default_factory=BodyPace)  # how slowly a body may come
+    # whether accounts can be made over the web; else the operator makes them (`stoilo
+    # boinc account`)
+    account_creation: bool = True
+    calls: CallLimits = field(default_factory=CallLimits)  # how often may be called
+    # longest time an empty answer is held for a volunteer who asks for it, s
+    hold_s: float = 5.0
+
+
+def create_project_app(
+    engine: EmbeddedEngine,  # the engine behind it
+    base_url: str,  # the project's master URL with final slash, as volunteers reach it
+    *,
+    options: HttpOptions | None = None,  # bounds
+    # monotonic seconds, for the rate limit
+    clock: Callable[[], float] = time.monotonic,
+) -> Starlette:
+    """Return the ASGI application of the project."""
+    options = options or HttpOptions()
+    rates = CallRates(options.calls, clock)
+    face = _Face(engine, base_url, options, rates)
+    routes = [
+        Route("/", face.master_page, methods=["GET"]),
+        Route("/get_project_config.php", face.config, methods=["GET"]),
+        Route("/sched", face.scheduler, methods=["POST"]),
+        Route("/download/{token}", face.download, methods=["GET"]),
+        Route("/upload/{token}", face.upload, methods=["POST"]),
+        Route("/mirror/file/{digest}", face.shared_file, methods=["GET"]),
+        *people_routes(
+            engine,
+            options.project,
+            rates,
+            face.refusals,
+            creation=options.account_creation,
+        ),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(PathPrefix, prefix=urlsplit(base_url).path)],
+        exception_handlers={StoiloError: face.plain_error},
+    )
+
+
+class _Face:
+    """The handlers of one application."""
+
+    def __init__(
+        self,
+        engine: EmbeddedEngine,
+        base_url: str,
+        options: HttpOptions,
+        rates: CallRates,
+    ) -> None:
+        self._engine = engine
+        self._base_url = base_url if base_url.endswith("/") else f"{base_url}/"
+        self._options = options
+        self._door = SchedulerDoor(
+            engine.accounts.knows, engine.accounts.is_newcomer, rates, options.bodies
+        )
+        self._answering = anyio.CapacityLimiter(ANSWERED_AT_ONCE)
+        self.refusals = RefusalLog()
+
+    async def plain_error(self, request: Request, error: Exception) -> Response:
+        """Answer one of our errors as text: code, message, hint."""
+        assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
+        self.refusals.note(request, error.code)
+        status = _status_of(error)
+        return Response(str(error), status_code=status, media_type="text/plain")
+
+    async def master_page(self, request: Request) -> Response:
+        """GET /: the page that names the scheduler."""
+        del request
+        scheduler = f"{self._base_url}sched"
+        options = self._options
+        pages = options.pages.removeprefix("/")  # below the project's own path
+        page = render_master_page(options.project, scheduler, pages)
+        return Response(page, media_type="text/html; charset=utf-8")
+
+    async def config(self, request: Request) -> Response:
+        """GET /get_project_config.php."""
+        del request
+        config = ProjectConfig(
+            name=self._options.project,
+            master_url=self._base_url,
+            platforms=await run_in_threadpool(self._engine.platforms),
+            account_creation=self._options.account_creation,
+        )
+        return Response(render_config(config), media_type=XML)
+
+    async def scheduler(self, request: Request) -> Response:
+        """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""
+        parsed = await self._door.admit(request)
+        if isinstance(parsed, SchedulerReply):
+            self.refusals.note_reply(request, parsed)
+            return Response(render_reply(parsed, self._options.project), media_type=XML)
+        seen = self._engine.changes
+        reply = await self._answer(parsed)
+        hold = min(parsed.wait_s, self._options.hold_s)
+        limit = time.monotonic() + hold
+        while hold and _is_empty(reply) and time.monotonic() < limit:
+            await asyncio.sleep(HOLD_STEP_S)
+            if await request.is_disconnected():  # it may have called again meanwhile
+                break
+            if self._engine.changes != seen:
+                seen = self._engine.changes
+                reply = await self._answer(parsed)
+        self.refusals.note_reply(request, reply)
+        text = render_reply(replace(reply, waits=True), self._options.project)
+        return Response(text, media_type=XML)
+
+    async def _answer(self, request: SchedulerRequest) -> SchedulerReply:
+        """Let the scheduler answer, in a thread of those that only do this."""
+        now = self._engine.now()
+        handle = self._engine.scheduler.handle
+        return await anyio.to_thread.run_sync(
+            handle, request, self._base_url, now, limiter=self._answering
+        )
+
+    async def download(self, request: Request) -> Response:
+        """GET or HEAD /download/TOKEN, with Range."""
+        token = request.path_params["token"]
+        found = None
+        if _TOKEN.fullmatch(token):
+            found = await run_in_threadpool(self._engine.find_download, token)
+        if found is None:
+            raise DeniedError("STO-E014", "there is no such file")
+        if found.path is not None:
+            return FileResponse(
+                found.path,
+                media_type="application/octet-stream",
+                headers={"etag": f'"{found.digest}"'},
+            )
+        assert found.content is not None  # noqa: S101 - inline or on disk
+        asked = request.headers.get("range", "")
+        return _inline_file(found.content, asked, etag=f'"{found.digest}"')
+
+    async def shared_file(self, request: Request) -> Response:
+        """GET or HEAD /mirror/file/DIGEST: for caches that have the mirrors' key."""
+        kind, _, key = request.headers.get("authorization", "").partition(" ")
+        digest, path = request.path_params["digest"], None
+        if kind == "Bearer" and _DIGEST.fullmatch(digest):
+            find = self._engine.find_shared
+            path = await run_in_threadpool(find, digest, key[:KEY_CHARS])
+        if path is None:
+            raise DeniedError("STO-E014", "there is no such file")
+        # `public`: a shared cache keeps no answer to an authorised request without it.
+        return FileResponse(
+            path,
+            media_type="application/octet-stream",
+            headers={
+                "cache-control": "public, max-age=31536000, immutable",
+                "etag": f'"{digest}"',
+            },
+        )
+
+    async def upload(self, request: Request) -> Response:
+        """POST /upload/TOKEN: a size query or a file."""
+        pieces = read_pieces(request, self._options.bodies)
+        try:
+            body = await self._upload(request, pieces)
+        except (UsageError, DeniedError) as error:
+            self.refusals.note(request, error.code)
+            body = render_upload_reply(-1, why=str(error))
+        except (TrustError, InternalError) as error:
+            self.refusals.note(request, error.code)
+            body = render_upload_reply(1, why=str(error))
+        await drain(pieces)
+        return Response(body, media_type=XML)
+
+    async def _upload(self, request: Request, pieces: AsyncIterator[bytes]) -> bytes:
+        """Take one upload request; returns the answer."""
+        begin = b""
+        async for chunk in pieces:
+            begin += chunk
+            if b"<data>\n" in begin or len(begin) > UPLOAD_HEAD_BYTES:
+                break
+        head, cut, data = begin.partition(b"<data>\n")
+        try:
+            parsed = parse_upload(head[: UPLOAD_HEAD_BYTES + 1] + cut)
+        except TrustError as error:
+            raise UsageError("STO-E030", error.message) from error
+        token, uploads = request.path_params["token"], self._engine.uploads
+        if isinstance(parsed, SizeQuery):
+            held = await run_in_threadpool(uploads.size_held, token, parsed.name)
+            return render_upload_reply(0, size=held)
+        await self._receive(token, parsed, data, pieces)
+        return render_upload_reply(0)
+
+    async def _receive(
+        self, token: str, head: UploadHead, data: bytes, pieces: AsyncIterator[bytes]
+    ) -> None:
+        """Bring the raw bytes of an upload to disk."""
+        desk = self._engine.uploads.receive(token, head)
+        incoming: Incoming | None = await run_in_threadpool(desk.__enter__)
+        try:
+            if incoming is not None:
+                await self._copy(incoming, head, data, pieces)
+        except BaseException as error:
+            desk.__exit__(type(error), error, error.__traceback__)
+            raise
+        await run_in_threadpool(desk.__exit__, None, None, None)
+
+    async def _copy(
+        self,
+        incoming: Incoming,
+        head: UploadHead,
+        data: bytes,
+        pieces: AsyncIterator[bytes],
+    ) -> None:
+        """Write what has arrived and what comes, in a time that fits the size."""
+        try:
+            async with asyncio.timeout(self._options.bodies.seconds(head.nbytes)):
+                incoming.write(data)
+                async for chunk in pieces:
+                    incoming.write(chunk)
+        except TimeoutError as error:
+            raise InternalError("STO-E034", "the upload was too slow") from error
+
+
+def _is_empty(reply: SchedulerReply) -> bool:
+    """Say whether a reply has nothing that its host should know at once."""
+    news = reply.results or reply.acks or reply.aborts or reply.host_id
+    return not (news or reply.bad_key)
+
+
+def _inline_file(content: bytes, range_header: str, *, etag: str) -> Response:
+    """Return a small file, or the part of it that a Range asks for."""
+    headers = {"accept-ranges": "bytes", "etag": etag}
+    media = "application/octet-stream"
+    match = _RANGE.fullmatch(range_header)
+    if match is None:
+        return Response(content, media_type=media, headers=headers)
+    start = int(match[1])
+    end = min(int(match[2]) if match[2] else len(content), len(content) - 1)
+    if start > end:
+        headers["content-range"] = f"bytes */{len(content)}"
+        return Response(status_code=416, headers=headers)
+    headers["content-range"] = f"bytes {start}-{end}/{len(content)}"
+    piece = content[start : end + 1]
+    return Response(piece, status_code=206, media_type=media, headers=headers)
+
+
+def _status_of(error: StoiloError) -> int:
+    """Return the HTTP status of one of our errors."""
+    if error.code == "STO-E012":
+        return 413
+    match error:
+        case UsageError() | TrustError():
+            return 400
+        case DeniedError():
+            return 404
+        case _:
+            return 503

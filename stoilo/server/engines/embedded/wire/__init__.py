@@ -1,1 +1,0 @@
-"""BOINC's bytes: XML, HTTP, uploads, downloads, programs."""

@@ -1,0 +1,1 @@
+"""The life of a workunit: created, handed out, checked, compared, ended, purged."""

@@ -1,0 +1,135 @@
+"""Making workunits and results: the checks and the rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, insert, select
+
+from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.records import Validity
+from stoilo.server.engines.embedded.hosts.host_filter import bound_rows, offer_rows
+from stoilo.server.engines.embedded.workunits.replication import (
+    first_results,
+    replication_rows,
+)
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress
+from stoilo.server.engines.workunits import check_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.engines.workunits import WorkunitSpec
+
+__all__ = ["add_results", "check_spec", "existing_names", "insert_workunits"]
+
+_RESULT_SECRET_BYTES = 32
+
+
+def existing_names(connection: Connection, names: Iterable[str]) -> Iterable[str]:
+    """Return which of `names` are workunits already."""
+    table = schema.workunits
+    found = select_in(connection, [table.c.name], table.c.name, names)
+    return [row[0] for row in found]
+
+
+def insert_workunits(
+    connection: Connection, specs: Sequence[WorkunitSpec], now: int
+) -> None:
+    """Insert workunits, what they need and their first results."""
+    table = schema.workunits
+    insert_many(connection, table, [_workunit_row(spec, now) for spec in specs])
+    names = [spec.name for spec in specs]
+    found = select_in(connection, [table.c.name, table.c.id], table.c.name, names)
+    row_of: dict[str, int] = dict(found)
+    needs = [
+        {
+            "workunit_id": row_of[spec.name],
+            "open_name": file.open_name,
+            "digest": file.digest,
+            "sticky": int(file.sticky),
+        }
+        for spec in specs
+        for file in spec.files
+    ]
+    insert_many(connection, schema.workunit_files, needs)
+    insert_many(connection, schema.offers, offer_rows(specs, row_of))
+    spread = replication_rows(specs, row_of)
+    insert_many(connection, schema.replications, spread)
+    insert_many(connection, schema.bounds, bound_rows(specs, row_of))
+    results = [
+        (row_of[spec.name], spec.name, spec.priority, number)
+        for spec in specs
+        for number in range(first_results(spec))
+    ]
+    secret = draw_tokens(len(results), _RESULT_SECRET_BYTES)
+    insert_many(
+        connection,
+        schema.results,
+        [
+            _result_row(*result, drawn=drawn)
+            for result, drawn in zip(results, secret, strict=True)
+        ],
+    )
+
+
+def _workunit_row(spec: WorkunitSpec, now: int) -> dict[str, object]:
+    """Return the columns of a new workunit."""
+    redundancy = spec.redundancy
+    return {
+        "name": spec.name,
+        "app": spec.app,
+        "min_quorum": redundancy.min_quorum,
+        "target_results": redundancy.target_results,
+        "max_error": redundancy.max_error,
+        "max_total": redundancy.max_total,
+        "max_success": redundancy.max_success,
+        "delay_bound_s": redundancy.delay_bound_s,
+        "not_after": spec.not_after,
+        "result_max_bytes": spec.result_max_bytes,
+        "fpops_est": spec.fpops_est,
+        "fpops_bound": spec.fpops_bound,
+        "priority": spec.priority,
+        "created_at": now,
+        "transition_at": max(now, spec.not_after - redundancy.delay_bound_s + 1),
+    }
+
+
+def _result_row(
+    workunit_id: int, workunit: str, priority: int, number: int, *, drawn: str
+) -> dict[str, object]:
+    """Return the columns of a new, unsent result; `drawn` is its own secret."""
+    return {
+        "name": f"{workunit}_{number}",
+        "workunit_id": workunit_id,
+        "state": ResultProgress.UNSENT.value,
+        "outcome": ResultOutcome.NONE.value,
+        "validity": Validity.INIT.value,
+        "priority": priority,
+        "upload_name": f"{workunit}_{number}_r{drawn[:16]}_0",
+        "upload_token": drawn[16:],
+    }
+
+
+def add_results(connection: Connection, workunit_id: int, count: int) -> list[int]:
+    """Insert further results of a workunit; return their rows."""
+    table = schema.results
+    row = connection.execute(
+        select(schema.workunits.c.name, schema.workunits.c.priority).where(
+            schema.workunits.c.id == workunit_id
+        )
+    ).one()
+    first = connection.scalar(
+        select(func.count()).where(table.c.workunit_id == workunit_id)
+    )
+    start = int(first or 0)
+    made = [
+        _result_row(workunit_id, row.name, row.priority, start + number, drawn=drawn)
+        for number, drawn in enumerate(draw_tokens(count, _RESULT_SECRET_BYTES))
+    ]
+    connection.execute(insert(table), made)
+    names = [result["name"] for result in made]
+    return list(connection.scalars(select(table.c.id).where(table.c.name.in_(names))))

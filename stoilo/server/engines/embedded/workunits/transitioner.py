@@ -1,0 +1,323 @@
+"""What happens next to a workunit: BOINC's transitioner and validator rules, pure.
+
+Every decision is a function of a frozen view and the time (s since 1970); nothing here
+reads a clock, a file or a database. Source of the rules: BOINC's
+``sched/transitioner.cpp`` and ``sched/validator.cpp`` (`handle_wu` in both),
+``sched/validate_util2.cpp`` (`check_set`: `quorum`), ``sched/sched_send.cpp``
+(homogeneous redundancy, adaptive replication). As in BOINC
+
+- a limit is broken when it is *exceeded* (errors, successes without a quorum) or when one
+  more result is needed and the total is used up;
+- a host that does not answer in time uses up the total and is no error;
+- a result that comes late counts while there is something to compare it with
+  (`lingering`: what happens after the end);
+- one more result is wanted than disagree.
+
+What differs is meant as a kindness or is stricter, never silently:
+
+- results go to distinct users *and* hosts, whatever became of the earlier ones;
+- what is *turned away*, refused by a volunteer's opt-in or aborted, is neither an error
+  nor in the total, but capped; newcomers may do half of it;
+- no result is issued whose deadline exceeds the admission's end;
+- each result is looked at by itself as soon as it is there, not with the quorum only;
+- with the total used up, results that are still out may complete a quorum before it ends;
+- all of `min_quorum` must agree, not a majority of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from stoilo.server.engines.embedded.db.records import (
+    Check,
+    Create,
+    Drop,
+    Expire,
+    Finish,
+    Judge,
+    ReleaseClass,
+    Validity,
+)
+from stoilo.server.engines.embedded.workunits.late_results import (
+    actions_after_end,
+    is_expired,
+    transition_after_end,
+)
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stoilo.core.types import Redundancy
+    from stoilo.server.engines.embedded.db.records import (
+        Action,
+        Caller,
+        Result,
+        WorkunitView,
+    )
+
+__all__ = [
+    "can_receive",
+    "deadline_of",
+    "is_left_to_others",
+    "may_issue",
+    "may_recheck",
+    "next_actions",
+    "next_transition",
+    "refusal_cap",
+    "still_counts",
+]
+
+ANSWER_GRACE_S: Final = 86_400
+"""How long after the admission a result waits for a validator that does not answer, s."""
+
+ERROR_OUTCOMES = frozenset({ResultOutcome.CLIENT_ERROR, ResultOutcome.INVALID})
+MAY_RETURN = frozenset(
+    {ResultOutcome.NONE, ResultOutcome.NO_REPLY, ResultOutcome.SUCCESS}
+)
+TURNED_AWAY = frozenset({ResultOutcome.REFUSED, ResultOutcome.ABORTED})
+REFUSALS_AT_LEAST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Results of a workunit by what they are."""
+
+    unsent: int
+    in_progress: int
+    success: int
+    errors: int
+    turned_away: int
+    total: int
+    viable: int
+    unchecked: int
+    unjudged: int
+
+
+def _count(results: Iterable[Result]) -> _Counts:
+    """Count results as BOINC does; those turned away or never sent are in no total."""
+    every = tuple(results)
+    success = [
+        result
+        for result in every
+        if result.outcome is ResultOutcome.SUCCESS
+        and result.validity is not Validity.INVALID
+    ]
+    aside = {*TURNED_AWAY, ResultOutcome.NOT_NEEDED}
+    return _Counts(
+        unsent=sum(result.state is ResultProgress.UNSENT for result in every),
+        in_progress=sum(result.state is ResultProgress.IN_PROGRESS for result in every),
+        success=len(success),
+        errors=sum(result.outcome in ERROR_OUTCOMES for result in every),
+        turned_away=sum(result.outcome in TURNED_AWAY for result in every),
+        total=sum(result.outcome not in aside for result in every),
+        viable=sum(result.viable for result in every),
+        unchecked=sum(result.validity is Validity.INIT for result in success),
+        unjudged=sum(result.validity is Validity.CHECKED for result in success),
+    )
+
+
+def refusal_cap(redundancy: Redundancy) -> int:
+    """Return how many results may be turned away; one more ends the workunit."""
+    return max(REFUSALS_AT_LEAST, 2 * redundancy.max_total)
+
+
+def is_left_to_others(view: WorkunitView) -> bool:
+    """Say whether so much was turned away that newcomers get no result any more.
+
+    What they turn away can then not end the workunit.
+    """
+    turned_away = sum(result.outcome in TURNED_AWAY for result in view.results)
+    return turned_away >= refusal_cap(view.redundancy) // 2
+
+
+def deadline_of(redundancy: Redundancy, now: int) -> int:
+    """Return the deadline, s, of a result issued at `now`."""
+    return now + redundancy.delay_bound_s
+
+
+def may_issue(view: WorkunitView, caller: Caller, now: int) -> bool:
+    """Say whether a result may go to this host now.
+
+    Distinct users and hosts hold over every result ever sent, whatever became of it.
+    """
+    if caller.newcomer and is_left_to_others(view):
+        return False
+    return view.outcome is None and _may_hold(view, caller, now)
+
+
+def may_recheck(view: WorkunitView, caller: Caller, now: int) -> bool:
+    """Say whether a re-check of an ended workunit may go to this host now."""
+    allowed = caller.trusted_account or any(
+        result.for_anybody and result.state is ResultProgress.UNSENT
+        for result in view.results
+    )
+    return view.lingering and allowed and _may_hold(view, caller, now)
+
+
+def can_receive(view: WorkunitView, result: Result) -> bool:
+    """Say whether a report or upload for `result` still counts.
+
+    A late result counts while the workunit has no outcome, or still has its canonical
+    result to compare with (as BOINC does).
+    """
+    wanted = view.outcome is None or view.lingering
+    return wanted and still_counts(result.state, result.outcome)
+
+
+def still_counts(state: ResultProgress, outcome: ResultOutcome) -> bool:
+    """Say whether a result is on its host, or has only not come back in time."""
+    late = state is ResultProgress.OVER and outcome is ResultOutcome.NO_REPLY
+    return late or state is ResultProgress.IN_PROGRESS
+
+
+def next_actions(view: WorkunitView, now: int) -> list[Action]:
+    """Return what is to be done now, in order; empty when there is only waiting.
+
+    After doing them the caller asks again until the list is empty. Checks and
+    judgements come before limits: a quorum that is there wins over an error beside it. A
+    validator that gives no answer is not asked for ever: every workunit ends.
+    """
+    if view.outcome is not None:
+        return actions_after_end(view, now)
+    counts = _count(view.results)
+    return (
+        _expiries(view, now)
+        or _ask_or_give_up(view, counts, now)
+        or _releases(view)
+        or _limits(view, counts, now)
+    )
+
+
+def _ask_or_give_up(view: WorkunitView, counts: _Counts, now: int) -> list[Action]:
+    """Return what the validator has to look at, or the end where it was asked too long."""
+    checks = _checks(view, counts)
+    if checks and now > view.not_after + ANSWER_GRACE_S:
+        return [Finish(OutcomeKind.ADMISSION_ENDED)]
+    return checks
+
+
+def next_transition(view: WorkunitView, now: int) -> int:
+    """Return when time alone will next matter, s; far future when it never does."""
+    if view.outcome is not None:
+        return transition_after_end(view)
+    times = [
+        result.deadline + 1
+        for result in view.results
+        if result.state is ResultProgress.IN_PROGRESS
+    ]
+    last_issue = view.not_after - view.redundancy.delay_bound_s + 1
+    if last_issue > now:
+        times.append(last_issue)
+    return max(now, min(times, default=now))
+
+
+def _may_hold(view: WorkunitView, caller: Caller, now: int) -> bool:
+    """Say whether user, host, class of host and time allow one more result."""
+    if _admission_over(view, now) or not _same_class(view, caller):
+        return False
+    machine = {caller.host_key, caller.cpid or caller.host_key}
+    return all(
+        result.user_id == 0
+        or (result.user_id != caller.user_id and result.host_key not in machine)
+        for result in view.results
+    )
+
+
+def _same_class(view: WorkunitView, caller: Caller) -> bool:
+    """Say whether the host is as alike as the workunit asks; an unknown one never is."""
+    if not view.homogeneous:
+        return True
+    own = caller.class_for(view.homogeneous)
+    return bool(own) and view.host_class in {"", own}
+
+
+def _expiries(view: WorkunitView, now: int) -> list[Action]:
+    """Return the results whose deadline has passed."""
+    return [Expire(result.name) for result in view.results if is_expired(result, now)]
+
+
+def _checks(view: WorkunitView, counts: _Counts) -> list[Action]:
+    """Return what the validator has to look at: single results first, then the set."""
+    if counts.unchecked:
+        return [Check(result.name) for result in view.results if result.unchecked]
+    quorum = view.in_force.min_quorum
+    if counts.unjudged and counts.viable >= quorum:
+        viable = tuple(result.name for result in view.results if result.viable)
+        return [Judge(viable if quorum > 1 else viable[:1])]
+    return []
+
+
+def _releases(view: WorkunitView) -> list[Action]:
+    """Free a workunit from a class of host that brought nothing and has nothing out."""
+    committed = bool(view.homogeneous and view.host_class)
+    sent = [result for result in view.results if result.user_id]
+    alive = any(
+        result.outcome in MAY_RETURN and result.validity is not Validity.INVALID
+        for result in sent
+    )
+    return [ReleaseClass()] if committed and not alive else []
+
+
+def _limits(view: WorkunitView, counts: _Counts, now: int) -> list[Action]:
+    """Return the end that a limit demands, or the results that are missing."""
+    broken = _broken_limit(view.in_force, counts)
+    if broken is not None:
+        return [Finish(broken)]
+    if _admission_over(view, now):
+        return _wind_down(view, counts)
+    return _top_up(view.in_force, counts)
+
+
+def _admission_over(view: WorkunitView, now: int) -> bool:
+    """Say whether a result issued now would outlive the admission."""
+    return deadline_of(view.redundancy, now) > view.not_after
+
+
+def _target(redundancy: Redundancy, counts: _Counts) -> int:
+    """Return how many results are wanted; one more than disagree, once they do."""
+    if counts.viable >= redundancy.min_quorum:
+        return max(redundancy.target_results, counts.viable + 1)
+    return redundancy.target_results
+
+
+def _needed(redundancy: Redundancy, counts: _Counts) -> int:
+    """Return how many results are missing."""
+    have = counts.unsent + counts.in_progress + counts.success
+    return max(0, _target(redundancy, counts) - have)
+
+
+def _broken_limit(redundancy: Redundancy, counts: _Counts) -> OutcomeKind | None:
+    """Return which limit ends the workunit, if any."""
+    if counts.errors > redundancy.max_error:
+        return OutcomeKind.TOO_MANY_ERRORS
+    if counts.viable > redundancy.max_success:
+        return OutcomeKind.TOO_MANY_SUCCESS
+    if counts.turned_away > refusal_cap(redundancy):
+        return OutcomeKind.TOO_MANY_REFUSALS
+    if _needed(redundancy, counts) and counts.total >= redundancy.max_total:
+        open_results = counts.unsent + counts.in_progress
+        hopeless = counts.success + open_results < redundancy.min_quorum
+        if hopeless or not open_results:
+            return OutcomeKind.TOO_MANY_TOTAL
+    return None
+
+
+def _wind_down(view: WorkunitView, counts: _Counts) -> list[Action]:
+    """Issue nothing more; end once no host is working on a result."""
+    unsent = [
+        result for result in view.results if result.state is ResultProgress.UNSENT
+    ]
+    if unsent:
+        return [Drop(result.name) for result in unsent]
+    if counts.in_progress:
+        return []
+    return [Finish(OutcomeKind.ADMISSION_ENDED)]
+
+
+def _top_up(redundancy: Redundancy, counts: _Counts) -> list[Action]:
+    """Create the results that are missing, within the total."""
+    room = redundancy.max_total - counts.total
+    count = min(_needed(redundancy, counts), room)
+    return [Create(count)] if count > 0 else []

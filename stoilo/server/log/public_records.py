@@ -1,0 +1,363 @@
+"""What the public learns of a workunit and of an outcome: digests and commitments. Pure.
+
+Everything that could be guessed is salted: what belongs to an attempt by its statement's
+nonce, a result by its payload's. Volunteers and the researcher hold what opens them;
+where the server's copies are deleted, nobody else can.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from sqlalchemy import select, update
+
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.record import (
+    OutcomeRecord,
+    WorkunitRecord,
+    salted_commitment,
+    task_commitment,
+)
+from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
+from stoilo.core.limits import RunLimits
+from stoilo.core.types import Redundancy
+from stoilo.server.db import rows, schema
+from stoilo.server.log.outbox import EventKind, read_draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from stoilo.audit.format.record import Record
+    from stoilo.server.db.records import AttemptRow
+    from stoilo.server.db.store import Store
+    from stoilo.server.log.ports import Log
+
+__all__ = [
+    "OutboxRow",
+    "RecordWriter",
+    "ResultPayload",
+    "Sealed",
+    "outcome_record",
+    "read_sealed",
+    "review_commitment",
+    "submitter_commitment",
+    "workunit_record",
+]
+
+
+_COSIGNATURE_BYTES = {4 + 8 + 64, 4 + 8 + 2420}  # Ed25519, ML-DSA-44
+
+
+class ResultPayload(msgspec.Struct, frozen=True):
+    """What a result's record is made of; private, because it holds the salt.
+
+    Attributes:
+        task_id: the task.
+        attempt: the one that decided.
+        state: the task's final state.
+        code: why it did not succeed.
+        result_sha256: of the canonical result.
+        finished_at: s.
+        nonce: the salt, 64 hex digits.
+        agreeing: copies that agreed.
+    """
+
+    task_id: str
+    attempt: int
+    state: str
+    code: str
+    result_sha256: str
+    finished_at: int
+    nonce: str
+    agreeing: int = 0
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """What the public record of a workunit takes from its statement.
+
+    As `stoilo.core.statement.Statement` has it; read without checks, for the bytes are
+    this server's own and many.
+    """
+
+    origin: str
+    nonce: str
+    seed: str
+    task_module: str
+    validator_module: str
+    arguments: str
+    blobs: tuple[str, ...]
+    flavor: str
+    level: str
+    level_digest: str
+    policy_digest: str
+    language_digest: str
+    limits: RunLimits
+    redundancy: Redundancy
+    submitter: str
+    admitted_at: int
+    not_after: int
+    epoch: int
+    reviewers: tuple[str, ...] = ()
+    public_source: bool = False
+
+
+class _Statement(msgspec.Struct):
+    predicate: Sealed
+
+
+def read_sealed(statement: bytes) -> Sealed:
+    """Return what counts of a statement that this server rendered itself."""
+    return msgspec.json.decode(statement, type=_Statement).predicate
+
+
+def submitter_commitment(salt: str) -> Digest:
+    """Return the public, salted name of an account."""
+    return domain_digest(Domain.COMMITMENT, b"submitter", bytes.fromhex(salt))
+
+
+def review_commitment(salt: str, envelope: bytes) -> str:
+    """Return the public name of a review; `salt` is its reviewer's account's."""
+    return salted_commitment(salt, "review", content_digest(envelope))
+
+
+def workunit_record(
+    attempt: AttemptRow,
+    codes: tuple[str, ...],
+    time: int,
+    *,
+    issued: bool,
+    reviews: Mapping[str, str],
+) -> WorkunitRecord:
+    """Return the public explanation of an attempt's admission, which has its place.
+
+    Args:
+        attempt: sealed and logged.
+        codes: of the gate's findings.
+        time: when the workunit was made, or the admission withdrawn, s.
+        issued: which of the two.
+        reviews: digest of each review in the statement → its commitment.
+    """
+    sealed = read_sealed(attempt.statement or b"")
+    size, cosigned_at = _covering(attempt.proof or b"")
+    state: Literal["issued", "withdrawn"] = "issued" if issued else "withdrawn"
+
+    def salted(what: str, *values: str) -> str:
+        return salted_commitment(sealed.nonce, what, *values)
+
+    return WorkunitRecord(
+        origin=sealed.origin,
+        time=time,
+        state=state,
+        admission=attempt.log_index or 0,
+        admission_leaf=leaf_hash(attempt.leaf or b"").hex(),
+        task=task_commitment(attempt.task_id),
+        attempt=attempt.number,
+        submitter=sealed.submitter,
+        public_source=sealed.public_source,
+        source=sealed.task_module
+        if sealed.public_source
+        else salted("source", sealed.task_module),
+        validator=salted("validator", sealed.validator_module),
+        arguments=salted("arguments", sealed.arguments),
+        blobs=salted("blobs", *sealed.blobs),
+        level=sealed.level,
+        level_digest=sealed.level_digest,
+        policy_digest=sealed.policy_digest,
+        language_digest=sealed.language_digest,
+        flavor=sealed.flavor,
+        limits=sealed.limits,
+        redundancy=sealed.redundancy,
+        epoch=sealed.epoch,
+        admitted_at=sealed.admitted_at,
+        not_after=sealed.not_after,
+        checkpoint=size,
+        checkpoint_time=cosigned_at,
+        codes=codes,
+        reviews=tuple(
+            reviews[digest]
+            for text in sealed.reviewers
+            if (digest := content_digest(text.encode())) in reviews
+        ),
+    )
+
+
+def outcome_record(
+    payload: ResultPayload, admission: int | None, origin: str
+) -> OutcomeRecord:
+    """Return the public record of a task's outcome; its result is salted."""
+    return OutcomeRecord(
+        origin=origin,
+        time=payload.finished_at,
+        task=task_commitment(payload.task_id),
+        attempt=payload.attempt,
+        admission=-1 if admission is None else admission,
+        state=payload.state,
+        code=payload.code,
+        result=salted_commitment(payload.nonce, "result", payload.result_sha256),
+        agreeing=payload.agreeing,
+    )
+
+
+def _covering(proof: bytes) -> tuple[int, int]:
+    """Return size and newest cosignature time of a proof's checkpoint; 0 for neither.
+
+    The log's own proof: what does not look like one says nothing.
+    """
+    return _read_note(proof.partition(b"\n\n")[2])
+
+
+@lru_cache(maxsize=8)
+def _read_note(note: bytes) -> tuple[int, int]:
+    """Return the same of a checkpoint, which many proofs share."""
+    body, _, signatures = note.partition(b"\n\n")
+    lines = body.split(b"\n")
+    size = int(lines[1]) if len(lines) > 1 and lines[1].isdigit() else 0
+    return size, max(map(_cosigned_at, signatures.split(b"\n")), default=0)
+
+
+def _cosigned_at(line: bytes) -> int:
+    try:
+        data = base64.b64decode(line.rpartition(b" ")[2], validate=True)
+    except binascii.Error:
+        return 0
+    if len(data) not in _COSIGNATURE_BYTES:
+        return 0
+    return int.from_bytes(data[4:12], "big")
+
+
+_NO_REVIEWS = b'"reviewers":[]'
+
+OutboxRow = Any
+"""A row of `schema.event`; SQLAlchemy's rows have no better type."""
+
+
+class RecordWriter:
+    """Makes the records of one batch of events; reads all rows they need at once.
+
+    Args:
+        store: where the rows are.
+        log: knows the places of leaves that a killed server could not note.
+        origin: of project and log.
+        events: rows of the outbox.
+    """
+
+    def __init__(
+        self, store: Store, log: Log, origin: str, events: Sequence[OutboxRow]
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._origin = origin
+        names = [
+            event.key.partition(":")[2]
+            for event in events
+            if event.kind in {EventKind.ISSUED, EventKind.WITHDRAWN}
+        ]
+        done = [
+            event.key.partition(":")[2]
+            for event in events
+            if event.kind == EventKind.OUTCOME
+        ]
+        with store.read() as connection:
+            self._attempts = rows.attempts_named(connection, names)
+            self._payloads = _load_payloads(connection, done)
+            self._places = _load_places(connection, list(self._payloads.values()))
+            self._reviews = _load_reviews(
+                connection, [attempt for attempt, _ in self._attempts.values()]
+            )
+
+    def record_of(self, event: OutboxRow) -> Record:
+        """Return the record of one event."""
+        name = event.key.partition(":")[2]
+        match EventKind(event.kind):
+            case EventKind.RECORD:
+                return read_draft(event.record, self._origin)
+            case EventKind.OUTCOME:
+                payload = self._payloads[name]
+                place = self._places.get((payload.task_id, payload.attempt))
+                return outcome_record(payload, place, self._origin)
+            case kind:
+                attempt, codes = self._attempts[name]
+                return workunit_record(
+                    self._placed(attempt),
+                    codes,
+                    event.created_at,
+                    issued=kind is EventKind.ISSUED,
+                    reviews=self._reviews,
+                )
+
+    def _placed(self, attempt: AttemptRow) -> AttemptRow:
+        """Return the attempt with the place of its leaf.
+
+        A server that was killed between appending and noting the place knows it from
+        the log only, which keeps a leaf that it has; so one more attempt is logged than
+        admitted at the most.
+        """
+        if attempt.log_index is not None:
+            return attempt
+        [place] = self._log.append_many([attempt.leaf or b""], [attempt.task_id])
+        table = schema.attempt
+        query = update(table).where(
+            table.c.task_id == attempt.task_id, table.c.number == attempt.number
+        )
+        with self._store.write() as connection:
+            connection.execute(query.values(log_index=place))
+        return rows.replace_attempt(attempt, log_index=place)
+
+
+def _load_payloads(
+    connection: Connection, task_ids: Sequence[str]
+) -> dict[str, ResultPayload]:
+    if not task_ids:
+        return {}
+    table = schema.outcome
+    query = select(table.c.task_id, table.c.payload).where(
+        table.c.task_id.in_(list(task_ids))
+    )
+    return {
+        row.task_id: msgspec.json.decode(row.payload, type=ResultPayload)
+        for row in connection.execute(query)
+    }
+
+
+def _load_places(
+    connection: Connection, payloads: Sequence[ResultPayload]
+) -> dict[tuple[str, int], int | None]:
+    """Return the places of admissions by task and attempt."""
+    if not payloads:
+        return {}
+    table = schema.attempt
+    found = connection.execute(
+        select(table.c.task_id, table.c.number, table.c.log_index).where(
+            table.c.task_id.in_([one.task_id for one in payloads])
+        )
+    ).all()
+    return {(row.task_id, row.number): row.log_index for row in found}
+
+
+def _load_reviews(
+    connection: Connection, attempts: Iterable[AttemptRow]
+) -> dict[str, str]:
+    """Return digest → commitment of the reviews that sealed statements carry."""
+    digests = {
+        content_digest(text.encode())
+        for attempt in attempts
+        if attempt.statement and _NO_REVIEWS not in attempt.statement
+        for text in read_sealed(attempt.statement).reviewers
+    }
+    if not digests:
+        return {}
+    table, accounts = schema.review, schema.account
+    found = connection.execute(
+        select(table.c.digest, table.c.envelope, accounts.c.salt)
+        .join(accounts, accounts.c.id == table.c.account_id)
+        .where(table.c.digest.in_(digests))
+    )
+    return {
+        row.digest: review_commitment(row.salt, bytes(row.envelope)) for row in found
+    }

@@ -1,0 +1,350 @@
+"""Build attestations: several people say, each by his own key, that they built the same.
+
+An attestation is a DSSE envelope over an in-toto statement with SLSA's provenance layout.
+Its subjects are the digests of everything that a build gives (archive, tree manifest, bill
+of materials) and its resolved dependencies name what went in (lock, commit, tools, system
+libraries). What counts are the digests: all builders must agree on every one of them, and
+any disagreement stops a ceremony, however many agree.
+
+    builds/<part>/<platform>/<first 8 digits of the builder's fingerprint>.json
+
+Trust: attestations are hostile until their signature was verified by a key that the release
+names as a builder's; the name in an attestation is never believed.
+Source: in-toto attestation v1, SLSA provenance v1; signing-audit §2.1, §4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from stoilo.core.digests import content_digest
+from stoilo.core.dsse import (
+    IN_TOTO_PAYLOAD,
+    Envelope,
+    parse_envelope,
+    render_envelope,
+    sign_envelope,
+    verify_envelope,
+)
+from stoilo.core.ed25519 import PrivateKey, PublicKey, parse_public_key
+from stoilo.core.errors import TrustError
+from stoilo.core.strict_json import parse_strict_json
+from stoilo.executor.verifier.release.targets import BuilderFile, PartFile
+
+__all__ = [
+    "MAX_ATTESTATION_BYTES",
+    "MIN_BUILDERS",
+    "BuildEvidence",
+    "BuildInputs",
+    "BuildTool",
+    "BuiltLibrary",
+    "attestation_path",
+    "attestations_for",
+    "builder_short",
+    "check_builds",
+    "make_attestation",
+    "read_attestation",
+]
+
+MIN_BUILDERS: Final = 2
+"""A build counts when so many people at least got the same bytes."""
+
+MAX_ATTESTATION_BYTES: Final = 96 * 1024
+MAX_ATTESTATIONS: Final = 32
+BUILD_TYPE: Final = "urn:stoilo:build:v1"
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE: Final = "https://slsa.dev/provenance/v1"
+_SHORT_DIGITS: Final = 8
+_LAUNCHER: Final = "launcher"
+
+_Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_Commit = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{40}|[0-9a-f]{64})?\Z")]
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class BuildTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A program or package that took part in the build, for example PyInstaller."""
+
+    name: _Text
+    version: _Text
+
+
+class BuiltLibrary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A library of the build machine that is in the tree: its file's SHA-256, its package."""
+
+    name: _Text
+    sha256: _Sha256
+    package: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class BuildInputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a builder says went in; told to people, not compared between builders.
+
+    Attributes:
+        commit: of the source, hex; empty when unsaid.
+        source_date_epoch: Unix seconds.
+        tools: versions of what built it.
+        libraries: system libraries that it holds.
+    """
+
+    commit: _Commit = ""
+    source_date_epoch: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
+    tools: Annotated[tuple[BuildTool, ...], msgspec.Meta(max_length=64)] = ()
+    libraries: Annotated[tuple[BuiltLibrary, ...], msgspec.Meta(max_length=256)] = ()
+
+
+class _Digests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sha256: _Sha256
+
+
+class _Subject(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: _Text
+    digest: _Digests
+
+
+class _Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    buildType: Literal["urn:stoilo:build:v1"]  # noqa: N815 - SLSA's names
+    externalParameters: PartFile  # noqa: N815 - the same
+    internalParameters: BuildInputs  # noqa: N815 - the same
+    resolvedDependencies: Annotated[  # noqa: N815 - the same
+        tuple[_Subject, ...], msgspec.Meta(max_length=4)
+    ]
+
+
+class _Builder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: Annotated[str, msgspec.Meta(pattern=r"\Aurn:stoilo:builder:[0-9a-f]{64}\Z")]
+
+
+class _Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    builder: _Builder
+
+
+class _Provenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    buildDefinition: _Definition  # noqa: N815 - SLSA's names
+    runDetails: _Run  # noqa: N815 - the same
+
+
+class _Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    subject: Annotated[tuple[_Subject, ...], msgspec.Meta(min_length=1, max_length=4)]
+    predicate: _Provenance
+    type: Literal["https://in-toto.io/Statement/v1"] = msgspec.field(name="_type")
+    predicateType: Literal["https://slsa.dev/provenance/v1"]  # noqa: N815 - in-toto's
+
+
+@dataclass(frozen=True, slots=True)
+class Attestation:
+    """A verified attestation: whose, of what, made of what."""
+
+    builder: PublicKey
+    part: PartFile
+    inputs: BuildInputs
+
+
+@dataclass(frozen=True, slots=True)
+class BuildEvidence:
+    """Why a build may be signed.
+
+    Attributes:
+        part: ``verifier``, ``launcher`` or a flavor's name.
+        platform: for example ``x86_64-linux``.
+        archive: SHA-256 of the archive that all builders got.
+        builders: names of those who did, by the release's list.
+        threshold: how many were needed.
+        attestations: what each of them says went in, in the order of `builders`.
+    """
+
+    part: str
+    platform: str
+    archive: str
+    builders: tuple[str, ...]
+    threshold: int
+    attestations: tuple[Attestation, ...]
+
+
+def builder_short(key: PublicKey) -> str:
+    """Return the first digits of a builder's fingerprint, which name his files."""
+    return content_digest(key.raw)[:_SHORT_DIGITS]
+
+
+def attestation_path(part: PartFile, key: PublicKey) -> str:
+    """Return where a builder's attestation lies below a ceremony's or release's folder."""
+    return f"builds/{part.part}/{part.platform}/{builder_short(key)}.json"
+
+
+def make_attestation(part: PartFile, inputs: BuildInputs, key: PrivateKey) -> bytes:
+    """Return the envelope by which the builder with `key` says that he built `part`.
+
+    The serial, which a release gives and no build, is left out by setting it to 1.
+    """
+    statement = _Statement(
+        type=STATEMENT_TYPE,
+        subject=_subjects(part),
+        predicateType=PREDICATE_TYPE,
+        predicate=_Provenance(
+            _Definition(BUILD_TYPE, _built(part), inputs, _dependencies(part)),
+            _Run(_Builder(_builder_id(key.public))),
+        ),
+    )
+    payload = msgspec.json.encode(statement)
+    return render_envelope(
+        sign_envelope(payload, [(builder_short(key.public), key)], IN_TOTO_PAYLOAD)
+    )
+
+
+def read_attestation(data: bytes, keys: Sequence[PublicKey]) -> Attestation:
+    """Verify one attestation (hostile) by the keys of the release's builders.
+
+    Raises:
+        TrustError: STO-F030 malformed or not in its one spelling, STO-F031 not signed by
+            one of `keys`, or naming another builder than signed.
+    """
+    envelope = _parse_envelope(data)
+    signers = [key for key in keys if _has_signed(envelope, key)]
+    if not signers:
+        raise TrustError("STO-F031", "an attestation is by no builder of the release")
+    (builder,) = signers[:1]
+    statement = _parse_statement(envelope.payload)
+    definition = statement.predicate.buildDefinition
+    part = definition.externalParameters
+    if (
+        statement.subject != _subjects(part)
+        or definition.resolvedDependencies != _dependencies(part)
+        or part != _built(part)
+    ):
+        raise TrustError(
+            "STO-F030", "an attestation's subjects are not those of its part"
+        )
+    if statement.predicate.runDetails.builder.id != _builder_id(
+        builder
+    ) or envelope.signatures[0].keyid != builder_short(builder):
+        raise TrustError(
+            "STO-F031", "an attestation names another builder than signed it"
+        )
+    return Attestation(builder, part, definition.internalParameters)
+
+
+def attestations_for(part: PartFile, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return those of `files` (path → bytes) that lie where `part`'s attestations do."""
+    prefix = f"builds/{part.part}/{part.platform}/"
+    return {path: data for path, data in files.items() if path.startswith(prefix)}
+
+
+def check_builds(
+    part: PartFile,
+    attestations: Iterable[bytes],
+    builders: BuilderFile,
+    *,
+    minimum: int = MIN_BUILDERS,
+) -> BuildEvidence:
+    """Check that enough builders of the release built exactly `part`, and nobody differs.
+
+    Args:
+        part: the build in question, as the release names it.
+        attestations: envelopes, hostile.
+        builders: who counts, and how many must agree.
+        minimum: even where `builders` asks for fewer.
+
+    Raises:
+        TrustError: STO-F030, STO-F031 for an attestation that is none; STO-F032 when one
+            says other digests; STO-F033 when too few distinct builders agree.
+    """
+    named = {
+        parse_public_key(one.key): one.name or one.key[:8] for one in builders.keys
+    }
+    found: dict[PublicKey, Attestation] = {}
+    for number, data in enumerate(attestations, start=1):
+        if number > MAX_ATTESTATIONS:
+            raise TrustError("STO-F030", f"more than {MAX_ATTESTATIONS} attestations")
+        one = read_attestation(data, tuple(named))
+        if one.part != _built(part):
+            raise _differs(part, one, named[one.builder])
+        found[one.builder] = one
+    threshold = max(builders.threshold, minimum)
+    if len(found) < threshold:
+        raise TrustError(
+            "STO-F033",
+            f"{part.part} for {part.platform}: {len(found)} builder(s) attest it, "
+            f"{threshold} are needed",
+            hint="another builder: `stoilo flavor attest`",
+        )
+    ordered = sorted(found, key=lambda key: named[key])
+    return BuildEvidence(
+        part.part,
+        part.platform,
+        part.archive.sha256,
+        tuple(named[key] for key in ordered),
+        threshold,
+        tuple(found[key] for key in ordered),
+    )
+
+
+def _differs(part: PartFile, one: Attestation, name: str) -> TrustError:
+    """Return the refusal that names what a builder got differently."""
+    ours, his = msgspec.structs.asdict(_built(part)), msgspec.structs.asdict(one.part)
+    fields = ", ".join(field for field, value in ours.items() if his[field] != value)
+    return TrustError(
+        "STO-F032",
+        f"{part.part} for {part.platform}: builder {name!r} got another {fields}",
+        hint="`stoilo flavor compare` names the files; sign nothing before",
+    )
+
+
+def _built(part: PartFile) -> PartFile:
+    """Return what of a part's record a build decides: all but its serial."""
+    return msgspec.structs.replace(part, serial=1)
+
+
+def _subjects(part: PartFile) -> tuple[_Subject, ...]:
+    """Return what the build gave, by name and digest."""
+    base = f"{part.part}/{part.platform}"
+    rows = [(part.archive.name, part.archive.sha256)]
+    rows += [(f"{base}.tree", part.tree)] if part.tree else []
+    rows += [(f"{base}.sbom.json", part.sbom)] if part.sbom else []
+    return tuple(_Subject(name, _Digests(digest)) for name, digest in rows)
+
+
+def _dependencies(part: PartFile) -> tuple[_Subject, ...]:
+    """Return what went in and is compared: the lock, the flavor's manifest."""
+    rows = [("lock", part.lock), ("manifest", part.flavor)]
+    return tuple(_Subject(name, _Digests(digest)) for name, digest in rows if digest)
+
+
+def _builder_id(key: PublicKey) -> str:
+    return f"urn:stoilo:builder:{content_digest(key.raw)}"
+
+
+def _has_signed(envelope: Envelope, key: PublicKey) -> bool:
+    """Whether `key` signed the envelope."""
+    try:
+        verify_envelope(envelope, [key])
+    except TrustError:
+        return False
+    return True
+
+
+def _parse_envelope(data: bytes) -> Envelope:
+    """Return an envelope with one signature, in the one spelling that we write."""
+    if len(data) > MAX_ATTESTATION_BYTES:
+        raise TrustError("STO-F030", "an attestation is too large")
+    try:
+        envelope = parse_envelope(data)
+    except TrustError as error:
+        raise TrustError("STO-F030", f"an attestation is malformed: {error}") from error
+    if len(envelope.signatures) != 1 or render_envelope(envelope) != data:
+        raise TrustError("STO-F030", "an attestation is not in its one spelling")
+    return envelope
+
+
+def _parse_statement(payload: bytes) -> _Statement:
+    """Return a verified payload's statement."""
+    try:
+        document = parse_strict_json(
+            payload, max_bytes=MAX_ATTESTATION_BYTES, what="build attestation"
+        )
+        return msgspec.convert(document, type=_Statement)
+    except (TrustError, msgspec.ValidationError) as error:
+        raise TrustError("STO-F030", f"an attestation is malformed: {error}") from error

@@ -1,0 +1,147 @@
+"""A directory of built parts, as changes to a release and attestations beside them.
+
+    DIR/launcher/<platform>         and .json
+    DIR/verifier/<platform>.tar     and .json, .tree, .sbom.json
+    DIR/flavor/<name>/<platform>.tar.xz  and .json, .tree, .sbom.json; manifest.yaml
+    DIR/builds/<part>/<platform>/<builder>.json
+
+Files lie under the names that targets metadata gives them. Trust: the directory is a
+builder's; every file must be what its part's record says, and the review asks for the
+builders' attestations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from stoilo.core.digests import Digest
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
+from stoilo.flavors.archive import XzReader, read_archive
+from stoilo.flavors.tree import hash_file
+from stoilo.signer.ceremony.folder import NamedBytes
+from stoilo.signer.ceremony.proposal import Changes, NewTarget
+from stoilo.signer.roles import ceremony_bounds
+
+__all__ = ["drop_part", "read_attestations", "read_parts_from"]
+
+_RECORDS: Final = ("launcher/*.json", "verifier/*.json", "flavor/*/*.json")
+_SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}
+_BUILD = re.compile(r"[a-z0-9-]{1,32}/[a-z0-9_]+-[a-z]+/[0-9a-f]{8,64}\.json")
+
+
+def read_parts_from(directory: Path) -> Changes:
+    """Return the changes that publish every part below `directory`.
+
+    Raises:
+        UsageError: ``STO-K051`` when there is none.
+        TrustError: ``STO-K056`` when a file is missing or not what its record says.
+    """
+    put: list[NewTarget] = []
+    for pattern in _RECORDS:
+        for record in sorted(directory.glob(pattern)):
+            if not record.name.endswith(".sbom.json"):
+                put.extend(_part(directory, record))
+    if not put:
+        raise UsageError(
+            "STO-K051",
+            f"{directory.name} holds no built part",
+            hint="build some with `stoilo release build --output DIR`",
+        )
+    return Changes(tuple({one.name: one for one in put}.values()))
+
+
+def _part(directory: Path, record: Path) -> Iterator[NewTarget]:
+    """Yield one part's files, checked against its record."""
+    name = record.relative_to(directory).as_posix()
+    data = _small(record, name)
+    part = read_target(data, PartFile, name)
+    base = part_target(part.part, part.platform)
+    if name != f"{base}.json":
+        raise TrustError("STO-K056", f"{name} is the record of {base}")
+    yield NewTarget.of(name, data)
+    archive = base + _SUFFIXES.get(part.part, ".tar.xz")
+    yield _expected(directory, archive, part.archive.sha256)
+    if part.tree:
+        _check_archive(directory / archive, archive, part.tree)
+        yield _expected(directory, f"{base}.tree", part.tree)
+    if part.sbom:
+        yield _expected(directory, f"{base}.sbom.json", part.sbom)
+    if part.flavor:
+        yield _expected(directory, f"flavor/{part.part}/manifest.yaml", part.flavor)
+
+
+def _expected(directory: Path, name: str, digest: str) -> NewTarget:
+    """Return file `name`, which must have `digest`."""
+    path = directory / name
+    if path.is_symlink() or not path.is_file():
+        raise TrustError("STO-K056", f"{name} is missing beside its record")
+    found, size = hash_file(path)
+    if found != digest:
+        raise TrustError(
+            "STO-K056",
+            f"{name} is not the file that its record names",
+            hint="build the part again into an empty directory",
+        )
+    small = size <= ceremony_bounds().metadata_bytes
+    return NewTarget(name, Digest(digest), size, path.read_bytes() if small else path)
+
+
+def _check_archive(path: Path, name: str, tree: str) -> None:
+    """Read an archive to its end: it holds exactly its tree.
+
+    Volunteers refuse any other; here somebody can still build it again.
+    """
+    try:
+        with path.open("rb") as file:
+            stream = XzReader(file) if name.endswith(".xz") else file
+            for member in read_archive(stream, Digest(tree)):
+                for _ in member.chunks:
+                    pass
+    except OSError as error:
+        raise TrustError("STO-K056", f"{name} cannot be read") from error
+
+
+def _small(path: Path, name: str) -> bytes:
+    bound = ceremony_bounds().metadata_bytes
+    try:
+        with path.open("rb") as file:
+            data = file.read(bound + 1)
+    except OSError as error:
+        raise TrustError("STO-K056", f"{name} cannot be read") from error
+    if len(data) > bound:
+        raise TrustError("STO-K056", f"{name} is too large")
+    return data
+
+
+def read_attestations(directory: Path) -> tuple[NamedBytes, ...]:
+    """Return what lies below ``DIR/builds``; whether it holds, the review says."""
+    found = []
+    for path in sorted((directory / "builds").rglob("*.json")):
+        name = path.relative_to(directory / "builds").as_posix()
+        if _BUILD.fullmatch(name) and not path.is_symlink():
+            found.append((name, _small(path, name)))
+    return tuple(found)
+
+
+def drop_part(names: set[str], part: str, platform: str = "") -> tuple[str, ...]:
+    """Return which of a release's target `names` belong to a part.
+
+    Raises:
+        UsageError: ``STO-K054`` when none does.
+    """
+    prefix = part_target(part, platform)
+    if not platform:
+        found = [name for name in names if name.startswith(prefix)]
+    else:
+        found = [
+            name for name in names if re.fullmatch(rf"{re.escape(prefix)}(\..+)?", name)
+        ]
+    if not found:
+        raise UsageError(
+            "STO-K054", f"the release has no part {part[:40]!r} {platform}"
+        )
+    return tuple(sorted(found))

@@ -1,0 +1,374 @@
+"""What a release's targets must say before anybody signs them: pure.
+
+Readers refuse most of this too. It is looked at here because a mistake that has been
+signed stops every volunteer until the next ceremony, and because only here somebody still
+sees what the release said before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+from tuf.api.metadata import Role, TargetFile
+
+from stoilo.audit.format.policy import parse_policy
+from stoilo.audit.format.policy_history import parse_history
+from stoilo.core.digests import content_digest
+from stoilo.core.ed25519 import parse_public_key
+from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.levels import parse_levels
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    EpochFile,
+    EpochsFile,
+    FloorsFile,
+    PartFile,
+    PolicyFile,
+    ProjectFile,
+    ReviewerFile,
+    RevocationFile,
+    part_target,
+    read_epoch,
+    read_parts,
+    read_target,
+)
+from stoilo.executor.verifier.release.trust import (
+    BUILDERS_FILE,
+    EPOCHS_FILE,
+    FLOORS_FILE,
+    HISTORY_FILE,
+    POLICIES_FILE,
+    POLICY_FILE,
+    PROJECT_FILE,
+    REVIEWERS_FILE,
+    REVOCATION_FILE,
+)
+from stoilo.signer.ceremony.folder import Ceremony
+from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
+from stoilo.signer.ceremony.proposal import Proposal
+from stoilo.signer.roles import DELEGATED, ceremony_bounds
+
+__all__ = [
+    "REQUIRED",
+    "check_content",
+    "named_targets",
+    "open_until",
+    "read_old",
+    "release_parts",
+]
+
+
+REQUIRED: Final = (
+    PROJECT_FILE,
+    POLICY_FILE,
+    FLOORS_FILE,
+    BUILDERS_FILE,
+    EPOCHS_FILE,
+    POLICIES_FILE,
+    REVOCATION_FILE,
+    REVIEWERS_FILE,
+)
+"""Targets without which no verifier takes a release."""
+
+_EPOCH: Final = re.compile(r"gate/([0-9]{1,10})\.json")
+_PART_RECORD: Final = re.compile(
+    r"(launcher|verifier|flavor/[a-z0-9-]+)/[a-z0-9_-]+\.json"
+)
+_FileT = TypeVar("_FileT", bound=msgspec.Struct)
+
+
+def named_targets(proposal: Proposal) -> dict[str, TargetFile]:
+    """Return every target of the release as it will be, by name."""
+    found: dict[str, TargetFile] = {}
+    for role in ("targets", *DELEGATED):
+        file = proposal.newest(role)
+        if file is not None:
+            found |= targets_of(file)
+    return found
+
+
+def release_parts(proposal: Proposal) -> tuple[PartFile, ...]:
+    """Return the records of launchers, verifiers and flavors as they will be.
+
+    Raises:
+        TrustError: STO-K013, or STO-K081 when a record and its files disagree.
+    """
+    infos = named_targets(proposal)
+    files = {
+        name: proposal.target(name) or b"" for name in infos if _is_part_record(name)
+    }
+    return read_parts(files, infos)
+
+
+def _is_part_record(name: str) -> bool:
+    return _PART_RECORD.fullmatch(name) is not None and not name.endswith(".sbom.json")
+
+
+def read_old(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT | None:
+    """Return what the published release says in `name`, None when it has none."""
+    data = None if proposal.base is None else proposal.base.target(name)
+    return None if data is None else read_target(data, kind, name)
+
+
+def check_content(ceremony: Ceremony) -> Iterator[StoiloError]:
+    """Yield what is wrong with the targets, as errors that are not raised."""
+    proposal = ceremony.proposal
+    for check in (
+        _check_required,
+        _check_reach,
+        _check_policies,
+        _check_levels,
+        _check_epochs,
+        _check_lists,
+        _check_builders,
+        _check_parts,
+    ):
+        yield from _caught(check, proposal)
+    yield from _caught(lambda one: _check_project(one, ceremony.about.origin), proposal)
+
+
+def _caught(
+    check: Callable[[Proposal], Iterator[StoiloError]], proposal: Proposal
+) -> Iterator[StoiloError]:
+    """Yield what `check` finds, and what stopped it."""
+    try:
+        yield from list(check(proposal))
+    except StoiloError as error:
+        yield (
+            TrustError("STO-K063", error.message, hint=error.hint)
+            if (error.code.startswith("STO-K01"))
+            else error
+        )
+
+
+def _check_required(proposal: Proposal) -> Iterator[StoiloError]:
+    named = named_targets(proposal)
+    for name in REQUIRED:
+        if name not in named:
+            yield TrustError("STO-K063", f"the release would lack {name}")
+
+
+def _check_reach(proposal: Proposal) -> Iterator[StoiloError]:
+    """Every role names its own targets only, and is delegated exactly those."""
+    file = proposal.newest("targets")
+    if file is None:
+        return
+    targets = open_targets(file).signed
+    delegated = (targets.delegations.roles if targets.delegations else None) or {}
+    if set(delegated) != set(DELEGATED):
+        yield TrustError("STO-K061", "targets does not delegate exactly our roles")
+    known = set(targets.delegations.keys) if targets.delegations else set()
+    yield from _unused("targets", known, delegated.values())
+    newest = proposal.newest("root")
+    if newest is not None:
+        root = open_root(newest).signed
+        yield from _unused("root", set(root.keys), root.roles.values())
+    for name, row in delegated.items():
+        if row.paths != [f"{name}/*"] or not row.terminating or row.path_hash_prefixes:
+            yield TrustError("STO-K061", f"{name} is delegated more than its own paths")
+    for role in ("targets", *DELEGATED):
+        own = proposal.newest(role)
+        if own and role in DELEGATED and open_targets(own).signed.delegations:
+            yield TrustError("STO-K061", f"{role} delegates to others in its turn")
+        for name in targets_of(own) if own else ():
+            prefix = name.partition("/")[0]
+            if (prefix if prefix in DELEGATED else "targets") != role:
+                yield TrustError("STO-K061", f"{role} names {name[:80]!r}")
+
+
+def _unused(owner: str, known: set[str], rows: Iterable[Role]) -> Iterator[StoiloError]:
+    """Refuse keys that no role uses: nobody would see them in a review."""
+    for keyid in sorted(known - {keyid for row in rows for keyid in row.keyids}):
+        yield TrustError("STO-K061", f"{owner} holds a key ({keyid[:8]}) of no role")
+
+
+def _check_project(proposal: Proposal, origin: str) -> Iterator[StoiloError]:
+    project = _read(proposal, PROJECT_FILE, ProjectFile)
+    if project.origin != origin:
+        yield TrustError("STO-K062", f"{PROJECT_FILE} names another project")
+    old = read_old(proposal, PROJECT_FILE, ProjectFile)
+    if old is not None and old.origin != project.origin:
+        yield TrustError("STO-K062", "a project's origin never changes")
+    if not project.languages or not all(project.levels.values()):
+        yield TrustError(
+            "STO-K063", f"{PROJECT_FILE} accepts no language layer or level"
+        )
+
+
+def _check_policies(proposal: Proposal) -> Iterator[StoiloError]:
+    """The log policy reads, and trusts a log of this project."""
+    policy = parse_policy(proposal.target(POLICY_FILE) or b"")
+    origin = _read(proposal, PROJECT_FILE, ProjectFile).origin
+    if origin not in {log.name for log in policy.logs}:
+        yield TrustError("STO-K063", f"{POLICY_FILE} trusts no log of {origin}")
+    if HISTORY_FILE in named_targets(proposal):
+        parse_history(proposal.target(HISTORY_FILE) or b"")
+
+
+def _check_levels(proposal: Proposal) -> Iterator[StoiloError]:
+    """Level files are the newest of those that the project accepts."""
+    project = _read(proposal, PROJECT_FILE, ProjectFile)
+    files = [name for name in named_targets(proposal) if name.startswith("levels/")]
+    texts = [proposal.target(name) or b"" for name in files]
+    try:
+        levels = parse_levels(texts)
+    except (ValueError, TypeError, LookupError) as error:  # a parser of trusted files
+        raise TrustError("STO-K063", "a level's file cannot be read") from error
+    for level in levels:
+        if level.digest not in project.levels.get(level.name, ()):
+            yield TrustError(
+                "STO-K063", f"levels/{level.name}.toml is not a level of {PROJECT_FILE}"
+            )
+
+
+def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
+    """Epochs read, none changes under its number, and new ones have higher numbers."""
+    listed = set(_read(proposal, EPOCHS_FILE, EpochsFile).epochs)
+    named = {
+        int(found[1])
+        for name in named_targets(proposal)
+        if (found := _EPOCH.fullmatch(name))
+    }
+    if len(listed) > ceremony_bounds().max_epochs:
+        yield TrustError("STO-K063", "too many gate epochs would be certified at once")
+    if listed != named:
+        yield TrustError("STO-K063", f"{EPOCHS_FILE} and the epochs' files disagree")
+    base = proposal.base
+    old = read_old(proposal, EPOCHS_FILE, EpochsFile)
+    known = set(old.epochs) if old else set()
+    for number in sorted(listed & named):
+        name = f"gate/{number}.json"
+        data = proposal.target(name) or b""
+        read_epoch(data, number)
+        before = base.target(name) if base else None
+        if before is not None and before != data:
+            yield TrustError(
+                "STO-K064", f"gate epoch {number} changes under its number"
+            )
+        if known and before is None and number < max(known):
+            yield TrustError(
+                "STO-K064", f"gate epoch {number} comes after {max(known)}"
+            )
+
+
+def _check_lists(proposal: Proposal) -> Iterator[StoiloError]:
+    """Revocations, policies, reviewers and floors read; what only rises does."""
+    _read(proposal, POLICIES_FILE, PolicyFile)
+    reviewers = _read(proposal, REVIEWERS_FILE, ReviewerFile)
+    denied = _read(proposal, REVOCATION_FILE, RevocationFile)
+    for key in (*denied.keys, *(one.key for one in reviewers.keys)):
+        parse_public_key(key)
+    before = read_old(proposal, REVOCATION_FILE, RevocationFile)
+    if before and (
+        denied.min_epoch < before.min_epoch or denied.settled < before.settled
+    ):
+        yield TrustError("STO-K064", "the lowest gate epoch would go back")
+    floors = _read(proposal, FLOORS_FILE, FloorsFile)
+    old = read_old(proposal, FLOORS_FILE, FloorsFile) or FloorsFile()
+    if floors.verifier < old.verifier:
+        yield TrustError("STO-K064", "the verifier's floor would go back")
+    for part, serial in old.serials.items():
+        if floors.serials.get(part, 0) < serial:
+            yield TrustError("STO-K064", f"the floor of {part} would go back")
+
+
+def _check_builders(proposal: Proposal) -> Iterator[StoiloError]:
+    builders = _read(proposal, BUILDERS_FILE, BuilderFile)
+    keys = [parse_public_key(one.key).raw for one in builders.keys]
+    if len(set(keys)) != len(keys):
+        yield TrustError("STO-K053", "one key is named for two builders")
+    if len({one.name.lower() for one in builders.keys}) != len(keys):
+        yield TrustError("STO-K053", "two builders are under one name")
+    if builders.threshold > len(keys):
+        yield TrustError("STO-K053", "more builders must agree than there are")
+
+
+def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
+    """Records agree with their files; no part goes back or below its own floor."""
+    parts = release_parts(proposal)
+    floors = _read(proposal, FLOORS_FILE, FloorsFile)
+    base = proposal.base
+    old = release_parts(Proposal(base)) if base else ()
+    known = {(one.part, one.platform): one for one in old}
+    for part in parts:
+        before = known.get((part.part, part.platform))
+        same = before is not None and before.archive.sha256 == part.archive.sha256
+        if before is not None and part.serial <= before.serial and before != part:
+            yield TrustError(
+                "STO-K064",
+                f"{part.part} for {part.platform}: serial {part.serial} does not rise "
+                f"above {before.serial}",
+                hint="build it again with a higher serial",
+            )
+        floor = floors.serials.get(part.part, 1)
+        floor = max(floor, floors.verifier) if part.part == "verifier" else floor
+        if part.serial < floor:
+            yield TrustError(
+                "STO-K064",
+                f"{part.part} for {part.platform} would be below its own floor {floor}",
+            )
+        if not same and part.tree:
+            yield from _check_tree(proposal, part)
+
+
+def _check_tree(proposal: Proposal, part: PartFile) -> Iterator[StoiloError]:
+    """The tree's list is what the record says; its bytes are in the metadata already."""
+    from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree  # noqa: PLC0415 - rare
+
+    name = f"{part_target(part.part, part.platform)}.tree"
+    for one in proposal.targets:
+        if one.name != name:
+            continue
+        if one.size > MANIFEST_BYTES:
+            yield TrustError("STO-K063", f"{name} is too large")
+            return
+        data = (
+            one.content if isinstance(one.content, bytes) else one.content.read_bytes()
+        )
+        tree = parse_tree(data)
+        if (tree.part, tree.platform) != (part.part, part.platform):
+            yield TrustError("STO-K063", f"{name} is another part's list")
+        if content_digest(data) != part.tree:
+            yield TrustError("STO-K063", f"{name} is another tree's list")
+
+
+def _read(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT:
+    """Return a required target; raises ``STO-K063``."""
+    data = proposal.target(name)
+    if data is None:
+        raise TrustError("STO-K063", f"the release would lack {name}")
+    if len(data) > ceremony_bounds().metadata_bytes:
+        raise TrustError("STO-K063", f"{name} is too large")
+    return read_target(data, kind, name)
+
+
+_NOTHING: Final = b"{}"
+
+
+def open_until(proposal: Proposal, now: int) -> int:
+    """Return until when an epoch is open from `now` on, Unix seconds; 0: none is open.
+
+    Withdrawn epochs do not count: whoever withdraws the present one sees that no work can
+    be admitted before the next begins.
+
+    Raises:
+        TrustError: ``STO-K013``, ``STO-K052`` for what cannot be read.
+    """
+    listed = proposal.target(EPOCHS_FILE) or _NOTHING
+    denied = read_target(
+        proposal.target(REVOCATION_FILE) or _NOTHING, RevocationFile, REVOCATION_FILE
+    )
+    epochs = []
+    for number in read_target(listed, EpochsFile, EPOCHS_FILE).epochs:
+        name = f"gate/{number}.json"
+        data = proposal.target(name)
+        if data and number >= denied.min_epoch and number not in denied.epochs:
+            epochs.append(read_target(data, EpochFile, name))
+    until = 0
+    for epoch in sorted(epochs, key=lambda one: one.not_before):
+        if epoch.not_before <= max(until, now) < epoch.not_after:
+            until = max(until, epoch.not_after)
+    return until

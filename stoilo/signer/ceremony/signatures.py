@@ -1,0 +1,278 @@
+"""Who must sign what, who has, and who is missing: pure.
+
+Root metadata needs the keys in force and its own (TUF specification §5.3.4, §5.3.5);
+targets need the keys that the newest root names, delegated roles those that the newest
+targets name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+from securesystemslib.signer import Signer
+from tuf.api.exceptions import RepositoryError
+from tuf.api.metadata import Key, Metadata, Root, Targets
+
+from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.signer.ceremony.folder import Ceremony, NamedBytes
+from stoilo.signer.ceremony.key_holders import KeyHolder, holder_of, role_keys
+from stoilo.signer.ceremony.metadata import (
+    RoleFile,
+    open_root,
+    open_targets,
+    role_file,
+)
+from stoilo.signer.ceremony.proposal import Proposal
+from stoilo.signer.ceremony.transcript import (
+    combine_transcripts,
+    parse_transcript,
+    render_transcript,
+)
+from stoilo.signer.roles import DELEGATED
+
+__all__ = [
+    "Quorum",
+    "SigningKey",
+    "add_signature",
+    "authorities",
+    "combine",
+    "quorums",
+    "sign_proposal",
+    "signable",
+    "stray_signatures",
+]
+
+
+Standing = Literal["in force", "proposed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """One set of keys that a metadata file needs.
+
+    Attributes:
+        role: whose metadata.
+        standing: whether these keys are those in force, or those of this proposal.
+        threshold: how many must sign.
+        signed: whose signatures verify.
+        missing: whose do not, or are not there.
+    """
+
+    role: str
+    standing: Standing
+    threshold: int
+    signed: tuple[KeyHolder, ...]
+    missing: tuple[KeyHolder, ...]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether enough distinct keys have signed."""
+        return len({holder.key.raw for holder in self.signed}) >= self.threshold
+
+
+def authorities(
+    proposal: Proposal, role: str
+) -> tuple[tuple[Standing, Root | Targets], ...]:
+    """Return whose word says which keys sign `role`."""
+    if role in DELEGATED:
+        return _one(proposal, "targets")
+    if role != "root":
+        return _one(proposal, "root")
+    known = None if proposal.base is None else proposal.base.role("root")
+    found: list[tuple[Standing, Root | Targets]] = []
+    if known is not None:
+        found.append(("in force", open_root(known).signed))
+    own = proposal.role("root")
+    if own is not None:
+        found.append(("proposed", open_root(own).signed))
+    return tuple(found)
+
+
+def _one(proposal: Proposal, owner: str) -> tuple[tuple[Standing, Root | Targets], ...]:
+    file = proposal.newest(owner)
+    if file is None:
+        return ()
+    opened = open_root(file).signed if owner == "root" else open_targets(file).signed
+    return (("proposed" if proposal.role(owner) else "in force", opened),)
+
+
+def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
+    """Return every set of keys that `file` needs, with who has signed.
+
+    Raises:
+        TrustError: ``STO-K050``; UsageError: ``STO-K054`` when nobody may sign it.
+    """
+    metadata = open_root(file) if file.role == "root" else open_targets(file)
+    found = []
+    for standing, owner in authorities(proposal, file.role):
+        names = {key.keyid: key for key in role_keys(owner, file.role)}
+        result = owner.get_verification_result(
+            file.role, metadata.signed_bytes, metadata.signatures
+        )
+        found.append(
+            Quorum(
+                role=file.role,
+                standing=standing,
+                threshold=result.threshold,
+                signed=_holders(names, result.signed),
+                missing=_holders(names, result.unsigned),
+            )
+        )
+    return tuple(found)
+
+
+def stray_signatures(proposal: Proposal, file: RoleFile) -> tuple[str, ...]:
+    """Return key ids of signatures that verify under none of the keys that may sign."""
+    metadata = open_root(file) if file.role == "root" else open_targets(file)
+    good: set[str] = set()
+    for _, owner in authorities(proposal, file.role):
+        result = owner.get_verification_result(
+            file.role, metadata.signed_bytes, metadata.signatures
+        )
+        good.update(result.signed)
+    return tuple(sorted(set(metadata.signatures) - good))
+
+
+def _holders(names: dict[str, Key], found: dict[str, Key]) -> tuple[KeyHolder, ...]:
+    holders = (holder_of(names[keyid]) for keyid in found)
+    return tuple(sorted(holders, key=lambda one: (one.name, one.key.raw)))
+
+
+class SigningKey(Protocol):
+    """An opened offline key: what it is for, whose it is, and its signer."""
+
+    @property
+    def role(self) -> str:
+        """The role that the key was made for."""
+
+    @property
+    def name(self) -> str:
+        """Its holder's name."""
+
+    def signer(self) -> Signer:
+        """Return securesystemslib's signer."""
+
+
+def signable(proposal: Proposal, role: str, keyid: str) -> tuple[RoleFile, ...]:
+    """Return the proposed files that a key made for `role` may sign."""
+    return tuple(
+        file
+        for file in proposal.metadata
+        if file.role == role
+        and any(
+            keyid == key.keyid
+            for _, owner in authorities(proposal, role)
+            for key in role_keys(owner, role)
+        )
+    )
+
+
+def sign_proposal(proposal: Proposal, key: SigningKey) -> Proposal:
+    """Return `proposal` with `key`'s signature on everything that it may sign.
+
+    Nothing is checked here but that: what is signed is reviewed before
+    (`stoilo.signer.ceremony.review`). Signing twice changes nothing.
+
+    Raises:
+        UsageError: ``STO-K067`` when it may sign nothing.
+    """
+    signer = key.signer()
+    files = signable(proposal, key.role, signer.public_key.keyid)
+    if not files:
+        raise UsageError(
+            "STO-K067",
+            f"the key of {key.name}, made for {key.role}, signs nothing here",
+            hint="`stoilo release review` lists whose signatures are missing",
+        )
+    done = tuple(
+        add_signature(file, signer) if file in files else file
+        for file in proposal.metadata
+    )
+    return replace(proposal, metadata=done)
+
+
+def add_signature(file: RoleFile, signer: Signer) -> RoleFile:
+    """Return `file` with one more signature; those that are there stay."""
+    metadata: Metadata[Any]
+    metadata = open_root(file) if file.role == "root" else open_targets(file)
+    try:
+        metadata.sign(signer, append=True)
+    except RepositoryError as error:
+        raise InternalError("STO-K067", f"{file.name} could not be signed") from error
+    return role_file(file.role, metadata)
+
+
+def combine(ceremonies: Sequence[Ceremony]) -> Ceremony:
+    """Return one ceremony with everybody's signatures; the order does not matter.
+
+    Signatures are only gathered here: whether they verify, `review` says.
+
+    Raises:
+        UsageError: ``STO-K069`` for none.
+        TrustError: ``STO-K069`` when two of them are not copies of one proposal, or hold
+            different files under one name; ``STO-K077`` for transcripts of others.
+    """
+    if not ceremonies:
+        raise UsageError("STO-K069", "there is nothing to combine")
+    first = ceremonies[0]
+    for other in ceremonies[1:]:
+        if (other.digest, other.about) != (first.digest, first.about):
+            raise TrustError(
+                "STO-K069",
+                f"a copy is of proposal {other.digest[:16]}, another of "
+                f"{first.digest[:16]}",
+                hint="combine copies of one and the same folder",
+            )
+    metadata = tuple(
+        _united([one.proposal.metadata[place] for one in ceremonies])
+        for place in range(len(first.proposal.metadata))
+    )
+    return replace(
+        first,
+        proposal=replace(first.proposal, metadata=metadata),
+        builds=_together("builds", [one.builds for one in ceremonies]),
+        boinc=_together("boinc", [one.boinc for one in ceremonies]),
+        online=_together(
+            "requests", [(("online.json", one.online),) for one in ceremonies]
+        )[0][1],
+        transcript=render_transcript(
+            combine_transcripts(parse_transcript(one.transcript) for one in ceremonies)
+        ),
+    )
+
+
+def _united(files: Sequence[RoleFile]) -> RoleFile:
+    """Return one file with the signatures of all.
+
+    Raises:
+        TrustError: ``STO-K069`` for two signatures by one key: one of them is false.
+    """
+    opened = [_open(file) for file in files]
+    united = opened[0]
+    for other in opened[1:]:
+        for keyid, signature in other.signatures.items():
+            known = united.signatures.setdefault(keyid, signature)
+            if known.signature != signature.signature:
+                raise TrustError(
+                    "STO-K069",
+                    f"two copies hold different signatures of one key ({keyid[:8]}) on "
+                    f"{files[0].name}",
+                )
+    return role_file(files[0].role, united)
+
+
+def _open(file: RoleFile) -> Metadata[Any]:
+    return open_root(file) if file.role == "root" else open_targets(file)
+
+
+def _together(
+    what: str, parts: Sequence[tuple[NamedBytes, ...]]
+) -> tuple[NamedBytes, ...]:
+    """Return every file of all copies, each name with one content."""
+    found: dict[str, bytes] = {}
+    for name, data in (row for part in parts for row in part):
+        if found.setdefault(name, data) != data:
+            raise TrustError("STO-K069", f"two copies hold different {what}/{name}")
+    return tuple(sorted(found.items()))

@@ -1,0 +1,1 @@
+"""A development root: every key of a project on one machine, and marked as such."""

@@ -1,0 +1,220 @@
+"""Who may review: the delegated role's file, changed by its offline key.
+
+This is what a ceremony does on its own machine; here the role's key lies beside the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from stoilo.core.ed25519 import PrivateKey, parse_public_key
+from stoilo.core.errors import UsageError
+from stoilo.core.revocation import RevocationStatement
+from stoilo.executor.verifier.release.targets import (
+    ReviewerFile,
+    ReviewerKey,
+    RevocationFile,
+    read_target,
+)
+from stoilo.executor.verifier.release.trust import REVIEWERS_FILE
+from stoilo.signer.development.root import (
+    ONLINE_REVOCATION_KEY,
+    check_development,
+    offline_list,
+    reviewers_role,
+    revoke,
+)
+from stoilo.signer.keyfiles import ensure_key, write_private_file
+from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
+from stoilo.signer.repository import (
+    newest_file,
+    publish_targets,
+    publishing,
+    refresh_online_metadata,
+)
+
+__all__ = [
+    "enroll_reviewer",
+    "list_reviewers",
+    "newest_online",
+    "replace_online_key",
+    "settle_list",
+    "settle_revocations",
+    "with_reviewer",
+    "withdraw_reviewer",
+    "without_reviewer",
+]
+
+
+def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:
+    """Return the reviewers that the newest published file names."""
+    data = newest_file(directory, "reviewers", REVIEWERS_FILE)
+    return read_target(data, ReviewerFile, REVIEWERS_FILE).keys if data else ()
+
+
+def with_reviewer(named: Sequence[ReviewerKey], entry: ReviewerKey) -> ReviewerFile:
+    """Return the list with `entry`, instead of an earlier one of the same key. Pure.
+
+    Raises:
+        TrustError: STO-K001, STO-K002 for a key that is none.
+    """
+    parse_public_key(entry.key)
+    others = [one for one in named if one.key != entry.key]
+    return ReviewerFile((*others, entry))
+
+
+def without_reviewer(named: Sequence[ReviewerKey], key: str) -> ReviewerFile:
+    """Return the list without `key` (hex), or raise ``STO-K030``. Pure."""
+    others = tuple(one for one in named if one.key != key)
+    if len(others) == len(named):
+        raise UsageError("STO-K030", "no reviewer has this key")
+    return ReviewerFile(others)
+
+
+def enroll_reviewer(directory: Path, entry: ReviewerKey, now: int) -> None:
+    """Publish `entry`, instead of an earlier one of the same key.
+
+    Args:
+        directory: of the release.
+        entry: key, name and own accounts.
+        now: Unix seconds.
+
+    Raises:
+        TrustError: STO-K001, STO-K002 for a key that is none.
+        UsageError: STO-K091 for a released project.
+    """
+    with publishing(directory):
+        _publish(directory, with_reviewer(list_reviewers(directory), entry), now)
+
+
+def withdraw_reviewer(directory: Path, key: str, now: int) -> None:
+    """Publish the list without `key` (hex), or raise ``STO-K030`` when it is not there.
+
+    From then on no executor that has the new metadata runs what this key reviewed.
+
+    Raises:
+        UsageError: also STO-K091, for a released project.
+    """
+    with publishing(directory):
+        _publish(directory, without_reviewer(list_reviewers(directory), key), now)
+
+
+def _publish(directory: Path, named: ReviewerFile, now: int) -> None:
+    files = {REVIEWERS_FILE: msgspec.json.encode(named)}
+    publish_targets(directory, "reviewers", reviewers_role(directory), files, now)
+    online = ensure_key(directory / "online" / "online.pem")
+    refresh_online_metadata(directory, online, now)
+
+
+def newest_online(directory: Path) -> RevocationStatement | None:
+    """Return the last statement that the signer of `directory` signed; ``STO-A086``."""
+    return RevocationLedger(directory / "state" / REVOCATION_LEDGER).last
+
+
+def settle_list(
+    offline: RevocationFile,
+    online: RevocationStatement | None,
+    *,
+    add: RevocationStatement | None = None,
+    remove: RevocationStatement | None = None,
+) -> RevocationFile:
+    """Return the next offline list; pure.
+
+    Args:
+        offline: the present one.
+        online: the newest statement, all of which is taken over.
+        add: withdrawn besides; only its lists count.
+        remove: taken back; only its lists count.
+
+    Raises:
+        UsageError: ``STO-L163`` when something to take back is not withdrawn.
+    """
+    settled = online is None or online.sequence <= offline.settled
+    sources = [one for one in (None if settled else online, add) if one is not None]
+    epochs = {*offline.epochs, *(item for one in sources for item in one.epochs)}
+    digests = {*offline.digests, *(item for one in sources for item in one.digests)}
+    flavors = {*offline.flavors, *(item for one in sources for item in one.flavors)}
+    min_epoch = max(offline.min_epoch, *(one.min_epoch for one in sources), 1)
+    if remove is not None:
+        _check_withdrawn(
+            remove, epochs=epochs, digests=digests, flavors=flavors, lowest=min_epoch
+        )
+        epochs -= set(remove.epochs)
+        digests -= set(remove.digests)
+        flavors -= set(remove.flavors)
+        if remove.min_epoch > 1:  # a lower one that was set before holds again
+            known = {offline.min_epoch, *(one.min_epoch for one in sources)}
+            min_epoch = max(known - {remove.min_epoch}, default=1)
+    return msgspec.structs.replace(
+        offline,
+        epochs=tuple(sorted(epochs)),
+        digests=tuple(sorted(digests)),
+        flavors=tuple(sorted(flavors)),
+        min_epoch=min_epoch,
+        settled=max(offline.settled, 0 if online is None else online.sequence),
+    )
+
+
+def _check_withdrawn(
+    remove: RevocationStatement,
+    *,
+    epochs: set[int],
+    digests: set[str],
+    flavors: set[str],
+    lowest: int,
+) -> None:
+    """Refuse to take back what is not withdrawn."""
+    missing: list[str] = [
+        *(f"epoch {one}" for one in remove.epochs if one not in epochs),
+        *(f"digest {one[:16]}" for one in remove.digests if one not in digests),
+        *(f"flavor {one[:16]}" for one in remove.flavors if one not in flavors),
+    ]
+    if remove.min_epoch > 1 and lowest != remove.min_epoch:
+        missing.append(f"the lowest epoch {remove.min_epoch}")
+    if missing:
+        raise UsageError("STO-L163", f"not withdrawn: {', '.join(missing)}")
+
+
+def settle_revocations(
+    directory: Path,
+    now: int,
+    *,
+    add: RevocationStatement | None = None,
+    remove: RevocationStatement | None = None,
+) -> RevocationFile:
+    """Publish the next offline list of a release; see `settle_list`.
+
+    Args:
+        directory: of the release.
+        now: Unix seconds.
+        add: withdrawn besides.
+        remove: taken back.
+
+    Raises:
+        UsageError: ``STO-L163``.
+        TrustError: ``STO-A086``.
+    """
+    online = newest_online(directory)
+    listed = settle_list(offline_list(directory), online, add=add, remove=remove)
+    revoke(directory, listed, now)
+    return listed
+
+
+def replace_online_key(directory: Path, now: int) -> RevocationFile:
+    """Make a new online revocation key and publish the offline list that names it.
+
+    Everything that was withdrawn online is taken over. The old key's numbers, which a
+    thief may have used up, count no more: the new key begins with 1.
+    """
+    check_development(directory)
+    path = directory / "online" / ONLINE_REVOCATION_KEY
+    key = PrivateKey.generate()
+    listed = settle_list(offline_list(directory), newest_online(directory))
+    keys = (key.public.raw.hex(),)
+    listed = msgspec.structs.replace(listed, keys=keys, settled=0)
+    write_private_file(path, key.pem())
+    revoke(directory, listed, now)
+    return listed

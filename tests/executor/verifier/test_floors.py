@@ -1,0 +1,134 @@
+"""Floors rise with every verified release and never fall, over restarts too."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
+from stoilo.executor.verifier.admission import check_verifier_floor, verify_bundle
+from stoilo.executor.verifier.memory import FloorMemory, raise_floors
+from stoilo.executor.verifier.release.targets import ArchiveFile, FloorsFile, PartFile
+from stoilo.executor.verifier.workunit import Floors, HostState
+from tests.support.gate import FLAVOR
+
+numbers = st.integers(0, 2**31)
+floors = st.builds(
+    Floors,
+    numbers,
+    numbers,
+    numbers,
+    numbers,
+    numbers,
+    st.dictionaries(st.sampled_from("abc"), numbers),
+    numbers,
+)
+
+
+def released(gate, **changes):
+    return dataclasses.replace(gate.root.trust, **changes)
+
+
+@given(floors, floors)
+def test_raised_floors_are_never_below_either(one, other):
+    raised = raise_floors(one, other)
+    assert raise_floors(raised, one) == raised == raise_floors(raised, other)
+    assert raised.serials.keys() == one.serials.keys() | other.serials.keys()
+
+
+def test_release_raises_and_a_lower_one_does_not_lower(gate, tmp_path):
+    memory = FloorMemory(tmp_path / "floors.json", Floors())
+    high = FloorsFile(verifier=5, serials={"pure": 3})
+    memory.learn(released(gate, floors=high, targets_version=9))
+    memory.learn(released(gate, floors=FloorsFile(), targets_version=2))
+    again = FloorMemory(tmp_path / "floors.json", Floors(targets=4))
+    assert again.floors.verifier == 5
+    assert again.floors.serials == {"pure": 3}
+    assert again.floors.targets == 9
+
+
+def test_offline_revocations_are_remembered_without_the_releases_cache(gate, tmp_path):
+    path = tmp_path / "floors.json"
+    FloorMemory(path, Floors()).learn(released(gate, revocation_version=2))
+    assert FloorMemory(path, Floors()).floors.revocation == 2
+
+
+def test_version_beyond_all_bounds_does_not_damage_the_memory(gate, tmp_path):
+    path = tmp_path / "floors.json"
+    FloorMemory(path, Floors()).learn(released(gate, revocation_version=2**70))
+    assert FloorMemory(path, Floors()).floors.revocation == 2**53
+
+
+def test_other_process_is_not_overwritten(gate, tmp_path):
+    path = tmp_path / "floors.json"
+    one, other = FloorMemory(path, Floors()), FloorMemory(path, Floors())
+    one.learn(released(gate, floors=FloorsFile(verifier=7)))
+    other.learn(released(gate, floors=FloorsFile(serials={"pure": 2})))
+    assert FloorMemory(path, Floors()).floors.verifier == 7
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b'{"format":"stoilo-floors/2"}'])
+def test_damaged_memory_refuses(tmp_path, data):
+    (tmp_path / "floors.json").write_bytes(data)
+    with pytest.raises(InternalError) as caught:
+        FloorMemory(tmp_path / "floors.json", Floors())
+    assert caught.value.code == "STO-F040"
+
+
+@pytest.mark.parametrize(
+    ("serial", "own", "project", "refused"),
+    [
+        (2, 0, 3, True),
+        (2, 3, 1, True),
+        (3, 3, 3, False),
+        (0, 9, 9, False),  # unfrozen: has no serial
+    ],
+)
+def test_verifier_below_a_floor_is_asked_to_update(gate, serial, own, project, refused):
+    trust = released(gate, floors=FloorsFile(verifier=project))
+    host = HostState(serial=serial, floors=Floors(verifier=own))
+    if not refused:
+        check_verifier_floor(trust, host)
+        return
+    with pytest.raises(PolicyRefusal) as caught:
+        check_verifier_floor(trust, host)
+    assert caught.value.code == "STO-A090"
+    assert "please update" in str(caught.value)
+
+
+def part(serial=4):
+    return PartFile(
+        format="stoilo-part/1",
+        part="pure",
+        platform="x86_64-linux",
+        version="1",
+        serial=serial,
+        archive=ArchiveFile(name="a.tar.xz", size=1, sha256="a" * 64),
+        tree="b" * 64,
+        python="3.11",
+        flavor=FLAVOR,
+    )
+
+
+@pytest.mark.parametrize(
+    ("floors", "denied", "code"),
+    [
+        (Floors(serials={"pure": 5}), (), "STO-A091"),
+        (Floors(), ("a" * 64,), "STO-A092"),
+        (Floors(), ("b" * 64,), "STO-A092"),
+        (Floors(serials={"pure": 4, "numeric": 9}), ("c" * 64,), ""),
+    ],
+)
+def test_runtime_below_its_floor_or_withdrawn_is_refused(gate, floors, denied, code):
+    trust = released(gate, parts=(part(),), denied=frozenset(denied))
+    host = HostState(
+        platform="x86_64-linux", floors=floors, flavors=frozenset({FLAVOR})
+    )
+    bundle = gate.bundle(gate.admit(gate.statement()))
+    if not code:
+        verify_bundle(bundle, trust, host, gate.now)
+        return
+    with pytest.raises(TrustError) as caught:
+        verify_bundle(bundle, trust, host, gate.now)
+    assert caught.value.code == code

@@ -1,0 +1,349 @@
+"""Shards of vectors: in this process and in their own, on disk, killed."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
+from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.orders import Snapshot, State
+from stoilo.learn.core.parts import Part
+from stoilo.learn.core.tensors import flatten
+from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods.lbfgs import Coordinator, Rules
+from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
+from stoilo.learn.store import protocol
+from stoilo.learn.store.remote import RemoteVectors
+from stoilo.learn.store.vectors import KEPT, LocalVectors, Vectors
+from tests.support.learning import Net, Volunteers, load_digits, run_serially
+from tests.support.resuming import store
+
+NET = Net((64, 10))
+
+
+MAKES = {
+    "memory": lambda _: LocalVectors(4),
+    "file": lambda path: LocalVectors(4, path),
+    "process": lambda path: RemoteVectors(4, path),
+}
+
+
+@pytest.fixture(params=[*MAKES])
+def shard(request, tmp_path):
+    made = MAKES[request.param](tmp_path / "shard.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def remote(tmp_path):
+    made = RemoteVectors(4, tmp_path / "shard.db")
+    yield made
+    made.close()
+
+
+def test_commands_do_what_they_say(shard):
+    shard.put("a", np.array([1.0, -2.0, 3.0, 0.5]))
+    shard.do("zero", ["b"])
+    shard.do("axpy", ["b", "a"], 2.0)
+    shard.put("b", np.ones(4), add=True)
+    shard.do("assign", ["c", "b"], -1.0)
+    assert shard.get("c").tolist() == [-3.0, 3.0, -7.0, -2.0]
+    assert shard.do("dot", ["a", "b"]) == 31.0
+    assert (shard.do("largest", ["a"]), shard.do("total", ["a"])) == (3.0, 6.5)
+    shard.do("drop", ["c"])
+    with pytest.raises((KeyError, TrustError)):
+        shard.get("c")
+
+
+def test_what_came_after_a_save_is_forgotten_by_a_load(shard):
+    shard.put("a", np.arange(4.0))
+    saved = store(shard.save())
+    shard.do("zero", ["a"])
+    shard.put("later", np.ones(4))
+    shard.load(saved)
+    assert shard.get("a").tolist() == [0.0, 1.0, 2.0, 3.0]
+    with pytest.raises((KeyError, TrustError)):
+        shard.get("later")
+
+
+@pytest.mark.parametrize("request_", [
+    protocol.Calculate("__class__", []), protocol.Calculate("do", ["a"]),
+    protocol.Calculate("dot", ["a"]), protocol.Calculate("dot", ["a", "none"]),
+    protocol.GetRange("none"), protocol.LoadGeneration(99),
+    protocol.PutRange("a", bytes(1 << 20)), protocol.PutRange("a", b"odd"),
+    protocol.ListKeys(), protocol.OpenVectors("x", 4),
+])  # fmt: skip
+def test_request_that_is_none_is_refused_and_the_next_one_answered(remote, request_):
+    with pytest.raises(TrustError, match=r"STO-T043|STO-T038"):
+        remote.process.ask(request_, protocol.Done)
+    remote.do("zero", ["a"])
+    assert remote.do("total", ["a"]) == 0.0
+
+
+def test_frame_beyond_all_bounds_is_not_sent(remote, monkeypatch):
+    monkeypatch.setattr(protocol, "MOST_BYTES", 20)
+    with pytest.raises(TrustError, match="STO-T038"):
+        remote.put("a", np.ones(4))
+
+
+def gather():
+    digits = load_digits()
+    cut = np.split(np.arange(120), [50])
+    return Volunteers(NET, digits.images, digits.labels, cut)
+
+
+def make(crew, folder=None):
+    wanted = SandblasterSettings(
+        2, 1e-3, 3, rules=Rules(iterations=8, history=3, ray=2, curvature=0.1),
+        folder=folder,
+    )  # fmt: skip
+    return Sandblaster(Snapshot(0, NET.start(spread=0.0)), crew.sizes, wanted)
+
+
+@pytest.mark.slow
+def test_processes_give_what_objects_give_and_a_kill_costs_nothing(tmp_path):
+    crew = gather()
+    wanted, method = make(crew), make(crew, tmp_path)
+    run_serially(wanted, crew.answer)
+    run_serially(method, crew.answer, limit=18)
+    saved = store(method.save())
+    assert (
+        sum(a.size for a in saved.tensors.values()) <= 2 * 650
+    )  # no vector of the shards
+    run_serially(method, crew.answer, limit=3)
+    os.kill(method._vectors.shards[1].process.pid, signal.SIGKILL)
+    with pytest.raises(UnreachableError, match="STO-T037"):
+        run_serially(method, crew.answer)
+    method.close()
+    again = make(crew, tmp_path)
+    again.load(saved)
+    run_serially(again, crew.answer)
+    again.close()
+    ours, theirs = (flatten(m.snapshot.parameters) for m in (again, wanted))
+    assert (ours == theirs).all()
+
+
+def bowl(parameters, x, y):
+    """Least squares: sum of losses and its gradient."""
+    rest = x @ parameters["w"] - y
+    return 0.5 * float(rest @ rest), {"w": x.T @ rest}
+
+
+def start_run(folder):
+    rng = np.random.default_rng(0)
+    parts = [Part(rng.normal(size=(n, 6)), rng.normal(size=n)) for n in (20, 9)]
+    model = ArrayModel({"w": np.zeros(6)}, bowl)
+    rules = Rules(iterations=4)
+    wanted = SandblasterSettings(1, 1e-3, 2, rules=rules, folder=folder / "vectors")
+    method = Sandblaster(model.first(), [len(part) for part in parts], wanted)
+    settings = RunSettings(folder=folder / "run", clip=None)
+    return Run(method, model, parts, LocalBackend(), settings)
+
+
+@pytest.mark.slow
+async def test_killed_shard_ends_a_run_and_the_next_run_goes_on_to_the_same_end(
+    tmp_path,
+):
+    async with start_run(tmp_path / "whole") as whole:
+        wanted = await whole.finish()
+    first = start_run(tmp_path / "killed")
+    await first.start()
+    for _ in range(7):
+        await first.step()
+    os.kill(first.method._vectors.shards[0].process.pid, signal.SIGKILL)
+    with pytest.raises(UnreachableError, match="STO-T037"):
+        await first.finish()
+    first.method.close()
+    async with start_run(tmp_path / "killed") as second:
+        assert second.method.iterations > 0
+        found = await second.finish()
+    for run in (whole, second):
+        run.method.close()
+    assert found.version == wanted.version
+    assert np.allclose(found.parameters["w"], wanted.parameters["w"], rtol=1e-9)
+
+
+SIZE = 100_000
+"""Entries of a vector: 0.8 MB."""
+
+
+def descend(open_shard):
+    """Minimise ½|x|² + ½(c·x)² - b·x by commands alone; return traced peak and shards."""
+    vectors = Vectors(SIZE, 2, open_shard)
+    rng = np.random.default_rng(0)
+    for name in ("b", "c"):
+        vectors.put(name, rng.normal(size=SIZE))
+    for name in ("x", "trial"):
+        vectors.zero(name)
+    moved = count_moved(vectors)
+    coordinator = Coordinator(Rules(tolerance=1e-6))
+    tracemalloc.start()
+    while not coordinator.stopped:
+        along, back = vectors.dot("c", "trial"), vectors.dot("b", "trial")
+        value = 0.5 * vectors.dot("trial", "trial") + 0.5 * along**2 - back
+        vectors.assign("slope", 1.0, "trial")
+        vectors.axpy("slope", along, "c")
+        vectors.axpy("slope", -1.0, "b")
+        coordinator.judge(vectors, value)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    vectors.close()
+    return coordinator, peak, count_moved(vectors) - moved
+
+
+def count_moved(vectors):
+    remote = [s for s in vectors.shards if isinstance(s, RemoteVectors)]
+    return sum(shard.process.moved_bytes for shard in remote)
+
+
+@pytest.mark.slow
+def test_coordinators_process_holds_no_vector_and_moves_none(tmp_path):
+    """Control: with shards in this process the same run holds many vectors."""
+    apart, peak, traffic = descend(
+        lambda n, size: RemoteVectors(size, tmp_path / f"{n}.db")
+    )
+    local, held, _ = descend(None)
+    assert apart.converged
+    assert (apart.iterations, apart.value) == (local.iterations, local.value)
+    assert apart.made > 1
+    assert peak < SIZE * 8 / 10
+    assert traffic < SIZE * 8 / 10
+    assert held > 5 * SIZE * 8
+
+
+HOLDER = """
+import sys, time, numpy as np
+from pathlib import Path
+from stoilo.learn.store.remote import RemoteVectors
+shard = RemoteVectors(4, Path(sys.argv[1]))
+shard.put("a", np.arange(4.0))
+print(shard.process.pid, shard.save().plain["generation"], flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_process_ends_with_a_killed_trainer_and_the_next_one_has_its_vectors(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "shard.db")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
+        pid, generation = map(int, trainer.stdout.readline().split())
+        trainer.kill()
+    shard = RemoteVectors(4, tmp_path / "shard.db")
+    shard.load(State({}, {"generation": generation}))
+    assert shard.get("a").tolist() == [0.0, 1.0, 2.0, 3.0]
+    shard.close()
+    until = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_vector_is_written_once_and_old_generations_go(tmp_path):
+    shard = LocalVectors(1, tmp_path / "shard.db")
+    shard.put("kept", np.arange(1.0))
+    for turn in range(9):
+        shard.put("new", np.array([float(turn)]))
+        newest = shard.save()
+    shard.do("drop", ["new"])
+    shard.save()
+    with sqlite3.connect(tmp_path / "shard.db") as file:
+        numbers = file.execute(
+            "SELECT number, vector FROM generation WHERE name = 'new'"
+        )
+        vectors = file.execute("SELECT number FROM vector ORDER BY number")
+        assert [number for number, _ in numbers] == [7, 8, 9]
+        assert [number for (number,) in vectors] == [1, 8, 9, 10]
+    file.close()
+    shard.load(newest)
+    assert shard.get("new").tolist() == [8.0]
+    shard.close()
+
+
+def test_generation_that_the_checkpoint_names_stays_however_many_follow(remote):
+    remote.put("a", np.arange(4.0))
+    saved = remote.save()
+    remote.keep()
+    for turn in range(2 * KEPT):
+        remote.put("a", np.full(4, float(turn)))
+        remote.save()
+    remote.load(saved)
+    assert remote.get("a").tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+async def test_run_whose_saves_failed_goes_on_from_the_one_before(tmp_path):
+    run = start_run(tmp_path)
+    await run.start()
+    await run.step()
+    (tmp_path / "run" / "run.json.new").mkdir()
+    for _ in range(2 * KEPT):
+        with pytest.raises(InternalError, match="STO-T022"):
+            await run.step()
+    run.method.close()
+    run._saving.close()  # killed here
+    (tmp_path / "run" / "run.json.new").rmdir()
+    async with start_run(tmp_path) as again:
+        assert len(again.history) == 1
+    again.method.close()
+
+
+def test_module_of_the_current_folder_is_not_run(tmp_path, monkeypatch):
+    (tmp_path / "msgspec.py").write_text("raise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)
+    shard = RemoteVectors(4, tmp_path / "shard.db")
+    shard.do("zero", ["a"])
+    shard.close()
+
+
+def test_process_that_does_not_answer_is_given_up(tmp_path):
+    shard = RemoteVectors(4, tmp_path / "shard.db")
+    shard.do("zero", ["a"])
+    os.kill(shard.process.pid, signal.SIGSTOP)
+    shard.process._connection.settimeout(0.05)
+    with pytest.raises(UnreachableError, match="STO-T037"):
+        shard.do("zero", ["a"])
+    shard.close()
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 200, np.ones(3).tobytes()])
+def test_damaged_vector_is_named(tmp_path, damage):
+    shard = LocalVectors(3, tmp_path / "shard.db")
+    shard.put("a", np.arange(3.0))
+    saved = shard.save()
+    with contextlib.closing(sqlite3.connect(tmp_path / "shard.db")) as file:
+        file.execute("UPDATE vector SET body = ?", (damage,))
+        file.commit()
+    with pytest.raises(TrustError, match="STO-T043"):
+        shard.load(saved)
+    shard.close()
+
+
+def test_file_of_another_training_is_refused(tmp_path):
+    first = LocalVectors(3, tmp_path / "shard.db")
+    first.save()
+    second = RemoteVectors(3, tmp_path / "shard.db", takeover_s=0.1)
+    with pytest.raises(UnreachableError, match="STO-T077"):
+        second.save()
+    second.close()
+    first.close()
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_state_of_other_ranges_is_refused(size):
+    saved = Vectors(4, 1)
+    saved.put("a", np.arange(4.0))
+    with pytest.raises(UsageError, match="STO-T041"):
+        Vectors(size, 1).load(saved.save())
+    with pytest.raises(UsageError, match="STO-T041"):
+        Vectors(4, 2).load(saved.save())

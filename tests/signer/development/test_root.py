@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+
+from stoilo.core.errors import TrustError
+from stoilo.executor.verifier.release.trust import is_development_root
+from stoilo.signer.development.root import create_development_root
+from tests.support.gate import DAY_S, INSTALLED, NOW
+
+ORIGIN = "project.example/log"
+
+
+def make(directory: Path, now: int = NOW, origin: str = ORIGIN) -> dict[str, bytes]:
+    create_development_root(directory, origin, now, installed=INSTALLED)
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_root_is_marked_as_one_of_development(tmp_path: Path) -> None:
+    assert is_development_root(make(tmp_path / "r")["root.json"])
+
+
+def test_nothing_changes_when_made_again(tmp_path: Path) -> None:
+    assert make(tmp_path / "r") == make(tmp_path / "r", NOW + 60)
+
+
+def test_every_key_is_another_one(tmp_path: Path) -> None:
+    files = make(tmp_path / "r")
+    keys = [data for name, data in files.items() if name.endswith(".pem")]
+    assert len(keys) == 15
+    assert len(set(keys)) == len(keys)
+
+
+def test_keys_are_closed_to_others(tmp_path: Path) -> None:
+    make(tmp_path / "r")
+    root = tmp_path / "r"
+    private = [root, *(root / "online").glob("**"), *(root / "offline").glob("**")]
+    for path in (*private, *root.rglob("*.pem"), *(root / "state").rglob("*.json")):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_key_that_others_could_read_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "r")
+    (tmp_path / "r" / "online" / "log.pem").chmod(0o644)
+    with pytest.raises(TrustError, match="STO-K003"):
+        make(tmp_path / "r")
+
+
+def test_directory_of_another_project_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "r")
+    with pytest.raises(TrustError, match="STO-K029"):
+        make(tmp_path / "r", origin="elsewhere.example/log")
+    assert make(tmp_path / "r")  # and was not changed by the refusal
+
+
+def test_what_an_earlier_policy_wants_reviewed_stays_certified(tmp_path: Path) -> None:
+    first, second = "1" * 64, "2" * 64
+
+    def make_with(policies: tuple[str, ...], reviewed: dict[str, list[str]]):
+        return create_development_root(
+            tmp_path / "r",
+            ORIGIN,
+            NOW,
+            installed=INSTALLED,
+            policies=policies,
+            reviewed=reviewed,
+        ).trust
+
+    make_with((first,), {first: ["pure"]})
+    trust = make_with((second, first), {second: []})
+    assert trust.needs_review(first, "pure")
+    assert not trust.needs_review(second, "pure")
+    assert not make_with((second,), {}).needs_review(first, "pure")
+
+
+def test_lost_memory_of_the_log_is_not_made_anew(tmp_path: Path) -> None:
+    make(tmp_path / "r")
+    (tmp_path / "r" / "state" / "checkpoint.json").unlink()
+    assert "state/checkpoint.json" not in make(tmp_path / "r")
+
+
+@pytest.mark.parametrize("days", [0, 12, 13, 27, 40, 200, 400])
+def test_an_epoch_is_open_for_a_full_admission_on_any_day(
+    tmp_path: Path, days: int
+) -> None:
+    make(tmp_path / "r")
+    later = NOW + days * DAY_S
+    root = create_development_root(tmp_path / "r", ORIGIN, later, installed=INSTALLED)
+    assert root.trust.epoch_at(later, 14 * DAY_S - 3600) is not None
