@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.embedded.accounts.accounts import Account
 
+
 __all__ = [
     "Conflict",
     "HostRow",

@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
-
 from sqlalchemy import String, cast, distinct, func, select
-
 from stoilo.server.engines.interface import (
     EngineFigures,
     OutcomeKind,
@@ -32,11 +30,11 @@ from stoilo.server.engines.stock.results.outcomes import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-
     from sqlalchemy import ColumnElement, Connection, Select
-
     from stoilo.server.engines.stock.project.boinc_rows import OwnWorkunit, ResultRow
     from stoilo.server.engines.stock.project.database import Database
+
+
 
 __all__ = ["Figures", "read_figures", "read_settled", "read_status"]
 
@@ -200,7 +198,11 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
     waiting, oldest = connection.execute(fresh).one()
     return EngineFigures(
         workunits=_count(connection, _rows(own.c.outcome.is_(None))),
+<<<<<<< /tmp/tmpcsx6n0ba/2
         results=_results(connection),
+=======
+        results=_copies(connection),
+>>>>>>> /tmp/tmpcsx6n0ba/3
         unsent_age_s=_age(now, connection.scalar(unsent)),
         to_validate=waiting,
         to_validate_age_s=_age(now, oldest),

@@ -11,7 +11,7 @@ CHILD = """
 import errno, hashlib, os, stat, sys
 from pathlib import Path
 import pyseccomp
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.workunits import WorkunitFile
 from stoilo.server.engines.stock.creation.staging import Stage
 os.umask(0o077)
 rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)

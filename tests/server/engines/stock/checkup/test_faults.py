@@ -19,6 +19,7 @@ from stoilo.server.engines.stock.checkup.checks import examine
 from stoilo.server.engines.stock.checkup.reading import read_snapshot
 from stoilo.server.engines.stock.checkup.snapshot import CheckVerdict
 from stoilo.server.engines.stock.installation.install import install_project
+from stoilo.server.engines.stock.project.directory import read_project
 from tests.support.engine import make_spec
 from tests.support.mariadb import MariaServer
 from tests.support.programs import ProgramSigner
@@ -34,7 +35,8 @@ pytestmark = pytest.mark.slow  # each of BOINC's calls is a process
 
 def diagnose(fake, clock=time.time):
     """Return what the doctor finds wrong with a played project."""
-    seen = read_snapshot(fake.project, web=False, url=fake.database_url, clock=clock)
+    project = read_project(fake.project.root)  # as it is now
+    seen = read_snapshot(project, web=False, url=fake.database_url, clock=clock)
     wrong = [one for one in examine(seen) if one.verdict is CheckVerdict.FAIL]
     return {one.name: one.text for one in wrong if one.name not in AROUND}
 

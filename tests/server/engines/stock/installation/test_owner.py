@@ -16,7 +16,7 @@ import pytest
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.engines.stock.checkup.checks import examine
 from stoilo.server.engines.stock.checkup.reading import read_snapshot
-from stoilo.server.engines.stock.checkup.snapshot import Verdict
+from stoilo.server.engines.stock.checkup.snapshot import CheckVerdict
 from stoilo.server.engines.stock.installation.app_versions import VersionFolder
 from stoilo.server.engines.stock.installation.apply import Installer
 from stoilo.server.engines.stock.installation.facts import read_facts
@@ -202,7 +202,7 @@ def test_script_whose_interpreter_the_owner_may_not_enter_is_named(tree, closed_
         tree.write(f"bin/{name}", f"#!{closed_python} -IS\n")
     seen = read_snapshot(tree.project(), web=False, url=tree.url)
     (found,) = [one for one in examine(seen) if one.name == "entry points"]
-    assert found.verdict is Verdict.FAIL
+    assert found.verdict is CheckVerdict.FAIL
     assert f"user {NOBODY} cannot run {closed_python}: Permission denied" in found.text
 
 
