@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
+
 from sqlalchemy import String, cast, distinct, func, select
+
 from stoilo.server.engines.interface import (
     EngineFigures,
     OutcomeKind,
@@ -30,7 +32,9 @@ from stoilo.server.engines.stock.results.outcomes import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
     from sqlalchemy import ColumnElement, Connection, Select
+
     from stoilo.server.engines.stock.project.boinc_rows import OwnWorkunit, ResultRow
     from stoilo.server.engines.stock.project.database import Database
 
@@ -198,11 +202,7 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
     waiting, oldest = connection.execute(fresh).one()
     return EngineFigures(
         workunits=_count(connection, _rows(own.c.outcome.is_(None))),
-<<<<<<< /tmp/tmpcsx6n0ba/2
         results=_results(connection),
-=======
-        results=_copies(connection),
->>>>>>> /tmp/tmpcsx6n0ba/3
         unsent_age_s=_age(now, connection.scalar(unsent)),
         to_validate=waiting,
         to_validate_age_s=_age(now, oldest),
