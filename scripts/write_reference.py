@@ -6,6 +6,7 @@ A page here is its introduction (below), then text that the code itself gives. T
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -31,9 +32,10 @@ from stoilo.sandbox.kernel.filter_text import render_filter
 from stoilo.server.config import ServerConfig
 from stoilo.server.watching.catalogue import METRICS
 
-__all__ = ["PAGES", "help_text", "write_pages"]
+__all__ = ["PAGES", "help_text", "render_architecture", "write_pages"]
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "reference"
 HELP_WIDTH = 78
 NOTE = "<!-- made by `make docs` from the code; do not edit -->\n"
 
@@ -390,6 +392,24 @@ def metrics_page() -> str:
     return METRICS_INTRO + "\n".join(rows) + "\n"
 
 
+def folder_table() -> str:
+    """Return the map of ARCHITECTURE.md: each package with its docstring's first line."""
+    rows = ["| folder of `stoilo` | what it is |", "|---|---|"]
+    for init in sorted(ROOT.glob("stoilo/*/**/__init__.py")):
+        docstring = ast.get_docstring(ast.parse(init.read_text("utf-8"))) or ""
+        folder = init.parent.relative_to(ROOT / "stoilo").as_posix()
+        rows.append(f"| `{folder}/` | {docstring.partition(chr(10))[0]} |")
+    return "\n".join(rows)
+
+
+def render_architecture(text: str) -> str:
+    """Return ARCHITECTURE.md with today's map between its two marks."""
+    start, end = "<!-- folders -->\n", "\n<!-- end of folders -->"
+    before, _, rest = text.partition(start)
+    _, _, after = rest.partition(end.lstrip())
+    return f"{before}{start}{folder_table()}{end}{after}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "error-codes.md": lambda: render_markdown(list(load_codebook().values())),
@@ -410,6 +430,9 @@ def render_page(name: str) -> str:
 
 def write_pages() -> None:
     """Write every generated page, and each level's filter on x86-64."""
+    map_of_folders = ROOT / "ARCHITECTURE.md"
+    text = render_architecture(map_of_folders.read_text("utf-8"))
+    map_of_folders.write_text(text, encoding="utf-8")
     for name in PAGES:
         (FOLDER / name).write_text(render_page(name), encoding="utf-8")
     (FOLDER / "schemas").mkdir(exist_ok=True)
