@@ -11,7 +11,7 @@ import click
 
 from bench.simulation.comparison import Figure, PolicyRun, compare
 from bench.simulation.scenario import Scenario
-from stoilo.cli.boinc_data import JSON, echo_table
+from stoilo.cli.boinc.data import JSON, echo_table
 
 _SHARE = click.FloatRange(0, 1)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 import msgspec
 
-from stoilo.cli.boinc_data import DATA, JSON, echo_table, now
+from stoilo.cli.boinc.data import DATA, JSON, echo_table, now
 from stoilo.cli.extras import require_extra
 from stoilo.core.errors import UsageError
 

@@ -34,7 +34,7 @@ COMMANDS = {
         "Check source against a level, show levels.",
     ),
     "sandbox": ("stoilo.cli.sandbox", "sandbox", "Run code in the jail."),
-    "flavor": ("stoilo.cli.flavor", "flavor", "Name frozen dependency sets."),
+    "flavor": ("stoilo.cli.flavor.group", "flavor", "Name frozen dependency sets."),
     "release": (
         "stoilo.cli.release.group",
         "release",
@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     "audit": ("stoilo.cli.audit", "audit", "Verify the log and fetch proofs."),
     "volunteer": (
-        "stoilo.cli.volunteer",
+        "stoilo.cli.volunteer.group",
         "volunteer",
         "Help a project from this machine.",
     ),
@@ -51,7 +51,11 @@ COMMANDS = {
         "account",
         "Researchers' accounts of a server.",
     ),
-    "boinc": ("stoilo.cli.boinc", "boinc", "Volunteer accounts of a project."),
+    "boinc": (
+        "stoilo.cli.boinc.group",
+        "boinc",
+        "Volunteer accounts of a project.",
+    ),
     "backup": (
         "stoilo.cli.backup",
         "backup",

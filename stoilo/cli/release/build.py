@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.flavor_build import find_manifest
+from stoilo.cli.flavor.build import find_manifest
 from stoilo.cli.release.ceremony_folder import read_floors, read_small
 from stoilo.flavors.build import BuiltPart
 from stoilo.signer.part_building import (

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.database import Database
 
 
-
 __all__ = ["Figures", "read_figures", "read_settled", "read_status"]
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stoilo.cli.optin import describe_allowed
-from stoilo.cli.volunteer_attach import attachments_at, data_option
+from stoilo.cli.volunteer.attach import attachments_at, data_option
+from stoilo.cli.volunteer.opt_in import describe_allowed
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.plaintext import show_plainly
 

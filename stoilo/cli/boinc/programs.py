@@ -100,7 +100,7 @@ def _make_root(data: Path, now: int) -> None:
 
 def _build(directory: Path, output: Path, flavors: tuple[str, ...]) -> None:
     """Freeze the parts for the root in `directory`, under a serial of their own."""
-    from stoilo.cli.flavor_build import find_manifest  # noqa: PLC0415 - an extra
+    from stoilo.cli.flavor.build import find_manifest  # noqa: PLC0415 - an extra
     from stoilo.flavors.tree import platform_name  # noqa: PLC0415 - an extra
     from stoilo.signer.development.programs import next_serial, project_origin  # noqa: PLC0415
     from stoilo.signer.part_building import build_parts, built_file  # noqa: PLC0415

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.boinc_data import DATA, JSON, echo_table, now, open_project
+from stoilo.cli.boinc.data import DATA, JSON, echo_table, now, open_project
 from stoilo.core.errors import UsageError
 
 __all__ = ["ban", "checks", "hosts", "trust"]

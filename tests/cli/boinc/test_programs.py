@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stoilo.cli import boinc_programs
+from stoilo.cli.boinc import programs as boinc_programs
 from stoilo.cli.main import main
 from stoilo.signer.development import programs as devprograms
 from stoilo.signer.development.programs import PublishedPrograms, project_root

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.boinc_data import DATA, JSON
+from stoilo.cli.boinc.data import DATA, JSON
 
 __all__ = ["migrate"]
 

@@ -6,9 +6,9 @@ import json
 
 import click
 
-from stoilo.cli.flavor_attest import attest
-from stoilo.cli.flavor_build import build, lock
-from stoilo.cli.flavor_check import compare, inspect, verify
+from stoilo.cli.flavor.attest import attest
+from stoilo.cli.flavor.build import build, lock
+from stoilo.cli.flavor.check import compare, inspect, verify
 from stoilo.cli.policy import read_source
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError

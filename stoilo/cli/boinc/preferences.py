@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from stoilo.cli.boinc_data import DATA, JSON, echo_table, now, open_project
+from stoilo.cli.boinc.data import DATA, JSON, echo_table, now, open_project
 
 if TYPE_CHECKING:
     from pathlib import Path

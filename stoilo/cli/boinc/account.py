@@ -8,14 +8,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.boinc_data import (
-    DATA,
-    JSON,
-    echo_table,
-    now,
-    open_project,
-    project_url,
-)
+from stoilo.cli.boinc.data import DATA, JSON, echo_table, now, open_project, project_url
 from stoilo.core.errors import UsageError
 
 __all__ = ["account", "accounts"]

@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from stoilo.cli.volunteer_attach import attachments_at, data_option
+from stoilo.cli.volunteer.attach import attachments_at, data_option
 from stoilo.core.errors import UsageError
 
 __all__ = ["run"]

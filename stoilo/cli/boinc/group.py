@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from stoilo.cli.boinc_account import account, accounts
-from stoilo.cli.boinc_doctor import doctor
-from stoilo.cli.boinc_hosts import ban, checks, hosts, trust
-from stoilo.cli.boinc_install import install
-from stoilo.cli.boinc_migrate import migrate
-from stoilo.cli.boinc_preferences import preferences
-from stoilo.cli.boinc_programs import programs
+from stoilo.cli.boinc.account import account, accounts
+from stoilo.cli.boinc.doctor import doctor
+from stoilo.cli.boinc.hosts import ban, checks, hosts, trust
+from stoilo.cli.boinc.install import install
+from stoilo.cli.boinc.migrate import migrate
+from stoilo.cli.boinc.preferences import preferences
+from stoilo.cli.boinc.programs import programs
 
 __all__ = ["boinc"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.boinc_data import JSON
+from stoilo.cli.boinc.data import JSON
 from stoilo.core.plaintext import show_plainly
 
 __all__ = ["doctor"]

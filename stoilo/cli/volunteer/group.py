@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from stoilo.cli.optin import opt_in
-from stoilo.cli.volunteer_attach import attach, detach
-from stoilo.cli.volunteer_check import self_check
-from stoilo.cli.volunteer_run import run
-from stoilo.cli.volunteer_status import resume, status, suspend, update
+from stoilo.cli.volunteer.attach import attach, detach
+from stoilo.cli.volunteer.check import self_check
+from stoilo.cli.volunteer.opt_in import opt_in
+from stoilo.cli.volunteer.run import run
+from stoilo.cli.volunteer.status import resume, status, suspend, update
 
 __all__ = ["volunteer"]
 

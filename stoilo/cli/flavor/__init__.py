@@ -1,0 +1,1 @@
+"""`stoilo flavor`: named dependency sets: shown, built, compared, attested."""

@@ -1,0 +1,1 @@
+"""`stoilo volunteer`: this computer helps a project, within its own opt-in."""
