@@ -1,1 +1,1 @@
-"""`stoilo boinc`: volunteers and hosts of our own project; a stock project set up and checked."""
+"""`stoilo boinc`: volunteers and hosts of our project; stock projects set up and checked."""
