@@ -85,7 +85,7 @@ def compare(
         progress: told policy, ended and all workunits, now and then.
 
     Raises:
-        UsageError: ``STO-B051``.
+        ValueError: it cannot be simulated.
     """
     scenario.check()
     return tuple(run_policy(scenario, policy, progress) for policy in POLICIES)

@@ -101,7 +101,7 @@ def simulate(
         progress: told how many workunits have ended, now and then.
 
     Raises:
-        UsageError: ``STO-B051``.
+        ValueError: it cannot be simulated.
     """
     scenario.check()
     return _Run(scenario, project).play(progress)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from stoilo.core.errors import UsageError
 from stoilo.core.types import Redundancy
 
 __all__ = ["POLICIES", "Policy", "Scenario"]
@@ -104,7 +103,7 @@ class Scenario:
     life_of_admission_s: int = 14 * DAY_S
 
     def check(self) -> None:
-        """Raise ``STO-B051`` for what cannot be simulated."""
+        """Raise ValueError for what cannot be simulated."""
         shares = (self.cheats, self.corrupt, self.stragglers, self.fails)
         relations = (
             (FEWEST_HOSTS <= self.hosts <= MOST_HOSTS, "10 <= hosts <= 1000000"),
@@ -114,4 +113,4 @@ class Scenario:
         )
         for holds, relation in relations:
             if not holds:
-                raise UsageError("STO-B051", f"cannot be simulated: not {relation}")
+                raise ValueError(f"cannot be simulated: not {relation}")

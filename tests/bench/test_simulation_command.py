@@ -6,7 +6,6 @@ import pytest
 from click.testing import CliRunner
 
 from bench.simulation.__main__ import simulate
-from stoilo.core.errors import UsageError
 
 FEW = ["--hosts", "20", "--tasks", "20"]
 
@@ -35,5 +34,5 @@ def test_simulation_prints_one_json_object_without_infinity():
 
 
 def test_population_without_sense_is_a_usage_error():
-    with pytest.raises(UsageError, match="STO-B051"):
+    with pytest.raises(ValueError, match="cannot be simulated"):
         raise run("--hosts", "1").exception

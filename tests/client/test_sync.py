@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 import stoilo
-from stoilo.client import mapping, session, sync, task
+from stoilo.client import connection, mapping, sync, task
 from stoilo.client.journal import Journal
 from stoilo.client.sync import background
 from stoilo.testing.service import FakeTaskService, Outcome
 from tests.support.jailed import JailAnswerer
 
 PAIRS = [
-    (session.Connection, sync.SyncConnection),
+    (connection.Connection, sync.SyncConnection),
     (task.StagedTask, sync.SyncStagedTask),
     (task.SubmittedTask, sync.SyncSubmittedTask),
     (mapping.MapRun, sync.SyncMapRun),

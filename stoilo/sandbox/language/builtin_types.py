@@ -87,6 +87,7 @@ def exact_index(value: Any) -> Any:
 
 
 def exact_text(value: Any) -> Any:
+    """Return an exact str or bytes in place of a subclass; anything else as it is."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bytes):
@@ -95,6 +96,7 @@ def exact_text(value: Any) -> Any:
 
 
 def exact_float(value: Any) -> Any:
+    """Return what converts itself to a float as an exact one; anything else as it is."""
     kind = type(value)
     if kind is float or kind is int or isinstance(value, str | bytes | bytearray):
         return value

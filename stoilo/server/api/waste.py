@@ -82,6 +82,7 @@ class Waste:
         theirs = self._accounts[account]
 
         def pay(size: int) -> None:
+            """Say how many bytes came."""
             theirs.due = self._clock() + size / self._bounds.bytes_per_s
 
         async with theirs.reading:
