@@ -29,7 +29,7 @@ LOG_STEPS = (
     (TileDirectory, "write_tiles"),
     (DiskStore, "write_checkpoint"),
 )
-PLUMBING = ("stoilo/server/db/store.py", "embedded/database.py", "killing_server.py")
+PLUMBING = ("stoilo/server/db/store.py", "embedded/db/database.py", "killing_server.py")
 
 
 class Points:
