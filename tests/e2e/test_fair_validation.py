@@ -113,7 +113,7 @@ def test_slow_validators_stop_nobody_and_end_with_their_task(
     restart(deployment)
     until(lambda: is_judging(deployment))  # they are called again
     finish_one(honest)
-    assert is_judging(deployment)
+    until(lambda: is_judging(deployment))  # still, whatever else the machine does
     assert hostile.poll(slow).state == "running"
     assert account(deployment, "suspend", "eve", "--cancel")["cancelled"] == 1
     until(lambda: not is_judging(deployment))
