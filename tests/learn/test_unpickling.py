@@ -45,7 +45,7 @@ HOOKED = """
 import asyncio, itertools, sys
 from pathlib import Path
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.learn import SimulatedBackend, SimulatedHost, TrainerOptions, fit
 from tests.support.liar import ENCODED_LIES, LIES, PICKLE, lie_about
