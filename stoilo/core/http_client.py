@@ -14,7 +14,7 @@ import io
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +71,9 @@ class AnswerStream:
 class HttpClient:
     """Kept connections to some servers; safe for several threads.
 
+    Only for requests that may arrive twice: one that a closing connection swallowed is
+    sent again.
+
     Args:
         agent: what we call ourselves.
         ca: certificates to trust instead of the system's, None for the system's.
@@ -88,7 +91,7 @@ class HttpClient:
     ) -> None:
         self._redirects = redirects
         self._agent = agent
-        self._allowed = threading.local()
+        self._thread = threading.local()
         self._read_s = read_s
         self._pool = urllib3.PoolManager(
             num_pools=8,
@@ -96,7 +99,7 @@ class HttpClient:
             timeout=urllib3.Timeout(connect=min(CONNECT_S, read_s), read=read_s),
             ca_certs=str(ca) if ca else None,
         )
-        self._pool.pool_classes_by_scheme = _pools_with(self._in_time)
+        self._pool.pool_classes_by_scheme = _pools_with(self._in_time, self._connected)
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -146,30 +149,48 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[AnswerStream]:
         """Yield an answer once its headers are there; see `fetch`."""
-        self._allowed.answer_s = within_s
+        self._thread.deadline = time.monotonic() + within_s
         try:
-            response = self._pool.request(
-                method,
-                url,
-                body=body,
-                headers={"User-Agent": self._agent, **(headers or {})},
-                preload_content=False,
-                decode_content=False,
-                redirect=self._redirects > 0,
-                retries=urllib3.Retry(
-                    total=None,  # each kind by its own count
-                    connect=0,
-                    read=0,
-                    status=0,
-                    other=0,
-                    redirect=self._redirects or False,
-                ),
-            )
+            response = self._request(method, url, body, headers or {})
         # ValueError: the library's answer to some malformed addresses and headers.
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise HttpError(f"no answer ({_kind(error)})") from error
         with response:
             yield AnswerStream(response)
+
+    def _request(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> urllib3.BaseHTTPResponse:
+        """Return an answer's beginning; its request may have been sent more than once."""
+        while True:
+            self._thread.connected = False
+            try:
+                return self._pool.request(
+                    method,
+                    url,
+                    body=body,
+                    headers={"User-Agent": self._agent, **headers},
+                    preload_content=False,
+                    decode_content=False,
+                    redirect=self._redirects > 0,
+                    retries=urllib3.Retry(
+                        total=None,  # each kind by its own count
+                        connect=0,
+                        read=0,
+                        status=0,
+                        other=0,
+                        redirect=self._redirects or False,
+                    ),
+                )
+            except urllib3.exceptions.HTTPError as error:
+                # A server may close a kept connection just as we write to it, and that
+                # says nothing of the server; on a new connection it does (RFC 9112 §9.3.1).
+                if self._thread.connected or not _was_closed(error):
+                    raise
+
+    def _connected(self) -> None:
+        """Note that this thread's request opens a connection."""
+        self._thread.connected = True
 
     def _in_time(
         self, sock: socket.socket, *args: Any, **more: Any
@@ -177,7 +198,7 @@ class HttpClient:
         """Return an answer that is read up to this thread's deadline."""
         made = http.client.HTTPResponse(sock, *args, **more)
         made.fp.close()
-        deadline = time.monotonic() + float(self._allowed.answer_s)
+        deadline = self._thread.deadline
         made.fp = io.BufferedReader(_Timed(sock, self._read_s, deadline))
         return made
 
@@ -188,14 +209,32 @@ def _kind(error: Exception) -> str:
     return type(reason if isinstance(reason, Exception) else error).__name__
 
 
-def _pools_with(answer: Any) -> dict[str, Any]:
-    """Return pools by scheme whose connections read their answers by `answer`."""
+def _was_closed(error: Exception) -> bool:
+    """Whether the server closed the connection before a byte of its answer."""
+    met = getattr(error, "reason", error)
+    causes = met.args[1:] if isinstance(met, urllib3.exceptions.ProtocolError) else ()
+    return any(isinstance(cause, ConnectionError) for cause in causes)
+
+
+def _pools_with(answer: Any, connected: Callable[[], None]) -> dict[str, Any]:
+    """Return pools by scheme whose connections read their answers by `answer`.
+
+    `connected` is called when one opens.
+    """
 
     class Plain(HTTPConnection):
         response_class = staticmethod(answer)  # type: ignore[assignment]  # a callable
 
+        def connect(self) -> None:
+            connected()
+            super().connect()
+
     class Secure(HTTPSConnection):
         response_class = staticmethod(answer)  # type: ignore[assignment]  # a callable
+
+        def connect(self) -> None:
+            connected()
+            super().connect()
 
     class PlainPool(urllib3.HTTPConnectionPool):
         ConnectionCls = Plain

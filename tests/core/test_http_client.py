@@ -112,3 +112,32 @@ def test_nobody_there_and_no_address_are_errors(client):
     for url in (server.url, "http://[", "http://127.0.0.1:99999/"):
         with pytest.raises(HttpError):
             client.fetch("GET", url, most=9, within_s=2)
+
+
+def swallow_second(listener: socket.socket, requests: list[bytes]) -> None:
+    """Answer the first request of each connection; close it when a second has come."""
+    for _ in range(2):
+        caller, _ = listener.accept()
+        with caller:
+            requests.append(caller.recv(65536))
+            caller.sendall(ok(b"x"))
+            requests.append(caller.recv(65536))
+
+
+def test_request_that_a_closing_kept_connection_swallowed_is_sent_again(client):
+    requests: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=swallow_second, args=(listener, requests)).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        for method in ("GET", "POST"):
+            assert client.fetch(method, url, most=9, within_s=5).body == b"x"
+        client.close()
+    assert [one[:4] for one in requests[:3]] == [b"GET ", b"POST", b"POST"]
+
+
+def test_new_connection_that_closes_without_an_answer_is_an_error(client):
+    server = serve()
+    with pytest.raises(HttpError, match="no answer"):
+        client.fetch("GET", server.url, most=9, within_s=5)
+    assert len(server.requests) == 1
+    server.close()
