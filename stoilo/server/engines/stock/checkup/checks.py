@@ -35,8 +35,6 @@ from stoilo.server.engines.stock.checkup.snapshot import CheckResult, CheckVerdi
 if TYPE_CHECKING:
     from stoilo.server.engines.stock.checkup.snapshot import Snapshot
 
-__all__ = ["examine", "is_healthy"]
-
 
 Check = Callable[["Snapshot"], "CheckResult | Iterable[CheckResult]"]
 

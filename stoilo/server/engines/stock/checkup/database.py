@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-__all__ = ["read_database", "read_own"]
-
-
 _UNCREATED: Final = """SELECT COUNT(*), MIN(created_at) FROM stoilo_workunit
  WHERE boinc_id = 0 AND outcome IS NULL"""
 # An end has no time of its own: BOINC's row was last changed when it was taken.
@@ -112,7 +109,6 @@ def read_database(
 def _view(
     connection: Connection, download: Path, clock: Callable[[], float]
 ) -> DatabaseView:
-    """Return what the database says."""
     now = int(clock())
     apps = connection.scalars(text("SELECT name FROM app WHERE deprecated = 0"))
     return DatabaseView(
@@ -137,7 +133,6 @@ def _view(
 
 
 def _clock_ahead(connection: Connection, clock: Callable[[], float]) -> float:
-    """Return how far the database's time is before ours, s."""
     if not is_maria(connection):
         return 0.0
     now = connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(NOW(6))").scalar_one()
@@ -150,7 +145,6 @@ def _transitions(connection: Connection, now: int) -> Backlog:
 
 
 def _since(connection: Connection) -> str:
-    """Return SQL for when a row of ``workunit`` was last changed, s since 1970."""
     return (
         "UNIX_TIMESTAMP(workunit.mod_time)"
         if is_maria(connection)
@@ -167,7 +161,6 @@ def _waiting(connection: Connection, name: str, now: int) -> Backlog:
 
 
 def _versions(connection: Connection, download: Path) -> tuple[VersionView, ...]:
-    """Return the newest version of each app, platform and plan class."""
     newest: dict[tuple[str, str, str], VersionView] = {}
     sums: dict[str, tuple[int, str]] = {}
     for app, platform, number, plan, xml in connection.execute(_VERSIONS):
@@ -199,7 +192,6 @@ def _file_names(xml: bytes) -> tuple[str, ...]:
 
 
 def _measure(path: Path) -> tuple[int, str]:
-    """Return a file's size and MD5, -1 where it cannot be read."""
     md5, size = hashlib.md5(usedforsecurity=False), 0
     try:
         with open_file(path) as stream:

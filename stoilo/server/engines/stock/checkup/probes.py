@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.checkup.snapshot import DatabaseView
     from stoilo.server.engines.stock.project.directory import StockProject
 
-__all__ = ["ask_socket", "ask_web"]
-
 
 WAIT_S: Final = 20.0
 MOST_BYTES: Final = 64 * 1024
@@ -64,7 +62,6 @@ def ask_web(project: StockProject, database: DatabaseView) -> WebView:
 
 
 def _ask(url: str, body: bytes | None = None) -> WebAnswer:
-    """Return what a URL says, its beginning only."""
     if urlsplit(url).scheme not in {"http", "https"}:
         return WebAnswer(url, trouble="no address is known")
     request = urllib.request.Request(  # noqa: S310 - of these two schemes

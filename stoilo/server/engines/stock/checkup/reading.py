@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.config import Daemon
     from stoilo.server.engines.stock.project.directory import StockProject
 
-__all__ = ["read_snapshot"]
 
 TAIL_BYTES: Final = 4096
 _LINE: Final = 160
@@ -110,7 +109,6 @@ def read_snapshot(
 
 
 def _closed_folders(download: Path) -> tuple[str, ...]:
-    """Return directories that neither everybody nor the project's group may read."""
     try:
         group = download.stat().st_gid
         with os.scandir(download) as entries:
@@ -122,7 +120,6 @@ def _closed_folders(download: Path) -> tuple[str, ...]:
 
 
 def _is_open(found: os.stat_result, group: int) -> bool:
-    """Whether a web server in the project's group may list and read a directory."""
     theirs = stat.S_IRGRP | stat.S_IXGRP
     for_all = stat.S_IROTH | stat.S_IXOTH
     return found.st_mode & for_all == for_all or (
@@ -131,7 +128,6 @@ def _is_open(found: os.stat_result, group: int) -> bool:
 
 
 def _read_tables(root: Path) -> tuple[int, int] | None:
-    """Return BOINC's number of its tables, and of the last change that its files know."""
     there = (read_bounded(root / "db_revision") or b"").strip()
     changes = read_bounded(root / "html" / "ops" / "db_update.php") or b""
     known = [int(number) for number in _CHANGE.findall(changes)]
@@ -149,7 +145,6 @@ def _age(path: Path) -> int | None:
 
 
 def _state(root: Path, host: str, daemon: Daemon) -> DaemonState:
-    """Return a daemon's process."""
     text = _small(root / f"pid_{host}" / daemon.pid_name).strip()
     pid = int(text) if text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004 - digits
     return DaemonState(
@@ -171,7 +166,6 @@ def _runs(pid: int, program: str) -> bool:
 
 
 def _small(path: Path) -> str:
-    """Return the beginning of a text file, empty without one."""
     try:
         with open_file(path) as stream:
             return stream.read(TAIL_BYTES).decode("utf-8", "replace")
@@ -180,7 +174,6 @@ def _small(path: Path) -> str:
 
 
 def _tail(path: Path) -> str:
-    """Return the last line of a log that says something, empty without one."""
     try:
         with open_file(path) as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
@@ -192,7 +185,6 @@ def _tail(path: Path) -> str:
 
 
 def _spaces(project: StockProject, host: str) -> tuple[Space, ...]:
-    """Return the room where files are written, once for each file system."""
     named = (
         ("download", project.download),
         ("upload", project.upload),
@@ -215,7 +207,6 @@ def _spaces(project: StockProject, host: str) -> tuple[Space, ...]:
 
 
 def _templates(folder: Path) -> dict[str, str]:
-    """Return our templates."""
     return {path.name: _small(path) for path in sorted(folder.glob("stoilo_*"))}
 
 
@@ -225,7 +216,6 @@ def _entry_point(root: Path, name: str) -> EntryPoint:
 
 
 def _tried(root: Path, point: EntryPoint) -> EntryPoint:
-    """Return one of our scripts with what its interpreter says to the owner."""
     if not point.present:
         return point
     first = _small(root / "bin" / point.name).partition("\n")[0]

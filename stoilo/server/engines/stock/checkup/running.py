@@ -19,20 +19,6 @@ if TYPE_CHECKING:
         WebAnswer,
     )
 
-__all__ = [
-    "check_backlogs",
-    "check_clock",
-    "check_cron",
-    "check_daemons",
-    "check_database",
-    "check_disk",
-    "check_own_rows",
-    "check_stopped",
-    "check_tables",
-    "check_tools",
-    "check_web",
-]
-
 
 # A daemon that looks every second has taken a row long before.
 LATE_S: Final = 120
@@ -68,7 +54,6 @@ def check_daemons(seen: Snapshot) -> Iterator[CheckResult]:
 
 
 def _cause(seen: Snapshot) -> str:
-    """Return why no daemon can live, empty where each has to answer for itself."""
     if seen.database.trouble:
         return "BOINC's daemons end when the database does; cron starts them again"
     return "the project is stopped" if seen.stop_files else ""
@@ -271,7 +256,6 @@ def check_web(seen: Snapshot) -> Iterator[CheckResult]:
 def _page(
     name: str, answer: WebAnswer, needed: str, what: str, advice: str
 ) -> CheckResult:
-    """Return what one page is like."""
     if answer.trouble:
         return fail(name, f"{answer.url}: {answer.trouble}", "start the web server")
     if answer.status != OK_STATUS or needed not in answer.body:
@@ -280,7 +264,6 @@ def _page(
 
 
 def _scheduler(seen: Snapshot) -> CheckResult:
-    """Return what the scheduler is like."""
     assert seen.web is not None  # noqa: S101 - the caller has looked
     answer = seen.web.scheduler
     if "<project_is_down/>" in answer.body:
@@ -302,7 +285,6 @@ def _scheduler(seen: Snapshot) -> CheckResult:
 
 
 def _download(seen: Snapshot) -> CheckResult:
-    """Return whether programs can be fetched."""
     assert seen.web is not None  # noqa: S101 - the caller has looked
     answer = seen.web.download
     if not answer.url:

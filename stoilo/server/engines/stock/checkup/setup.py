@@ -38,19 +38,6 @@ if TYPE_CHECKING:
         VersionView,
     )
 
-__all__ = [
-    "check_apps",
-    "check_entry_points",
-    "check_keys",
-    "check_modes",
-    "check_plan_classes",
-    "check_replication",
-    "check_settings",
-    "check_submission",
-    "check_templates",
-    "check_versions",
-]
-
 
 _INSTALL: Final = "run stoilo boinc install"
 _QUORUM: Final = re.compile(
@@ -91,7 +78,6 @@ def check_keys(seen: Snapshot) -> Iterator[CheckResult]:
 
 
 def _private_keys(keys: KeySearch) -> Iterator[CheckResult]:
-    """Say whether a private code-sign key lies here, or that nobody could look."""
     owner = "run this as the project's owner or as root"
     if keys.found:
         text = PRIVATE_KEY.format(files=", ".join(keys.found))
@@ -270,7 +256,6 @@ def check_versions(seen: Snapshot) -> Iterator[CheckResult]:
 
 
 def _wrong(version: VersionView, key: str) -> Iterator[str]:
-    """Yield what is wrong with one app version."""
     if version.plan_class not in plan_classes(version.app):
         yield (
             f"plan class {version.plan_class or 'none'}:"
@@ -286,7 +271,6 @@ def _wrong(version: VersionView, key: str) -> Iterator[str]:
 
 
 def _wrong_description(root: Element) -> Iterator[str]:
-    """Yield what is wrong with ``<app_version>``."""
     described = root.find("app_version")
     if described is None:
         yield "its description has no <app_version>"
@@ -299,7 +283,6 @@ def _wrong_description(root: Element) -> Iterator[str]:
 
 
 def _wrong_file(info: Element, version: VersionView, key: str) -> Iterator[str]:
-    """Yield what is wrong with one file."""
     name = info.string("name")
     size = version.sizes.get(name, -1)
     if size < 0:

@@ -16,25 +16,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.stock.project.config import ConfigText, Daemon
 
-__all__ = [
-    "Backlog",
-    "CheckResult",
-    "CheckVerdict",
-    "DaemonState",
-    "DatabaseView",
-    "EntryPoint",
-    "OwnView",
-    "Snapshot",
-    "Space",
-    "VersionView",
-    "WebAnswer",
-    "WebView",
-    "fail",
-    "ok",
-    "skip",
-    "warn",
-]
-
 
 class CheckVerdict(StrEnum):
     """How one check came out."""
@@ -47,180 +28,109 @@ class CheckVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line of the checkup.
+    """One line of the checkup."""
 
-    Attributes:
-        name: of the check, stable.
-        verdict: how it came out.
-        text: what was seen.
-        advice: what to do; empty when all is well.
-    """
-
-    name: str
-    verdict: CheckVerdict
-    text: str
-    advice: str = ""
+    name: str  # of the check, stable
+    verdict: CheckVerdict  # how it came out
+    text: str  # what was seen
+    advice: str = ""  # what to do; empty when all is well
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonState:
-    """One daemon of config.xml and its process.
+    """One daemon of config.xml and its process."""
 
-    Attributes:
-        daemon: as configured.
-        pid: in its pid file, 0 without one.
-        alive: a process of that number runs the daemon's program.
-        last_words: end of its log, one line, empty without a log.
-    """
-
-    daemon: Daemon
-    pid: int
-    alive: bool
-    last_words: str = ""
+    daemon: Daemon  # as configured
+    pid: int  # in its pid file, 0 without one
+    alive: bool  # a process of that number runs the daemon's program
+    last_words: str = ""  # end of its log, one line, empty without a log
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Rows that wait for one daemon.
+    """Rows that wait for one daemon."""
 
-    Attributes:
-        count: how many.
-        oldest_s: how long the oldest has waited, s.
-    """
-
-    count: int = 0
-    oldest_s: int = 0
+    count: int = 0  # how many
+    oldest_s: int = 0  # how long the oldest has waited, s
 
 
 @dataclass(frozen=True, slots=True)
 class VersionView:
-    """One app version in the database, and what is wrong with its files.
+    """One app version in the database, and what is wrong with its files."""
 
-    Attributes:
-        app: the level.
-        platform: BOINC's name.
-        number: of the version.
-        plan_class: of the version, empty for none.
-        xml: its description, as the scheduler sends it.
-        sizes: name of each of its files → bytes in the download directory, -1 absent.
-        md5s: name of each of its files → MD5 there.
-    """
-
-    app: str
-    platform: str
-    number: int
-    plan_class: str
-    xml: bytes
+    app: str  # the level
+    platform: str  # BOINC's name
+    number: int  # of the version
+    plan_class: str  # of the version, empty for none
+    xml: bytes  # its description, as the scheduler sends it
+    # name of each of its files → bytes in the download directory, -1 absent
     sizes: Mapping[str, int] = field(default_factory=dict)
+    # name of each of its files → MD5 there
     md5s: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnView:
-    """What the server's own tables said.
+    """What the server's own tables said."""
 
-    Attributes:
-        known: they are there: a server has run on the project.
-        uncreated: workunits that ``create_work`` has yet to make.
-        undelivered: ends that the server has yet to take.
-        refused: of those, ends that it could not take when it was told.
-        foreign: open workunits whose row in BOINC somebody else has made.
-        foreign_name: one of them.
-    """
-
-    known: bool = True
-    uncreated: Backlog = Backlog()
-    undelivered: Backlog = Backlog()
-    refused: int = 0
-    foreign: int = 0
-    foreign_name: str = ""
+    known: bool = True  # they are there: a server has run on the project
+    uncreated: Backlog = Backlog()  # workunits that ``create_work`` has yet to make
+    undelivered: Backlog = Backlog()  # ends that the server has yet to take
+    refused: int = 0  # of those, ends that it could not take when it was told
+    foreign: int = 0  # open workunits whose row in BOINC somebody else has made
+    foreign_name: str = ""  # one of them
 
 
 @dataclass(frozen=True, slots=True)
 class AppReplication:
-    """What an app's row says of copies, beside what each workunit says.
-
-    Attributes:
-        app: its name.
-        machine_classes: BOINC's kind of homogeneous redundancy, 0 for none.
-        one_version: all copies of a workunit go to one app version.
-        target: copies of a workunit whose host is not trusted (adaptive replication),
-            0 for as many as the workunit says.
-    """
+    """What an app's row says of copies, beside what each workunit says."""
 
     app: str
-    machine_classes: int = 0
-    one_version: bool = False
+    machine_classes: int = 0  # BOINC's kind of homogeneous redundancy, 0 for none
+    one_version: bool = False  # all copies of a workunit go to one app version
+    # copies of a workunit whose host is not trusted (adaptive replication), 0 for as
+    # many as the workunit says
     target: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseView:
-    """What the database said.
+    """What the database said."""
 
-    Attributes:
-        trouble: why it said nothing; empty where it answered.
-        join_cache_level: of the server.
-        clock_ahead_s: of its clock before ours.
-        apps: names of apps that are not deprecated.
-        replications: how BOINC itself would replicate apps' work, where it would.
-        versions: newest of each app and platform.
-        transitions: workunits whose next step is due.
-        validations: workunits that wait for a validator.
-        assimilations: app → workunits that wait for an assimilator.
-        deletions: workunits whose files wait to be deleted.
-        submitters: accounts that may use BOINC's own way to submit.
-        own: what our tables say.
-    """
-
-    trouble: str = ""
-    join_cache_level: int = 0
-    clock_ahead_s: float = 0.0
-    apps: tuple[str, ...] = ()
+    trouble: str = ""  # why it said nothing; empty where it answered
+    join_cache_level: int = 0  # of the server
+    clock_ahead_s: float = 0.0  # of its clock before ours
+    apps: tuple[str, ...] = ()  # names of apps that are not deprecated
+    # how BOINC itself would replicate apps' work, where it would
     replications: tuple[AppReplication, ...] = ()
-    versions: tuple[VersionView, ...] = ()
-    transitions: Backlog = Backlog()
-    validations: Backlog = Backlog()
-    assimilations: Backlog = Backlog()
-    deletions: Backlog = Backlog()
-    submitters: int = 0
-    own: OwnView = OwnView()
+    versions: tuple[VersionView, ...] = ()  # newest of each app and platform
+    transitions: Backlog = Backlog()  # workunits whose next step is due
+    validations: Backlog = Backlog()  # workunits that wait for a validator
+    assimilations: Backlog = Backlog()  # app → workunits that wait for an assimilator
+    deletions: Backlog = Backlog()  # workunits whose files wait to be deleted
+    submitters: int = 0  # accounts that may use BOINC's own way to submit
+    own: OwnView = OwnView()  # what our tables say
 
 
 @dataclass(frozen=True, slots=True)
 class WebAnswer:
-    """What one URL said.
+    """What one URL said."""
 
-    Attributes:
-        url: that was asked.
-        status: of HTTP, 0 when nothing answered.
-        body: its beginning.
-        trouble: why nothing answered.
-    """
-
-    url: str
-    status: int = 0
-    body: str = ""
-    trouble: str = ""
+    url: str  # that was asked
+    status: int = 0  # of HTTP, 0 when nothing answered
+    body: str = ""  # its beginning
+    trouble: str = ""  # why nothing answered
 
 
 @dataclass(frozen=True, slots=True)
 class WebView:
-    """What the project's web server said.
+    """What the project's web server said."""
 
-    Attributes:
-        master: the page that clients attach to.
-        scheduler: an empty request to the scheduler that the page names.
-        upload: the question how much of a file is there.
-        download: a program's file, its beginning.
-        config: BOINC's description of the project.
-    """
-
-    master: WebAnswer
-    scheduler: WebAnswer
-    upload: WebAnswer
-    download: WebAnswer
-    config: WebAnswer
+    master: WebAnswer  # the page that clients attach to
+    scheduler: WebAnswer  # an empty request to the scheduler that the page names
+    upload: WebAnswer  # the question how much of a file is there
+    download: WebAnswer  # a program's file, its beginning
+    config: WebAnswer  # BOINC's description of the project
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,16 +145,13 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """One program that daemons of BOINC's call for us.
-
-    Attributes:
-        trouble: why the interpreter in its first line cannot be run by the project's
-            owner; empty: it can, or was not tried.
-    """
+    """One program that daemons of BOINC's call for us."""
 
     name: str
     present: bool
     executable: bool
+    # why the interpreter in its first line cannot be run by the project's owner; empty:
+    # it can, or was not tried
     trouble: str = ""
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from stoilo.core.types import Redundancy
 
-__all__ = ["Job", "JobClass", "batches", "check_line", "class_arguments", "stdin_line"]
 
 # Of a line with its newline; `create_work` refuses a buffer that is full (4,095).
 LINE_BYTES: Final = 4094
@@ -34,21 +33,16 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobClass:
-    """What one call can say for all of its workunits.
+    """What one call can say for all of its workunits."""
 
-    Attributes:
-        app: BOINC's app.
-        quorum, target, max_error, max_total, max_success: copies.
-        delay_bound_s: from sending a copy to its deadline.
-    """
-
-    app: str
+    app: str  # BOINC's app
+    # copies
     quorum: int
     target: int
     max_error: int
     max_total: int
     max_success: int
-    delay_bound_s: int
+    delay_bound_s: int  # from sending a copy to its deadline
 
     @classmethod
     def of(cls, app: str, redundancy: Redundancy) -> JobClass:
@@ -70,25 +64,15 @@ class JobClass:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One workunit to be made.
+    """One workunit to be made."""
 
-    Attributes:
-        row: ours.
-        name: of the workunit.
-        group: what its call says.
-        priority: larger goes first.
-        input_template: below ``templates``.
-        result_template: below ``templates``.
-        files: names in the download folder, in the template's order.
-    """
-
-    row: int
-    name: str
-    group: JobClass
-    priority: int
-    input_template: str
-    result_template: str
-    files: tuple[str, ...]
+    row: int  # ours
+    name: str  # of the workunit
+    group: JobClass  # what its call says
+    priority: int  # larger goes first
+    input_template: str  # below ``templates``
+    result_template: str  # below ``templates``
+    files: tuple[str, ...]  # names in the download folder, in the template's order
 
 
 def class_arguments(group: JobClass) -> list[str]:

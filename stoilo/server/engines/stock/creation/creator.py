@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitSpec
 
 
-__all__ = ["Creator", "Draft", "insert_drafts"]
-
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 4000
 # Columns that `create_work` is told of.
@@ -61,20 +59,13 @@ _TRIES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A workunit's row to be.
+    """A workunit's row to be."""
 
-    Attributes:
-        spec: what was asked for.
-        files: names in the download folder, in the template's order.
-        input_template: below ``templates``.
-        result_template: below ``templates``.
-        release: the one of `files` that holds the release metadata, empty without.
-    """
-
-    spec: WorkunitSpec
-    files: tuple[str, ...]
-    input_template: str
-    result_template: str
+    spec: WorkunitSpec  # what was asked for
+    files: tuple[str, ...]  # names in the download folder, in the template's order
+    input_template: str  # below ``templates``
+    result_template: str  # below ``templates``
+    # the one of `files` that holds the release metadata, empty without
     release: str = ""
 
     def job(self, row: int = 0) -> Job:
@@ -147,7 +138,6 @@ def _check_admissions(
 def _last_issues(
     rows: Sequence[tuple[str, int]], fresh: Mapping[str, Draft], now: int
 ) -> list[dict[str, object]]:
-    """Return until when the workunits that have time for copies may have them."""
     last = {
         row: fresh[name].spec.not_after - fresh[name].spec.redundancy.delay_bound_s
         for name, row in rows
@@ -160,7 +150,6 @@ def _last_issues(
 
 
 def _row(draft: Draft, now: int) -> dict[str, object]:
-    """Return the columns of a new workunit."""
     spec, redundancy = draft.spec, draft.spec.redundancy
     late = now + redundancy.delay_bound_s > spec.not_after
     return {
@@ -313,7 +302,6 @@ class Creator:
 
 
 def _job(row: Row, files: list[tuple[int, str]]) -> Job:  # type: ignore[type-arg]  # a row of `workunits`
-    """Return a row as what `create_work` is told."""
     success = max(row.max_success, row.target_results)
     group = JobClass(
         row.app,

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.engines.workunits import WorkunitSpec
 
-__all__ = ["InputFiles", "ReleaseRenewal", "replace_file"]
-
 
 _SECRET: Final = "secret"  # noqa: S105 - a row's name
 _RELEASE: Final = "release"
@@ -250,7 +248,6 @@ def _description(connection: Connection, boinc_id: int) -> bytes:
 
 
 def _stray_files(database: Database, names: Collection[str]) -> set[str]:
-    """Return which of these input files no workunit claims."""
     table = tables.needs
     with database.read() as connection:
         found = select_in(connection, [table.c.file], table.c.file, names)

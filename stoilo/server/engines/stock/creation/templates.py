@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitSpec
 
 
-__all__ = ["InputSlot", "Template", "input_template", "result_template"]
-
 _DIGITS: Final = 2
 _NAME_DIGITS: Final = 24  # BOINC stores 63 characters of a result template's path
 _DISK_BYTES: Final = 1_000_000_000
@@ -103,7 +101,6 @@ def _file_ref(number: int, slot: InputSlot) -> str:
 
 
 def _round_up(value: float) -> float:
-    """Return the next number of two digits."""
     step = 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1)
     return math.ceil(value / step) * step
 

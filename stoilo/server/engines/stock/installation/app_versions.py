@@ -33,19 +33,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
 
 
-__all__ = [
-    "FIRST_VERSION",
-    "KnownVersion",
-    "VersionFolder",
-    "check_app_versions",
-    "check_signatures",
-    "new_versions",
-    "parse_version_name",
-    "signatures_in",
-    "version_xml",
-]
-
-
 FIRST_VERSION: Final = 100
 # Without one, or below 6.0, a client shares no memory-mapped file with the launcher.
 API_VERSION: Final = "7.20.5"
@@ -56,36 +43,23 @@ _NAME: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,2}))?")
 
 @dataclass(frozen=True, slots=True)
 class KnownVersion:
-    """One app version that lies below ``apps/``.
+    """One app version that lies below ``apps/``."""
 
-    Attributes:
-        app: the level.
-        number: of the version, 100 for 1.00.
-        platform: its directory's name, plan class included.
-        content: name of each file → its text or digest, as `VersionFolder.content`.
-    """
-
-    app: str
-    number: int
-    platform: str
+    app: str  # the level
+    number: int  # of the version, 100 for 1.00
+    platform: str  # its directory's name, plan class included
+    # name of each file → its text or digest, as `VersionFolder.content`
     content: frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionFolder:
-    """One app version that has to be there.
+    """One app version that has to be there."""
 
-    Attributes:
-        app: the level.
-        number: of the version, 100 for 1.00.
-        platform: name of its directory: BOINC's platform and the plan class.
-        program: what lies in it.
-    """
-
-    app: str
-    number: int
-    platform: str
-    program: AppProgram
+    app: str  # the level
+    number: int  # of the version, 100 for 1.00
+    platform: str  # name of its directory: BOINC's platform and the plan class
+    program: AppProgram  # what lies in it
 
     @property
     def path(self) -> str:
@@ -158,7 +132,6 @@ def new_versions(
 def _newest(
     known: Collection[KnownVersion], app: str, platform: str
 ) -> KnownVersion | None:
-    """Return the newest known version of an app on a platform."""
     of_it = [one for one in known if (one.app, one.platform) == (app, platform)]
     return max(of_it, key=lambda one: one.number, default=None)
 
@@ -222,7 +195,6 @@ def signatures_in(description: bytes) -> frozenset[str]:
 
 
 def _plain(signature: str) -> str:
-    """Return a signature's digits without its line ends and final dot."""
     return "".join(signature.split()).rstrip(".")
 
 

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.installation.plan import Step
 
 
-__all__ = ["UNMARKED", "Installer", "mark_accounts", "retire_versions"]
-
-
 # Accounts whose preferences were saved before the page wrote ``<stoilo_work>``.
 UNMARKED: Final = (
     "user WHERE instr(project_prefs, '</project_specific>') > 0"
@@ -205,7 +202,6 @@ class Installer:
             made.replace(place)
 
     def _fill(self, made: Path, folder: VersionFolder, sources: list[BinaryIO]) -> None:
-        """Write a version's files, their signatures and its description."""
         for number, (name, file) in enumerate(folder.files):
             path = made / name
             with path.open("wb") as stream:
@@ -246,7 +242,6 @@ class Installer:
         return environment
 
     def _make_folder(self, folder: Path) -> None:
-        """Make a directory and those above it, down from the project's."""
         missing = [one for one in (folder, *folder.parents) if not one.exists()]
         for one in reversed(missing):
             one.mkdir()
@@ -254,7 +249,6 @@ class Installer:
 
 
 def _open(file: SignedFile) -> BinaryIO:
-    """Return a file of the release, to be read."""
     if isinstance(file.source, Path):
         return file.source.open("rb")
     return io.BytesIO(file.source)
@@ -295,7 +289,6 @@ def _is_anothers_for_all(folder: Path) -> bool:
 
 
 def _hint(error: OSError) -> str:
-    """Return what to do about a step that could not be done."""
     if not isinstance(error, PermissionError):
         return ""
     return (

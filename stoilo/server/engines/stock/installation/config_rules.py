@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.stock.project.config import ConfigText
 
-__all__ = [
-    "Correction",
-    "DaemonChange",
-    "Surroundings",
-    "correct_daemons",
-    "correct_settings",
-    "is_quick",
-    "wanted_daemons",
-]
-
 
 # ``daily_result_quota`` of a quick project: chunks of a `map` are small.
 TASKS_A_DAY: Final = 100_000
@@ -38,33 +28,22 @@ TASKS_A_DAY: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What decides about settings besides the file itself.
+    """What decides about settings besides the file itself."""
 
-    Attributes:
-        host: short name of this machine, as ``bin/start`` compares it.
-        uncertified: copies under way without an upload certificate: their results could
-            not be uploaded once certificates are asked for.
-        quick: hosts ask every few seconds: for few hosts, not for thousands.
-    """
-
-    host: str
+    host: str  # short name of this machine, as ``bin/start`` compares it
+    # copies under way without an upload certificate: their results could not be
+    # uploaded once certificates are asked for
     uncertified: int = 0
-    quick: bool = False
+    quick: bool = False  # hosts ask every few seconds: for few hosts, not for thousands
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """One setting that has to change.
+    """One setting that has to change."""
 
-    Attributes:
-        tag: of config.xml.
-        value: that it gets.
-        why: what goes wrong without, one sentence.
-    """
-
-    tag: str
-    value: str
-    why: str
+    tag: str  # of config.xml
+    value: str  # that it gets
+    why: str  # what goes wrong without, one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +181,6 @@ def is_quick(config: ConfigText) -> bool:
 
 
 def _host_rule(host: str) -> _Rule:
-    """Return the rule that the project runs here."""
     return _Rule(
         "host",
         host,
@@ -216,17 +194,11 @@ _SLEEP: Final = ("--sleep_interval", "1")
 
 @dataclass(frozen=True, slots=True)
 class DaemonChange:
-    """One daemon that has to be added or to become another.
+    """One daemon that has to be added or to become another."""
 
-    Attributes:
-        was: as it stands there, None for one that is added.
-        becomes: as it has to be.
-        why: what goes wrong without, one sentence.
-    """
-
-    was: Daemon | None
-    becomes: Daemon
-    why: str
+    was: Daemon | None  # as it stands there, None for one that is added
+    becomes: Daemon  # as it has to be
+    why: str  # what goes wrong without, one sentence
 
 
 def wanted_daemons(apps: Sequence[str]) -> tuple[Daemon, ...]:
@@ -279,7 +251,6 @@ def correct_daemons(
 def _correct(
     config: ConfigText, program: str, options: Sequence[str], why: str
 ) -> DaemonChange | None:
-    """Return how a daemon of BOINC's gets options that it lacks, None if it has them."""
     known = next((one for one in config.daemons if one.program == program), None)
     if known is None:
         line = " ".join((program, "-d 3", *options))
@@ -295,7 +266,6 @@ def _correct(
 
 
 def _pairs(options: Sequence[str]) -> list[list[str]]:
-    """Return options, each with the value behind it."""
     found: list[list[str]] = []
     for word in options:
         if word.startswith("-"):
@@ -306,7 +276,6 @@ def _pairs(options: Sequence[str]) -> list[list[str]]:
 
 
 def _correct_own(config: ConfigText, wanted: Daemon) -> DaemonChange | None:
-    """Return how one of our daemons comes to be, None when it is there."""
     app = wanted.value_of("app")
     known = next(
         (
@@ -325,7 +294,6 @@ def _correct_own(config: ConfigText, wanted: Daemon) -> DaemonChange | None:
 
 
 def _calls_us(daemon: Daemon) -> bool:
-    """Whether a daemon runs entry points of ours."""
     return any(
         daemon.value_of(option).startswith("stoilo_")
         for option in ("init_script", "compare_script", "script")

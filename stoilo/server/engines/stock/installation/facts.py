@@ -49,14 +49,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.installation.private_keys import KeySearch
     from stoilo.server.engines.stock.project.directory import StockProject
 
-__all__ = [
-    "open_file",
-    "read_bounded",
-    "read_facts",
-    "read_mode",
-    "search_keys",
-    "short_host",
-]
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MOST_ENTRIES: Final = 10_000
@@ -156,7 +148,6 @@ def read_mode(path: Path) -> int | None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the regular files of a directory, in order."""
     try:
         listed = sorted(folder.iterdir())[:MOST_ENTRIES]
     except OSError:
@@ -165,7 +156,6 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _versions(apps: Path) -> Iterator[KnownVersion]:
-    """Yield the app versions below ``apps/``."""
     for app in _folders(apps):
         for version in _folders(app):
             number = parse_version_name(version.name)
@@ -176,7 +166,6 @@ def _versions(apps: Path) -> Iterator[KnownVersion]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Return the visible directories of a directory."""
     try:
         listed = sorted(folder.iterdir())[:MOST_ENTRIES]
     except OSError:
@@ -185,7 +174,6 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _content(folder: Path) -> frozenset[tuple[str, str]]:
-    """Return names and texts of signatures and description of an app version."""
     return frozenset(
         (path.name, (read_small(path) or "").strip())
         for path in _files(folder)
@@ -206,7 +194,6 @@ _OFFERED: Final = """SELECT app_version.id, app.name, app_version.plan_class
 
 
 def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
-    """Return `facts` with what the database says."""
 
     def names(table: str) -> tuple[str, ...]:
         sql = f"SELECT name FROM {table}"  # noqa: S608 - our own words

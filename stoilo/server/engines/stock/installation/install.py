@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.release.programs import ReleasedPrograms
 
-__all__ = ["install_project", "read_offer"]
-
 
 def install_project(
     root: Path,
@@ -71,7 +69,6 @@ def _read(root: Path) -> StockProject:
 
 
 def _entry_points(owner: Owner) -> tuple[WriteFile, ...]:
-    """Return the scripts that BOINC's daemons run."""
     content = entry_point_text(find_interpreter(owner)).encode()
     why = "BOINC's daemons ask the engine by it"
     return tuple(WriteFile(f"bin/{name}", content, 0o755, why) for name in ENTRY_POINTS)

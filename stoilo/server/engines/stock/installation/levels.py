@@ -23,24 +23,6 @@ from stoilo.server.engines.stock.project.host_filter import (
     HostFilter,
 )
 
-__all__ = [
-    "APPS",
-    "CHOICE",
-    "MOST_APPS",
-    "PREFERENCES_FILE",
-    "add_apps",
-    "app_label",
-    "chosen_work",
-    "mark_preferences",
-    "missing_plan_classes",
-    "plan_class",
-    "plan_classes",
-    "render_plan_class",
-    "render_preferences",
-    "set_plan_classes",
-]
-
-
 # Compiled into a stock scheduler (``MAX_APPS``).
 MOST_APPS: Final = 10
 

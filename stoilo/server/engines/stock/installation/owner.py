@@ -23,22 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-__all__ = ["INTERPRETERS", "Owner", "acting_as", "find_interpreter", "try_interpreter"]
-
-
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whom a project belongs to.
+    """Whom a project belongs to."""
 
-    Attributes:
-        uid: of its directory.
-        gid: of its directory.
-        groups: that he is in, `gid` among them.
-    """
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
+    uid: int  # of its directory
+    gid: int  # of its directory
+    groups: tuple[int, ...]  # that he is in, `gid` among them
 
     @classmethod
     def of(cls, root: Path) -> Self:

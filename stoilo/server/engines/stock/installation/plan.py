@@ -44,46 +44,15 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.config import ConfigText
 
 
-__all__ = [
-    "CLOSED_KEYS",
-    "CONFIG_FILE",
-    "JOIN_CACHE",
-    "PRIVATE_KEY",
-    "STAGE_FILE",
-    "STAGE_FILES",
-    "SUBMIT_RPC",
-    "AddVersion",
-    "MarkPreferences",
-    "Note",
-    "Plan",
-    "ProjectFacts",
-    "RetireVersions",
-    "RunTool",
-    "SetMode",
-    "Step",
-    "WriteFile",
-    "make_notes",
-    "make_plan",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """A file gets its content, in one step by a rename.
+    """A file gets its content, in one step by a rename."""
 
-    Attributes:
-        path: from the project.
-        content: of the file.
-        mode: its permissions.
-        why: what it is for, or what goes wrong without.
-        keep_former: a copy of what was there stays beside it.
-    """
-
-    path: str
-    content: bytes
-    mode: int
-    why: str
-    keep_former: bool = False
+    path: str  # from the project
+    content: bytes  # of the file
+    mode: int  # its permissions
+    why: str  # what it is for, or what goes wrong without
+    keep_former: bool = False  # a copy of what was there stays beside it
 
     def __str__(self) -> str:
         """Return the step for people."""
@@ -157,17 +126,11 @@ Step = WriteFile | SetMode | AddVersion | RunTool | RetireVersions | MarkPrefere
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What people have to do.
+    """What people have to do."""
 
-    Attributes:
-        name: of the hazard, one word.
-        text: what is wrong and what to do.
-        grave: the project cannot be used, or not safely, until it is done.
-    """
-
-    name: str
-    text: str
-    grave: bool = False
+    name: str  # of the hazard, one word
+    text: str  # what is wrong and what to do
+    grave: bool = False  # the project cannot be used, or not safely, until it is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,44 +227,29 @@ KEY_FILE: Final = "code_sign_public"
 
 @dataclass(frozen=True, slots=True)
 class ProjectFacts:
-    """What a project is now, as `reading.read_facts` finds it.
+    """What a project is now, as `reading.read_facts` finds it."""
 
-    Attributes:
-        files: name below the project → content, of those that an installation writes;
-            absent ones are left out.
-        modes: the same for permissions of files and directories.
-        host: short name of this machine.
-        key: content of ``code_sign_public``, empty without one.
-        key_dir: where it lies.
-        keys: where private code-sign keys lie.
-        apps: names in the project's database.
-        platforms: the same.
-        versions: app versions below ``apps/``.
-        registered: (app, number, platform with plan class) in the database.
-        unclassed: rows of app versions on offer whose plan class is none of ours.
-        unmarked: accounts with preferences that the scheduler cannot read.
-        hosts: computers that have called.
-        uncertified: copies that are not over and have no upload certificate.
-        submitters: accounts that may use BOINC's own way to submit jobs.
-        join_cache_level: MariaDB's.
-    """
-
+    # name below the project → content, of those that an installation writes; absent
+    # ones are left out
     files: Mapping[str, bytes]
-    modes: Mapping[str, int]
-    host: str
-    key: str = ""
-    key_dir: str = "keys"
+    modes: Mapping[str, int]  # the same for permissions of files and directories
+    host: str  # short name of this machine
+    key: str = ""  # content of ``code_sign_public``, empty without one
+    key_dir: str = "keys"  # where it lies
+    # where private code-sign keys lie
     keys: KeySearch = field(default_factory=KeySearch)
-    apps: tuple[str, ...] = ()
+    apps: tuple[str, ...] = ()  # names in the project's database
     platforms: tuple[str, ...] = ()
-    versions: tuple[KnownVersion, ...] = ()
+    versions: tuple[KnownVersion, ...] = ()  # app versions below ``apps/``
+    # (app, number, platform with plan class) in the database
     registered: frozenset[tuple[str, int, str]] = frozenset()
+    # rows of app versions on offer whose plan class is none of ours
     unclassed: tuple[int, ...] = ()
-    unmarked: int = 0
-    hosts: int = 0
-    uncertified: int = 0
-    submitters: int = 0
-    join_cache_level: int = 0
+    unmarked: int = 0  # accounts with preferences that the scheduler cannot read
+    hosts: int = 0  # computers that have called
+    uncertified: int = 0  # copies that are not over and have no upload certificate
+    submitters: int = 0  # accounts that may use BOINC's own way to submit jobs
+    join_cache_level: int = 0  # MariaDB's
 
 
 def make_plan(
@@ -358,7 +306,6 @@ _MODES: Final = {
 
 
 def _directories(facts: ProjectFacts) -> list[Step]:
-    """Return how directories come to be writable for the web server and us."""
     logs = f"log_{facts.host}"
     steps: list[Step] = [
         SetMode(name, mode, _WHY_MODE[name])
@@ -387,7 +334,6 @@ _WHY_MODE: Final = {
 
 
 def _files(facts: ProjectFacts, wanted: Sequence[WriteFile]) -> list[Step]:
-    """Return the files of ours that are missing or differ."""
     page = WriteFile(
         PREFERENCES_FILE,
         render_preferences().encode(),
@@ -400,7 +346,6 @@ def _files(facts: ProjectFacts, wanted: Sequence[WriteFile]) -> list[Step]:
 
 
 def _apps(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]:
-    """Return how the levels become apps and get their plan classes."""
     steps: list[Step] = []
     text = _text(facts, PROJECT_FILE, "<boinc>\n</boinc>\n")
     missing = tuple(app for app in APPS if app not in facts.apps)
@@ -435,7 +380,6 @@ def _bytes(text: str) -> bytes:
 
 
 def _key(facts: ProjectFacts, key: CodeSignKey) -> list[Step]:
-    """Return how the ceremony's public key comes to be the project's."""
     if not key.text or facts.key.strip() == key.text.strip():
         return []
     former = [old for old in key.former if old.key.strip() == facts.key.strip()]
@@ -460,7 +404,6 @@ def _key(facts: ProjectFacts, key: CodeSignKey) -> list[Step]:
 
 
 def _versions(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]:
-    """Return how new app versions come to be."""
     made = new_versions(APPS, programs, facts.versions)
     steps: list[Step] = [AddVersion(folder) for folder in made]
     waiting = {

@@ -13,8 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["HOST_FILTERS", "NO_BATCH", "HostFilter", "batch_of"]
-
 NO_BATCH: Final = 0
 _REVIEWED: Final = 2_000_000_001
 _BOTH: Final = 2_000_000_002
@@ -23,15 +21,10 @@ _PUBLIC: Final = 2_000_000_003
 
 @dataclass(frozen=True, slots=True)
 class HostFilter:
-    """What a volunteer wants of every task that he gets.
+    """What a volunteer wants of every task that he gets."""
 
-    Attributes:
-        reviewed: a reviewer has signed it.
-        public: its source may be published.
-    """
-
-    reviewed: bool = False
-    public: bool = False
+    reviewed: bool = False  # a reviewer has signed it
+    public: bool = False  # its source may be published
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -40,28 +40,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
     from stoilo.server.engines.stock.scripts.validator import ScriptValidator
 
-__all__ = [
-    "AGAIN",
-    "ASSIMILATE",
-    "CHECK",
-    "COMPARE",
-    "ENTRY_POINTS",
-    "PING",
-    "REQUEST_BYTES",
-    "AssimilateCall",
-    "Call",
-    "CheckCall",
-    "CompareCall",
-    "PingCall",
-    "ScriptServer",
-    "answer_call",
-    "answer_unreadable",
-    "entry_point_text",
-    "parse_call",
-    "read_request",
-    "write_entry_points",
-]
-
 
 CHECK: Final = "stoilo_validate"
 COMPARE: Final = "stoilo_compare"
