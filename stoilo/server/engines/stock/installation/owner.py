@@ -15,12 +15,20 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypedDict
 
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+class ProcessRights(TypedDict, total=False):
+    """Arguments of `subprocess.run`."""
+
+    user: int
+    group: int
+    extra_groups: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,12 @@ class Owner:
             known = pwd.getpwuid(found.st_uid)
             groups |= {*os.getgrouplist(known.pw_name, known.pw_gid)}
         return cls(found.st_uid, found.st_gid, tuple(sorted(groups)))
+
+    def process_rights(self) -> ProcessRights:
+        """Return what starts a process with the owner's rights; nothing for who is not root."""
+        if not self.is_another:
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
 
     @property
     def is_another(self) -> bool:
@@ -99,7 +113,6 @@ def try_interpreter(words: Sequence[str], owner: Owner) -> str:
 
     Whoever is not root tries it as himself.
     """
-    another = owner if owner.is_another else None
     try:
         done = subprocess.run(
             [*words, "-c", _TRIAL],
@@ -110,9 +123,7 @@ def try_interpreter(words: Sequence[str], owner: Owner) -> str:
             stderr=subprocess.DEVNULL,
             check=False,
             timeout=TRIAL_S,
-            user=another.uid if another else None,
-            group=another.gid if another else None,
-            extra_groups=another.groups if another else None,
+            **owner.process_rights(),
         )
     except subprocess.TimeoutExpired:
         return "it does not end"
