@@ -228,13 +228,13 @@ class Retries:
 
     def pay_debts(self) -> bool:
         """Give hosts back what a refusal cost them, once BOINC has taken it."""
-        table, copies = tables.verdicts, boinc_tables.results
+        table, results = tables.verdicts, boinc_tables.results
         query = select(table).where(table.c.owed == 1).limit(_AT_ONCE)
         with self._database.read() as connection:
             owed = connection.execute(query).all()
             state = {
                 row.result: connection.scalar(
-                    select(copies.c.validate_state).where(copies.c.name == row.result)
+                    select(results.c.validate_state).where(results.c.name == row.result)
                 )
                 for row in owed
             }
