@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from stoilo.server.reviews.book import ReviewBook
 
 
-__all__ = [
-    "NOTHING_WITHDRAWN",
-    "Reconciler",
-    "UnreviewedWork",
-    "UnwitnessedWork",
-    "WithdrawnTerms",
-    "WithdrawnWork",
-    "is_accepted",
-    "terms_of",
-]
-
 MOST_OPEN: Final = 100_000
 _WITH_STATEMENT: Final = (
     AttemptState.SEALED,

@@ -24,15 +24,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.policies.levels import find_argument_types
 
-__all__ = [
-    "LIGHT",
-    "TOO_LARGE",
-    "ValueFacts",
-    "find_facts",
-    "read_blob",
-    "read_facts",
-]
-
 LIGHT: Final = SkeletonBounds(nodes=2_000)
 """About a millisecond."""
 

@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["Waste", "WasteBounds"]
-
 
 @dataclass(frozen=True, slots=True)
 class WasteBounds:

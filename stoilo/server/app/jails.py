@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from stoilo.server.log.ports import SourceUnderReview
     from stoilo.server.validation.validators import Watch
 
-__all__ = [
-    "JailedJudge",
-    "ValidatorJails",
-]
 
 VALIDATE_JOB = "stoilo.sandbox.process.validate_job"
 

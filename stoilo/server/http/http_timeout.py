@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["HEAD_S", "MOST_CONNECTIONS", "MOST_OF_ADDRESS", "TimedProtocol"]
-
 log = logging.getLogger(__name__)
 
 HEAD_S: Final = 20.0

@@ -44,15 +44,6 @@ if TYPE_CHECKING:
 
     Answer = Callable[[Request], Response]
 
-__all__ = [
-    "FOREVER",
-    "REVALIDATE",
-    "log_routes",
-    "render_file",
-    "render_missing",
-    "seen_routes",
-    "side_routes",
-]
 
 LOGGER = logging.getLogger(__name__)
 

@@ -45,14 +45,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.release.expiry import ReleaseStatus
 
-__all__ = [
-    "INDEX_FORMAT",
-    "IndexedFile",
-    "ReleaseIndex",
-    "is_public_name",
-    "read_index",
-    "release_routes",
-]
 
 INDEX_FORMAT: Final = "stoilo-release-index/1"
 MAX_INDEXED: Final = 4096

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from starlette.routing import BaseRoute
 
-__all__ = ["AUDIT_PAGES", "Face", "PublicPlace"]
-
 AUDIT_PAGES = "/audit/"
 """Where a face shows the log to people."""
 

@@ -46,23 +46,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-__all__ = [
-    "AccountLine",
-    "TokenLine",
-    "add_researcher",
-    "cancel_tasks",
-    "enroll",
-    "list_accounts",
-    "list_tokens",
-    "open_accounts",
-    "resume",
-    "reviewers_of",
-    "revoke",
-    "revoke_leaked",
-    "suspend",
-    "withdraw",
-]
-
 
 NAME_CHARS: Final = 128
 REASON_CHARS: Final = 300

@@ -13,7 +13,6 @@ from stoilo.core.errors import StoiloError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Chore"]
 
 LOGGER = logging.getLogger(__name__)
 AGAIN_S = 60.0

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-__all__ = ["ChildSpec", "SupervisedChild", "main"]
-
 LOGGER = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 STOP_S = 5.0

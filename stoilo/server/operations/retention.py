@@ -39,7 +39,6 @@ from stoilo.signer.development.lists import list_reviewers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Retained", "What", "delete_old", "retain"]
 
 CHUNK = 400
 MOST_PUBLISHED = 160
