@@ -32,7 +32,7 @@ LARGE_BYTES: Final = BOUNDS.inline_arguments_bytes
 
 TIME_S: Final = 60
 MEMORY_BYTES: Final = 1536 * 1024 * 1024
-NICENESS: Final = 10
+NICENESS: Final = 15
 TOO_LARGE: Final = "STO-D005"
 """What `decode` says of a value beyond its bounds."""
 

@@ -79,7 +79,7 @@ def read_report(report: JailReport) -> JailAnswer:
     return JailAnswer(finished=False, reason=report.detail or report.code)
 
 
-NICENESS = 5
+NICENESS = 10
 """Of validators: calls of researchers and volunteers come before them on a full machine."""
 
 
