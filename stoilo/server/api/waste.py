@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-
 SLOWEST = 32
 """How many times more slowly at the most: what was wasted is half forgotten meanwhile."""
 
