@@ -20,8 +20,8 @@ from bench.rows import Row, median_seconds, paired_seconds, seconds_once
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.run_status import RunStatus
-from stoilo.executor.verifier.execution import installed_release
-from stoilo.executor.verifier.release.trust import pack_release, read_release
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import parse_tree, platform_name

@@ -36,6 +36,7 @@ from stoilo.audit.witness.settings import without_urls
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
+from stoilo.executor.verifier.release.pack import ReleaseFiles, read_release
 from stoilo.executor.verifier.release.targets import (
     ArchiveFile,
     BuilderFile,
@@ -60,9 +61,7 @@ from stoilo.executor.verifier.release.trust import (
     PROJECT_FILE,
     REVIEWERS_FILE,
     REVOCATION_FILE,
-    ReleaseFiles,
     load_trust,
-    read_release,
 )
 from stoilo.flavors.archive import XzWriter, write_archive
 from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest

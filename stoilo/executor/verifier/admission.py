@@ -39,7 +39,6 @@ from stoilo.executor.verifier.revocation import (
     open_revocations,
 )
 from stoilo.executor.verifier.workunit import (
-    COMPILED_FLOORS,
     Floors,
     HostState,
     InputFile,
@@ -47,29 +46,6 @@ from stoilo.executor.verifier.workunit import (
     VerifiedAdmission,
     VerifiedTask,
 )
-
-__all__ = [
-    "CLOCK_SKEW_S",
-    "COMPILED_FLOORS",
-    "Floors",
-    "HostState",
-    "TaskBundle",
-    "VerifiedAdmission",
-    "VerifiedTask",
-    "admission_leaf",
-    "check_floors",
-    "check_release_age",
-    "check_review_rules",
-    "check_revocations",
-    "check_runtime_floor",
-    "check_times",
-    "check_validator_module",
-    "check_verifier_floor",
-    "prove_leaf",
-    "verify_admission",
-    "verify_bundle",
-]
-
 
 CLOCK_SKEW_S: Final = 24 * 3600
 """How far a volunteer's clock may lag: wrong time zones are common, weeks are not."""

@@ -35,21 +35,6 @@ from stoilo.flavors.tree import MANIFEST_NAME, tree_digest
 if TYPE_CHECKING:
     from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
 
-__all__ = [
-    "Finding",
-    "OwnParts",
-    "SelfCheck",
-    "check_self",
-    "explain_refusal",
-    "explain_task",
-    "hash_own_tree",
-    "hash_program",
-    "prove_release",
-    "read_logged",
-    "render_check",
-    "summarize_task",
-]
-
 
 MIB = 1024 * 1024
 _WIDTH = 10

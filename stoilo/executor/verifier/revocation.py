@@ -29,18 +29,6 @@ from stoilo.core.revocation import (
 )
 from stoilo.executor.verifier.release.targets import TrustedRelease
 
-__all__ = [
-    "LoggedRevocations",
-    "SeenRevocations",
-    "admission_age",
-    "check_revocation_age",
-    "in_force",
-    "newest_seen",
-    "open_revocations",
-    "prove_revocation",
-    "revocation_leaf",
-]
-
 ONLINE: Final = "online"
 SKEW_S: Final = 24 * 3600
 """How far a volunteer's clock may lag behind the project's."""

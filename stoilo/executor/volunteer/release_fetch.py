@@ -21,8 +21,6 @@ from stoilo.core.http_client import AnswerTooLargeError, HttpClient, HttpError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
 
-__all__ = ["FetchedRelease", "fetch_release", "wanted_names"]
-
 INDEX: Final = "index.json"
 MAX_INDEX_BYTES: Final = 2 * 1024 * 1024
 MAX_FILES: Final = 512

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.core.levels import Level
+    from stoilo.executor.verifier.release.pack import ReleaseFiles
     from stoilo.executor.verifier.release.targets import TrustedRelease
-    from stoilo.executor.verifier.release.trust import ReleaseFiles
     from stoilo.flavors.manifest import FlavorManifest
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log

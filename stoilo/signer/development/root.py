@@ -29,6 +29,7 @@ from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.executor.verifier.release.pack import read_release
 from stoilo.executor.verifier.release.targets import (
     EpochFile,
     EpochsFile,
@@ -53,7 +54,6 @@ from stoilo.executor.verifier.release.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
-    read_release,
 )
 from stoilo.signer.ceremony.requests import next_log_policy
 from stoilo.signer.key_files import (

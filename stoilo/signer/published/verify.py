@@ -15,12 +15,13 @@ from stoilo.audit.format.release_proof import LoggedRelease
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
+from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
 from stoilo.executor.verifier.release.targets import (
     InstalledRelease,
     PartFile,
     TrustedRelease,
 )
-from stoilo.executor.verifier.release.trust import ReleaseFiles, load_trust, travels
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.metadata import RoleFile

@@ -9,7 +9,8 @@ from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.admission import HostState, admission_leaf, verify_bundle
+from stoilo.executor.verifier.admission import admission_leaf, verify_bundle
+from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.process.checkpoint_signing import CheckpointSigner
 from stoilo.signer.process.client import SignerClient
 from stoilo.signer.process.launch import SignerProcess
