@@ -15,9 +15,6 @@ from numpy.lib import format as npy
 
 from stoilo.sandbox.language.rules import GuardError
 
-__all__ = ["file_functions", "read_members", "text_functions", "write_members"]
-
-
 # Archives of arrays: as much of the ZIP format as ``numpy.savez`` writes, and nothing else
 #
 # Members are stored or deflated. Every size is compared with the bytes that are there, and a

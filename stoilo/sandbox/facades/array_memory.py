@@ -28,8 +28,6 @@ from stoilo.sandbox.kernel.libc import check_call
 from stoilo.sandbox.language.receivers import replace_member
 from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["call_zeroed", "seal_exports"]
-
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _BUFFER_TABLE = 20 * _WORD  # where a type object holds `tp_as_buffer`, 3.8 to 3.14
 _DEFAULT_HANDLER = 306  # `PyDataMem_DefaultHandler` in numpy's table of its C interface

@@ -17,8 +17,6 @@ from stoilo.sandbox.facades.array_memory import call_zeroed, seal_exports
 from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["RecarrayStandIn", "nditer"]
-
 
 def _build_numpy_emath(level: Level) -> dict[str, object]:
     """Return what the level lists of ``numpy.emath``."""

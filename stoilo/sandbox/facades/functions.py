@@ -18,9 +18,6 @@ from stoilo.sandbox.language.ownership import (
 )
 from stoilo.sandbox.language.rules import GuardError, NameKind, attribute_kind
 
-__all__ = ["deepcopy"]
-
-
 # `functools`: no copying of attributes by name, no rewriting of library classes -------
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from stoilo.core.levels import Level
 
-__all__ = ["PurePosixPath"]
-
 _Parsed = tuple[str, tuple[str, ...]]
 
 

@@ -12,9 +12,6 @@ from torch.autograd import function
 
 from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["guard_bounds", "guard_nodes", "guard_tensors", "set_rng_state"]
-
-
 # Nodes of a graph of gradients: looked at, never called -------------------------------
 #
 # ``loss.grad_fn(x)`` runs a backward kernel without the engine, which alone checks that

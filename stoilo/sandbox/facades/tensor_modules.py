@@ -20,9 +20,6 @@ from stoilo.sandbox.language.rules import (
 )
 from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["check_attribute_name"]
-
-
 # `torch.nn`: modules whose names for parameters, buffers and children pass our rule
 #
 # A module keeps those in dictionaries and finds them by name, also for libraries that ask

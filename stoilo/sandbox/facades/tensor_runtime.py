@@ -24,8 +24,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["LOADED_LATE", "prepare_torch"]
-
 LOADED_LATE = (
     *("torch.autograd.functional", "torch.autograd.gradcheck", "torch.distributions"),
     *("torch.nn.utils.rnn", "torch.utils.data", "torch._tensor_str", "torch._VF"),

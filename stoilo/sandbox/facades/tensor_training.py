@@ -24,9 +24,6 @@ from stoilo.sandbox.language.rules import (
     is_plain,
 )
 
-__all__ = ["DataLoader"]
-
-
 # `torch.optim`: no fused kernels, and schedulers that load no names of the task's choice
 #
 # A fused kernel trusts the shapes of an optimiser's state, which a task may replace. A

@@ -27,9 +27,6 @@ from stoilo.sandbox.language.instances import InstanceDict
 from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["Switches", "file_functions"]
-
-
 # `torch.save` and `torch.load`: what travels as a result, in memory, without pickles
 #
 # torch's own files are pickles. These hold our codec's bytes, which any hostile bytes are no

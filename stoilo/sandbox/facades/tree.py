@@ -20,15 +20,6 @@ from stoilo.core.levels import Level, ModuleRule
 from stoilo.sandbox.language.receivers import bind_receivers, classes_with_bases
 from stoilo.sandbox.language.rules import GuardError
 
-__all__ = [
-    "Closed",
-    "FacadeTree",
-    "build_facades",
-    "close_members",
-    "find_class",
-    "hidden_names",
-]
-
 _LATER_PYTHONS = ("_pylong",)
 """What CPython 3.12 and later import when a task first needs it: long numbers as text."""
 

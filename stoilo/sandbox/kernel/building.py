@@ -29,14 +29,6 @@ from stoilo.sandbox.kernel.filters import (
 if TYPE_CHECKING:
     from pyseccomp import SyscallFilter
 
-__all__ = [
-    "Denied",
-    "build_filter",
-    "build_waiter_filter",
-    "build_zygote_filter",
-    "load_binding",
-    "name_syscall",
-]
 
 _PROBE_ERRNO = "EPERM"
 _FROZEN: Final = {"c": "libc.so.6", "seccomp": "libseccomp.so.2"}

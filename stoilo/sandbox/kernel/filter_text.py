@@ -27,20 +27,6 @@ from stoilo.sandbox.kernel.filters import (
 if TYPE_CHECKING:
     from stoilo.core.levels import Level, SyscallRules
 
-__all__ = [
-    "ARCHITECTURES",
-    "FilterAudit",
-    "Instruction",
-    "OpenCall",
-    "audit_level",
-    "describe_action",
-    "disassemble",
-    "evaluate",
-    "find_libseccomp_version",
-    "parse_program",
-    "render_filter",
-]
-
 
 # Reads a classic BPF program of seccomp: as text for auditors, and as a decision ------
 #

@@ -25,16 +25,6 @@ from stoilo.sandbox.kernel.seccomp import FD
 if TYPE_CHECKING:
     from pyseccomp import SyscallFilter
 
-__all__ = [
-    "ARGUMENT_FILTERS",
-    "WAITER_CALLS",
-    "ZYGOTE_CALLS",
-    "ArgumentFilter",
-    "Context",
-    "OwnCall",
-    "add_own",
-    "find_own",
-]
 
 THREAD_FLAGS = 0x3D0F00  # what glibc's pthread_create passes to clone(2)
 _PROT_EXEC = 0x4

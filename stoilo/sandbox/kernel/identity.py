@@ -11,19 +11,6 @@ import os
 
 from stoilo.sandbox.kernel.libc import prctl, set_capabilities
 
-__all__ = [
-    "become_undumpable",
-    "can_leave_root",
-    "choose_uid",
-    "drop_bounding_set",
-    "drop_identity",
-    "is_lonely_root",
-    "is_root_outside",
-    "keep_zygote_capabilities",
-    "leave_root",
-    "uid_of_run",
-]
-
 FIRST_UID, UIDS, NOBODY = 61184, 4335, 65534
 ZYGOTE_UID = FIRST_UID + UIDS
 """The last of the transient users' range: no child gets it, and it owns no file."""

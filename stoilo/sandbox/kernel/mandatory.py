@@ -18,19 +18,6 @@ from stoilo.core.limits import RunLimits
 from stoilo.sandbox.kernel import identity, libc, seccomp
 from stoilo.sandbox.kernel.libc import raw_syscall
 
-__all__ = [
-    "Host",
-    "KernelHost",
-    "Mechanism",
-    "MechanismError",
-    "apply_limits",
-    "create_empty_ruleset",
-    "detect_abi",
-    "find_missing",
-    "read_address_space",
-    "restrict_self",
-]
-
 
 class Mechanism(StrEnum):
     """What every jailed child has, or no run takes place (design §5)."""

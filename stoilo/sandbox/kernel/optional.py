@@ -14,18 +14,6 @@ from stoilo.sandbox.kernel import libc
 from stoilo.sandbox.kernel.identity import NOBODY, is_lonely_root
 from stoilo.sandbox.kernel.libc import mount, unshare
 
-__all__ = [
-    "LAYER",
-    "LAYERS",
-    "counts_processes",
-    "empty_root",
-    "enter_namespaces",
-    "enter_user",
-    "find_bounds",
-    "restrict_speculation",
-]
-
-
 _USER, _PID = 0x10000000, 0x20000000
 _OTHERS = {
     "net": 0x40000000,

@@ -18,8 +18,6 @@ from enum import IntEnum
 
 from stoilo.sandbox.kernel.libc import raw_syscall
 
-__all__ = ["FD", "close_process", "is_available", "load_filter", "read_notification"]
-
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_MODE_FILTER, _GET_ACTION_AVAIL, _NEW_LISTENER = 1, 2, 8
 _NOTIF_RECV = 0xC0502100  # _IOWR('!', 0, struct seccomp_notif)

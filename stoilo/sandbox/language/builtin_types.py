@@ -23,15 +23,6 @@ from stoilo.sandbox.language.ownership import class_dict, class_mro
 from stoilo.sandbox.language.receivers import bind_method, replace_members
 from stoilo.sandbox.language.rules import GuardError, refuse_write
 
-__all__ = [
-    "converts",
-    "exact_index",
-    "seal_stores",
-    "seal_text",
-    "seal_unicode_errors",
-]
-
-
 # bytearray, memoryview and array.array: no task code runs while C holds their pointer
 #
 # CPython's methods take the address of the bytes and then convert an argument: ``ba[i] = v``

@@ -17,9 +17,6 @@ import msgspec
 
 from stoilo.core.digests import Domain, domain_digest
 
-__all__ = ["RUN", "RunState", "start_item", "start_step", "stop_clock"]
-
-
 _TICK_S = 1e-6
 _STEP_TICKS = 1 << 32
 """What a step adds to the stopwatch: more than it can be read within one step."""

@@ -27,9 +27,6 @@ from stoilo.sandbox.language.ownership import (
 )
 from stoilo.sandbox.language.rules import GuardError, is_dunder, kind_name
 
-__all__ = ["ANY_NAME", "Extensions", "known_names", "may_assign", "stored_names"]
-
-
 _Listed = Mapping[str, tuple[str, ...]]
 
 ANY_NAME = "*"

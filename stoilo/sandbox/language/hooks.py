@@ -35,9 +35,6 @@ from stoilo.sandbox.language.rules import (
     refuse_read,
 )
 
-__all__ = ["LEDGERS", "Memo", "call_masked", "check_group", "make_hook", "unmasked"]
-
-
 _Method = Callable[..., Any]
 _TRUSTING = frozenset({"abc", "builtins", "collections.abc", "enum", "typing"})
 """Modules whose classes hold nothing back from the classes that extend them."""

@@ -19,8 +19,6 @@ from stoilo.sandbox.language.rules import (
     refuse_read,
 )
 
-__all__ = ["DESCRIBING", "STORING", "InstanceDict", "Rules", "read_special"]
-
 STORING = frozenset({"__delattr__", "__getattr__", "__getattribute__", "__setattr__"})
 """Special methods that take the name of an attribute."""
 

@@ -26,17 +26,6 @@ from stoilo.sandbox.language.rules import (
     mangled,
 )
 
-__all__ = [
-    "NameVisitor",
-    "Scope",
-    "arguments_of",
-    "bound_names",
-    "method_owner",
-    "own_test",
-    "private_call",
-]
-
-
 # Who binds which name: just enough scope analysis to leave needless guards out --------
 
 

@@ -17,8 +17,6 @@ from stoilo.sandbox.language.rules import (
     refuse_read,
 )
 
-__all__ = ["NARROWED", "check_template", "guarded_format", "read_narrowed"]
-
 
 def _fields(dtype: Any) -> object:
     """Return ``dtype.fields`` of a copy: numpy's own mapping can be written through."""

@@ -11,20 +11,6 @@ import msgspec
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.run_status import RunLayer, RunStatus
 
-__all__ = [
-    "OUT_OF_MEMORY",
-    "Failure",
-    "OutputSink",
-    "TaskPrinter",
-    "TextBuffer",
-    "describe_exception",
-    "is_out_of_memory",
-    "redirect_output",
-    "restore_output",
-    "scrub_paths",
-]
-
-
 CUT_NOTE = "\n[output cut here]\n"
 
 

@@ -23,27 +23,6 @@ from stoilo.sandbox.language.rules import (
     is_plain,
 )
 
-__all__ = [
-    "PLAIN_TYPES",
-    "class_dict",
-    "class_mro",
-    "find_bad_field",
-    "functions_of",
-    "guarded_names",
-    "handed_out_classes",
-    "is_guarded_name",
-    "is_own_class",
-    "is_own_function",
-    "is_own_method",
-    "is_task_code",
-    "keeps",
-    "kept_names",
-    "may_be_field",
-    "narrow_match_args",
-    "used_names",
-]
-
-
 class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
 class_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 

@@ -26,16 +26,6 @@ from stoilo.core.errors import InternalError
 from stoilo.sandbox.language.ownership import class_dict, class_mro
 from stoilo.sandbox.language.rules import DEFINABLE_DUNDERS, GuardError, kind_name
 
-__all__ = [
-    "bind_method",
-    "bind_receivers",
-    "classes_with_bases",
-    "is_bound",
-    "replace_member",
-    "replace_members",
-    "trusting_methods",
-]
-
 _NAMESPACE: dict[str, Any] = {}
 """The globals of every function made here, which is how they are known again."""
 

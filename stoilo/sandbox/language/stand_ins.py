@@ -8,8 +8,6 @@ from typing import Any
 
 from stoilo.sandbox.language.rules import GuardError
 
-__all__ = ["StandIn", "hide_class", "make_type_class"]
-
 
 class StandIn(type):
     """Metaclass: ``isinstance`` and ``issubclass`` speak of ``__stoilo_real__``.

@@ -24,8 +24,6 @@ from stoilo.sandbox.language.rules import (
     mangled,
 )
 
-__all__ = ["SyntaxVisitor", "TaskTransformer", "class_annotation"]
-
 
 class SyntaxVisitor(NameVisitor):
     """Adds what has neither a scope of its own nor an import in it."""

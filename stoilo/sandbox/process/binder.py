@@ -24,8 +24,6 @@ from stoilo.sandbox.language.rules import is_variable_name
 from stoilo.sandbox.process.loader import LanguageRuntime
 from stoilo.sandbox.process.models import Models, set_state, state_refusal
 
-__all__ = ["TaskReferences", "bind_arguments", "encode_result"]
-
 _BASES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex)
 
 

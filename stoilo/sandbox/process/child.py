@@ -30,20 +30,6 @@ from stoilo.sandbox.process.channel import (
     Output,
 )
 
-__all__ = [
-    "STEPS",
-    "ChildPlan",
-    "Job",
-    "Step",
-    "applying",
-    "close_jail",
-    "find_thread_setters",
-    "mapped_files",
-    "run_child",
-    "seal",
-]
-
-
 _SHARED_DESCRIPTORS, _ROOM_FOR_RUNS = 1 << 16, 256
 
 

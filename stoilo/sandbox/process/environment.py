@@ -12,9 +12,6 @@ import platform
 import site
 from pathlib import Path
 
-__all__ = ["library_folders", "pin_instructions", "read_processor_flags"]
-
-
 _NEEDED = frozenset({"avx2", "fma", "bmi1", "bmi2"})
 _PINNED = {
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",

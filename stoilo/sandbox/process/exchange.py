@@ -34,8 +34,6 @@ from stoilo.sandbox.process.progress import (
 from stoilo.sandbox.process.report import Evidence, JailReport, judge
 from stoilo.sandbox.process.running import MemoryKills, RunningChild, Stopwatch
 
-__all__ = ["Exchange"]
-
 GRACE_S = 10.0
 """How long the zygote may take to kill and report, s."""
 FIRST_FRAMES, FRAMES_A_SECOND = 16, 8

@@ -22,9 +22,6 @@ from stoilo.sandbox.language.output import TaskPrinter
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.language.stand_ins import hide_class
 
-__all__ = ["LATE_IMPORTS", "LanguageRuntime", "LateImports", "prepare_runtime"]
-
-
 # Notices what libraries ask for after the jail has closed, when nothing can be loaded
 
 

@@ -29,9 +29,6 @@ from stoilo.sandbox.language.rules import (
     is_plain,
 )
 
-__all__ = ["Models", "set_state", "state_refusal"]
-
-
 # Attributes of what arguments name, set without running any of its code ---------------
 
 

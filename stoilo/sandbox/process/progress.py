@@ -16,18 +16,6 @@ from stoilo.core.codec import skeleton
 from stoilo.core.errors import TrustError
 from stoilo.sandbox.process.channel import FRAME_HEADER, PROGRESS_FLAG
 
-__all__ = [
-    "STATE_FRACTION",
-    "UNREADABLE_STATE",
-    "FrameTooLargeError",
-    "Progress",
-    "Teller",
-    "largest_state",
-    "parse_progress",
-    "render_progress",
-    "take_progress",
-]
-
 STATE_FRACTION = 4
 """A state may take this part of the result's limit: one over it."""
 MOST_STEPS = 1 << 53

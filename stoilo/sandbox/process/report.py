@@ -13,8 +13,6 @@ from stoilo.core.types import JailUsage
 from stoilo.sandbox.kernel.building import name_syscall
 from stoilo.sandbox.process.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 
-__all__ = ["LIMIT_CODES", "Evidence", "JailReport", "JailStatus", "judge"]
-
 LIMIT_CODES = {
     "wall_s": "STO-S011",
     "cpu_s": "STO-S012",

@@ -28,19 +28,6 @@ from stoilo.sandbox.process.report import LIMIT_CODES, JailReport, JailStatus
 from stoilo.sandbox.process.selection import narrow_level
 from stoilo.sandbox.process.supervisor import Jail
 
-__all__ = [
-    "TaskRequest",
-    "choose_limits",
-    "encode_probe",
-    "probe_source",
-    "read_items",
-    "read_outcome",
-    "read_probe",
-    "read_refusal",
-    "run_source",
-    "run_task",
-]
-
 NO_ENTRY = "STO-S031"
 OUT_OF_MEMORY = LIMIT_CODES["memory_bytes"]
 _TEXT_CHARS = 4000

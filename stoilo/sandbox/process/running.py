@@ -13,8 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["MemoryKills", "RunningChild", "Stopwatch"]
-
 _INFO_BYTES = 1 << 16
 
 

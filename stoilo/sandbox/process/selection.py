@@ -21,8 +21,6 @@ import msgspec
 
 from stoilo.core.levels import Level
 
-__all__ = ["narrow_level"]
-
 _WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _ANY_NAME = frozenset(
     {b"attrgetter", b"delattr", b"dir", b"getattr", b"hasattr", b"methodcaller"}

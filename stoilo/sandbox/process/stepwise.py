@@ -33,14 +33,6 @@ from stoilo.core.errors import TrustError
 from stoilo.sandbox.language.determinism import start_step
 from stoilo.sandbox.process.progress import UNREADABLE_STATE, Progress, Teller
 
-__all__ = [
-    "FRACTION",
-    "Steps",
-    "read_state",
-    "run_steps",
-    "yields_states",
-]
-
 FRACTION = "fraction_done"
 _GENERATOR = 0x20  # CO_GENERATOR of `inspect`, which a zygote does not load
 

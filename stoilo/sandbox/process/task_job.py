@@ -48,8 +48,6 @@ from stoilo.sandbox.process.loader import LATE_IMPORTS, LanguageRuntime, prepare
 from stoilo.sandbox.process.progress import MOST_STEPS, Progress, Teller
 from stoilo.sandbox.process.stepwise import Steps, read_state, run_steps, yields_states
 
-__all__ = ["TaskCall", "prepare", "run", "run_call"]
-
 NO_ENTRY = "STO-S031"
 _LARGEST_SEED_CHARS = 128
 _MOST_TELL_MS = 3_600_000

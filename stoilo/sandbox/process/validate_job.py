@@ -30,8 +30,6 @@ from stoilo.sandbox.process.task_job import (
     load_source,
 )
 
-__all__ = ["prepare", "run", "run_validator"]
-
 _ARITY = {"init": 1, "compare": 2}
 _SEED = bytes(32)
 _runtimes: list[LanguageRuntime] = []

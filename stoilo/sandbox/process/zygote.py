@@ -36,8 +36,6 @@ from stoilo.sandbox.process.channel import (
 )
 from stoilo.sandbox.process.child import ChildPlan, Job, run_child
 
-__all__ = ["main"]
-
 LOWEST_FREE = 16
 """Descriptors below this number are kept for the child's fixed ones."""
 _REFUSAL_BYTES = 64

@@ -19,8 +19,6 @@ from pathlib import Path
 
 from stoilo.sandbox.kernel import libc
 
-__all__ = ["Scene", "find_setuid_program"]
-
 _SMALL_PATIENCE_S, _PATIENCE_S, _STEP_S = 0.3, 3.0, 0.01
 _NEWNS = 0x00020000
 _IO_URING_SETUP = 425  # the same on every architecture

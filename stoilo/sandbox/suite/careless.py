@@ -24,8 +24,6 @@ from typing import Any
 from stoilo.sandbox.language.determinism import start_item
 from stoilo.sandbox.suite.programs import NOW, REACHED
 
-__all__ = ["serve"]
-
 MODULE = "attack"
 """``__name__`` of a program that no layer holds."""
 

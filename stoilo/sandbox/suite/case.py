@@ -16,18 +16,6 @@ import msgspec
 
 from stoilo.core.errors import UsageError
 
-__all__ = [
-    "CASE_BYTES",
-    "Case",
-    "Goal",
-    "Header",
-    "Kind",
-    "Stop",
-    "find_cases",
-    "parse_case",
-    "read_case",
-]
-
 CASE_BYTES = 1 << 20
 """Most bytes of one case file."""
 

@@ -33,8 +33,6 @@ from stoilo.sandbox.suite.attempts import Scene
 from stoilo.sandbox.suite.trials import Trial, applicable_trials
 from stoilo.sandbox.suite.verdicts import Attempt
 
-__all__ = ["Order", "Tried", "main"]
-
 LIMITS = RunLimits(cpu_s=1, memory_bytes=64 * MIB)
 _LOWEST_FREE, _INHERITED = 16, 200
 _REACHED, _STOPPED, _INAPPLICABLE, _CRASHED = b"+", b"-", b"!", b"?"

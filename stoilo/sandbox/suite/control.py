@@ -22,8 +22,6 @@ from stoilo.sandbox.process.supervisor import zygote_environment
 from stoilo.sandbox.suite.case import Case
 from stoilo.sandbox.suite.programs import Ground, arguments_of, validator_of
 
-__all__ = ["ControlRun", "Controls"]
-
 CONTROL_S = 60.0
 """Elapsed time after which a control counts as failed, s."""
 

@@ -32,8 +32,6 @@ from stoilo.sandbox.process.run import encode_probe
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.sandbox.suite.verdicts import Attempt
 
-__all__ = ["Observation", "UnusableJailError", "observe"]
-
 LIMITS = RunLimits(cpu_s=5, wall_s=10, memory_bytes=64 * MIB)
 _PATIENCE_S, _TIME_TO_CLOSE_S, _STEP_S = 8.0, 1.0, 0.01
 _NAMESPACES = {"mount": "mnt"}

@@ -16,19 +16,6 @@ from typing import Any, Self
 
 from stoilo.sandbox.suite.case import Case, Kind
 
-__all__ = [
-    "LIBRARIES",
-    "NOW",
-    "REACHED",
-    "Ground",
-    "arguments_of",
-    "as_probe",
-    "imports_of",
-    "preload_of",
-    "validator_of",
-]
-
-
 # What lies outside the jail for a program to reach: a canary to read, a mark to make
 
 

@@ -14,20 +14,6 @@ from stoilo.core.types import RunOutcome
 from stoilo.sandbox.process.report import JailReport
 from stoilo.sandbox.suite.case import Case, Header, Stop
 
-__all__ = [
-    "CaseReport",
-    "Ending",
-    "Result",
-    "Step",
-    "describe_expected",
-    "from_outcome",
-    "is_denied_by_kernel",
-    "is_expected",
-    "render_json",
-    "render_text",
-    "summarize",
-]
-
 
 class Result(StrEnum):
     """What a case showed."""

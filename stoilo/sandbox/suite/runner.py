@@ -54,9 +54,6 @@ from stoilo.sandbox.suite.report import (
     is_expected,
 )
 
-__all__ = ["ATTACK_LIMITS", "CaseRunner", "GateOf", "SuiteJails"]
-
-
 # Warm jails for a suite: one of each job and level, made when first needed ------------
 
 

@@ -26,13 +26,6 @@ from stoilo.sandbox.suite.verdicts import Attempt, Row, State
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
 
-__all__ = [
-    "OPTIONAL",
-    "TRIALS_ENTRY",
-    "run_selftest",
-    "trials_command",
-]
-
 
 OPTIONAL = (
     *(

@@ -11,8 +11,6 @@ from stoilo.sandbox.kernel.mandatory import Mechanism
 from stoilo.sandbox.suite import attempts
 from stoilo.sandbox.suite.attempts import Scene
 
-__all__ = ["TRIALS", "Trial", "applicable_trials"]
-
 _PR_SET_DUMPABLE = 4
 _TCP_ABI, _SCOPE_ABI = 4, 6
 

@@ -8,16 +8,6 @@ from enum import StrEnum
 
 from stoilo.sandbox.kernel.mandatory import Mechanism
 
-__all__ = [
-    "EXIT_CODES",
-    "Attempt",
-    "Row",
-    "State",
-    "Verdict",
-    "is_mandatory",
-    "judge_rows",
-]
-
 
 class State(StrEnum):
     """Whether this machine has a mechanism, and whether a run had it."""
