@@ -46,26 +46,6 @@ from stoilo.signer.boinc_keys import (
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
 
-__all__ = [
-    "BOINC_ROLE",
-    "BUILDER_ROLE",
-    "HARD",
-    "KEY_ROLES",
-    "MIN_PASSPHRASE_CHARS",
-    "Hardness",
-    "OfflineKey",
-    "PublicKeyFile",
-    "check_passphrase",
-    "check_typed_back",
-    "choose_groups",
-    "create_key",
-    "fingerprint",
-    "fingerprint_digest",
-    "group_digest",
-    "open_key",
-    "parse_public_file",
-    "render_public_file",
-]
 
 BUILDER_ROLE: Final = "builder"
 BOINC_ROLE: Final = "boinc"

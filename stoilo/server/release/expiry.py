@@ -32,17 +32,6 @@ if TYPE_CHECKING:
 
     from stoilo.executor.verifier.release.targets import TrustedRelease
 
-__all__ = [
-    "STATUS_FORMAT",
-    "PartStatus",
-    "ReleaseStatus",
-    "ReleaseWatch",
-    "RoleStatus",
-    "epochs_until",
-    "judge_release",
-    "read_roles",
-    "warnings_of",
-]
 
 LOGGER = logging.getLogger(__name__)
 STATUS_FORMAT: Final = "stoilo-release-status/1"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from stoilo.server.reviews.book import ReviewBook
 
 
-__all__ = ["WAIT_S", "ReviewQueue"]
-
 WAIT_S = 30 * 86_400
 """How long a task waits for a reviewer unless the settings say otherwise, s."""
 

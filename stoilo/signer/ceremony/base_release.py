@@ -40,13 +40,6 @@ from stoilo.signer.ceremony.metadata import (
 )
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
-__all__ = [
-    "BaseRelease",
-    "open_base",
-    "open_published",
-    "read_published",
-    "stored_name",
-]
 
 _TIMESTAMP = "metadata/timestamp.json"
 

@@ -27,7 +27,6 @@ from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.pairing import read_tree
 from stoilo.signer.roles import ceremony_bounds
 
-__all__ = ["drop_part", "read_attestations", "read_parts_from"]
 
 _RECORDS: Final = ("launcher/*.json", "verifier/*.json", "flavor/*/*.json")
 _SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}

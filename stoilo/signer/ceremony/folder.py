@@ -44,14 +44,6 @@ from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.repository import checked_pieces
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
-__all__ = [
-    "CEREMONY_FORMAT",
-    "Ceremony",
-    "CeremonyFile",
-    "NamedBytes",
-    "read_folder",
-    "write_folder",
-]
 
 CEREMONY_FORMAT: Final = "stoilo-ceremony/1"
 _ABOUT = "ceremony.json"

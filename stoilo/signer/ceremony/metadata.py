@@ -24,18 +24,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.roles import ceremony_bounds
 
-__all__ = [
-    "RoleFile",
-    "check_shape",
-    "open_metadata",
-    "open_role",
-    "open_root",
-    "open_targets",
-    "parse_role_name",
-    "role_file",
-    "signatures_of",
-    "targets_of",
-]
 
 _Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 

@@ -20,8 +20,6 @@ from stoilo.signer.ceremony.review import (
 from stoilo.signer.ceremony.signatures import Quorum
 from stoilo.signer.offline_keys import group_digest
 
-__all__ = ["next_step", "render_review"]
-
 
 def render_review(found: Review, folder: str = "FOLDER") -> str:
     """Return the whole review, ending in what to do next.

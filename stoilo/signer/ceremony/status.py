@@ -25,8 +25,6 @@ from stoilo.signer.ceremony.requests import find_release
 from stoilo.signer.ceremony.signatures import quorums
 from stoilo.signer.roles import DAY_S, DELEGATED, ceremony_bounds, role_limits
 
-__all__ = ["ReleaseState", "RoleState", "judge_state", "read_state"]
-
 
 class RoleState(msgspec.Struct, frozen=True):
     """One role; `expires` in Unix seconds."""

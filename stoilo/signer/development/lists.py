@@ -36,18 +36,6 @@ from stoilo.signer.repository import (
     publishing,
 )
 
-__all__ = [
-    "enroll_reviewer",
-    "list_reviewers",
-    "newest_online",
-    "replace_online_key",
-    "settle_list",
-    "settle_revocations",
-    "with_reviewer",
-    "withdraw_reviewer",
-    "without_reviewer",
-]
-
 
 def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:
     """Return the reviewers that the newest published file names."""

@@ -25,15 +25,6 @@ from stoilo.signer.pairing import read_tree
 from stoilo.signer.published.history import History, RoleVersion
 from stoilo.signer.published.places import Place
 
-__all__ = [
-    "CheckedFile",
-    "Contents",
-    "check_archives",
-    "read_contents",
-    "read_program",
-    "stored_file",
-    "stored_path",
-]
 
 MAX_TARGET_BYTES: Final = 4 * 1024**3
 MAX_TREE_BYTES: Final = 16 * 1024**2

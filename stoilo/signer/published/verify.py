@@ -41,7 +41,6 @@ from stoilo.signer.published.evidence import (
 from stoilo.signer.published.history import History, RoleVersion, read_history
 from stoilo.signer.published.places import Place
 
-__all__ = ["PublishedRelease", "verify_release"]
 
 ROOT_COPY: Final = "root.json"
 """What volunteers take as ``--root FILE``: a copy of one of the published roots."""
