@@ -25,7 +25,6 @@ from stoilo.flavors.tree import hash_file
 from stoilo.signer.attestations import BuildInputs, BuildTool, BuiltLibrary
 from stoilo.signer.pairing import read_tree
 
-
 MAX_FOLDERS: Final = 4096
 MAX_BOM_BYTES: Final = 16 * 1024**2
 TOOLS: Final = ("pyinstaller", "pyinstaller-hooks-contrib", "cyclonedx-bom", "pip")

@@ -14,7 +14,6 @@ from stoilo.core.ed25519 import PrivateKey, load_private_key
 from stoilo.core.errors import TrustError
 from stoilo.core.files import write_durably
 
-
 MAX_PRIVATE_BYTES = 64 * 1024
 _ANYTHING = 0o077
 _WRITABLE = 0o022

@@ -61,14 +61,7 @@ _NONCE_BYTES: Final = 12
 _SECRET_BYTES: Final = 32
 
 _Role = Literal[
-    "root",
-    "targets",
-    "gate",
-    "revocation",
-    "policy",
-    "reviewers",
-    "builder",
-    "boinc",
+    "root", "targets", "gate", "revocation", "policy", "reviewers", "builder", "boinc"
 ]
 KEY_ROLES: Final[tuple[str, ...]] = get_args(_Role)
 """What an offline key can be for: one key, one use."""

@@ -30,7 +30,6 @@ from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.flavors.manifest import FlavorManifest
 from stoilo.flavors.tree import platform_name
 
-
 FORMAT: Final = "stoilo-part/1"
 
 

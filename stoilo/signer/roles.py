@@ -9,7 +9,6 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-
 DAY_S: Final = 24 * 3600
 
 DELEGATED: Final = ("gate", "policy", "reviewers", "revocation")

@@ -36,11 +36,7 @@ from stoilo.signer.process.online_keys import find_key, renew_online_metadata
 )
 @json_option
 def publish(
-    folder: Path,
-    data: Path | None,
-    release_directory: Path | None,
-    *,
-    as_json: bool,
+    folder: Path, data: Path | None, release_directory: Path | None, *, as_json: bool
 ) -> None:
     """Put the complete ceremony in FOLDER in place, beside a running server too.
 

@@ -16,12 +16,7 @@ from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Metadata, Root, Snapshot, Targets, Timestamp
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.signer.ceremony.expiry import (
-    ExpiryState,
-    RoleExpiry,
-    expiries,
-    worst_state,
-)
+from stoilo.signer.ceremony.expiry import ExpiryState, RoleExpiry, expiries, worst_state
 from stoilo.signer.repository import newest
 
 if TYPE_CHECKING:

@@ -85,10 +85,7 @@ class ReviewQueue:
     def park(self, attempts: Sequence[AttemptRow]) -> None:
         """Let attempts wait, durably."""
         self._move(
-            attempts,
-            AttemptState.PARKED,
-            TaskState.ADMITTING,
-            TaskState.WAITING_REVIEW,
+            attempts, AttemptState.PARKED, TaskState.ADMITTING, TaskState.WAITING_REVIEW
         )
 
     def release_once(self) -> int:

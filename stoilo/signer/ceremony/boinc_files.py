@@ -31,7 +31,6 @@ from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget
 from stoilo.signer.offline_keys import OfflineKey
 
-
 BOINC_FOLDER: Final = "boinc"
 BOINC_KEY_FILE: Final = "key.pub"
 MAX_FILE_BYTES: Final = 4096

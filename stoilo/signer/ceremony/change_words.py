@@ -33,7 +33,6 @@ from stoilo.executor.verifier.release.targets import (
 from stoilo.policies.levels import level_files
 from stoilo.signer.offline_keys import group_digest
 
-
 _YEAR_10000: Final = 253_402_300_800
 
 

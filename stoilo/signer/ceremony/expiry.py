@@ -10,7 +10,6 @@ from tuf.api.metadata import Signed
 
 from stoilo.signer.roles import DAY_S, RoleLimits, role_limits
 
-
 ExpiryState = Literal["ok", "soon", "urgent", "expired"]
 _ORDER: tuple[ExpiryState, ...] = ("ok", "soon", "urgent", "expired")
 

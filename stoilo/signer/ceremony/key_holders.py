@@ -24,7 +24,6 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.roles import DELEGATED, role_limits
 
-
 NAME_FIELD: Final = "x-stoilo-name"
 MAX_NAME = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -25,7 +25,6 @@ from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.key_files import write_private_file
 
-
 _BOUND = 64 * 1024
 
 

@@ -24,7 +24,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.roles import ceremony_bounds
 
-
 _Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 _Signature = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{128}\Z")]
@@ -260,8 +259,4 @@ class _Head(_Strict, frozen=True):
     signed: dict[str, object]
 
 
-_KINDS = {
-    "root": _Root,
-    "snapshot": _Snapshot,
-    "timestamp": _Timestamp,
-}
+_KINDS = {"root": _Root, "snapshot": _Snapshot, "timestamp": _Timestamp}

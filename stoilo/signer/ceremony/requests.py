@@ -64,7 +64,6 @@ from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
-
 SERVER = "server"
 """Who holds the online keys."""
 

@@ -11,12 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from stoilo.signer.ceremony.change_words import render_time, show_line
 from stoilo.signer.ceremony.key_holders import Person
-from stoilo.signer.ceremony.review import (
-    KeyChange,
-    Review,
-    RoleReview,
-    TargetChange,
-)
+from stoilo.signer.ceremony.review import KeyChange, Review, RoleReview, TargetChange
 from stoilo.signer.ceremony.signatures import Quorum
 from stoilo.signer.offline_keys import group_digest
 

@@ -28,7 +28,6 @@ from stoilo.signer.ceremony.transcript import (
 )
 from stoilo.signer.roles import DELEGATED
 
-
 Standing = Literal["in force", "proposed"]
 
 

@@ -11,12 +11,7 @@ from stoilo.executor.verifier.release.targets import ProjectFile, read_target
 from stoilo.executor.verifier.release.trust import PROJECT_FILE
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.content_checks import open_until, release_parts
-from stoilo.signer.ceremony.expiry import (
-    ExpiryState,
-    RoleExpiry,
-    expiries,
-    worst_state,
-)
+from stoilo.signer.ceremony.expiry import ExpiryState, RoleExpiry, expiries, worst_state
 from stoilo.signer.ceremony.folder import Ceremony, read_folder
 from stoilo.signer.ceremony.key_holders import Person, RoleSet, role_set
 from stoilo.signer.ceremony.metadata import open_targets

@@ -31,10 +31,7 @@ from stoilo.signer.development.root import (
 )
 from stoilo.signer.key_files import write_private_file
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
-from stoilo.signer.repository import (
-    newest_file,
-    publishing,
-)
+from stoilo.signer.repository import newest_file, publishing
 
 
 def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:

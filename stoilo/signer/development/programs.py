@@ -46,7 +46,6 @@ from stoilo.signer.key_files import (
 )
 from stoilo.signer.repository import newest_file
 
-
 KEY_FILE: Final = "boinc.key"
 _BUILT_PLACE: Final = f"/stoilo/executor/verifier/{BUILT_FILE}"
 

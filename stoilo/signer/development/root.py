@@ -89,7 +89,6 @@ from stoilo.signer.repository import (
 )
 from stoilo.signer.roles import DELEGATED
 
-
 EPOCHS_AHEAD: Final = 2
 
 _EPOCH_NAME: Final = re.compile(r"gate/[0-9]{1,10}\.json")

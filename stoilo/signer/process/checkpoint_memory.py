@@ -19,7 +19,6 @@ from stoilo.audit.format.merkle import EMPTY_ROOT
 from stoilo.core.errors import TrustError
 from stoilo.signer.key_files import read_private_file, write_private_file
 
-
 LEDGER_FILE: Final = "checkpoint.json"
 
 

@@ -35,7 +35,6 @@ from stoilo.signer.key_files import (
 from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, create_ledger
 from stoilo.signer.repository import newest, publishing, refresh_online_metadata
 
-
 ONLINE_KEYS_FORMAT: Final = "stoilo-online-keys/1"
 MAX_ONLINE_KEYS_BYTES: Final = 64 * 1024
 DEFAULT_EPOCHS: Final = 4

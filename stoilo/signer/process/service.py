@@ -64,7 +64,6 @@ from stoilo.signer.process.protocol import (
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import publishing, refresh_online_metadata
 
-
 MINUTE_S: Final = 60
 
 ADMISSION_SKEW_S: Final = 300
