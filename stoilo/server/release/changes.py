@@ -54,19 +54,6 @@ if TYPE_CHECKING:
     from stoilo.server.log.ports import Log
 
 
-__all__ = [
-    "TRANSCRIPT_FILE",
-    "ReleaseProof",
-    "facts_in_force",
-    "find_changes",
-    "is_logged_release",
-    "note_changes",
-    "read_transcript",
-    "release_record",
-    "revoked_keys",
-]
-
-
 TRANSCRIPT_FILE: Final = "transcript.jsonl"
 """The ceremony's transcript, as published beside the metadata."""
 

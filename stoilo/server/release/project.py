@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
 
-__all__ = ["REFRESH_S", "Project", "ProjectRoot", "Release", "start_project"]
 
 LOGGER = logging.getLogger(__name__)
 RETRY_S = 2.0

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
     from stoilo.server.release.expiry import RoleStatus
 
-__all__ = ["ServerTerms", "check_certified", "check_offline_roles", "is_released"]
 
 _ASK = "propose it in the next ceremony: stoilo release request"
 

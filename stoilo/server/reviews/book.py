@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
 
-__all__ = ["MOST_REVIEWS", "ReviewBook", "StoredReview", "reviews_in"]
 
 MOST_REVIEWS = 4
 """In one statement; see `stoilo.core.statement.Statement.reviewers`."""

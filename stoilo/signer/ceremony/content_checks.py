@@ -52,16 +52,6 @@ from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.roles import DELEGATED, ceremony_bounds
 
-__all__ = [
-    "REQUIRED",
-    "check_content",
-    "named_targets",
-    "open_until",
-    "read_old",
-    "release_parts",
-]
-
-
 REQUIRED: Final = (
     PROJECT_FILE,
     POLICY_FILE,

@@ -64,28 +64,6 @@ from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
-__all__ = [
-    "SERVER",
-    "FirstRelease",
-    "Withdrawal",
-    "accept_policies",
-    "add_builds",
-    "ask_for",
-    "begin_on",
-    "change_builders",
-    "find_release",
-    "first_targets",
-    "next_log_policy",
-    "online_role",
-    "raise_floors",
-    "roles_ending",
-    "take_levels",
-    "take_log_policy",
-    "take_online_keys",
-    "take_reviewers",
-    "withdraw",
-]
-
 SERVER = "server"
 """Who holds the online keys."""
 

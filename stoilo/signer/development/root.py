@@ -89,20 +89,6 @@ from stoilo.signer.repository import (
 )
 from stoilo.signer.roles import DELEGATED
 
-__all__ = [
-    "ONLINE_REVOCATION_KEY",
-    "DevelopmentRoot",
-    "certify_fresh_epoch",
-    "certify_parts",
-    "check_development",
-    "create_development_root",
-    "log_policy_files",
-    "offline_list",
-    "publish_reviewers",
-    "published_epochs",
-    "revoke",
-]
-
 EPOCHS_AHEAD: Final = 2
 
 _EPOCH_NAME: Final = re.compile(r"gate/[0-9]{1,10}\.json")

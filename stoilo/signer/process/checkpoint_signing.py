@@ -16,8 +16,6 @@ from stoilo.audit.format.merkle import consistency_proof
 from stoilo.audit.format.tiles import Tile, TileNodes, render_tile_path
 from stoilo.signer.process.client import SignerClient
 
-__all__ = ["CheckpointSigner"]
-
 
 class CheckpointSigner:
     """Callable of `audit.sequencer.Sequencer.open`: checkpoint body → signed note."""

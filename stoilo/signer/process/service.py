@@ -65,9 +65,6 @@ from stoilo.signer.process.protocol import (
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import publishing, refresh_online_metadata
 
-__all__ = ["ADMISSION_SKEW_S", "SignerService", "wall_clock"]
-
-
 MINUTE_S: Final = 60
 
 ADMISSION_SKEW_S: Final = 300

@@ -57,15 +57,6 @@ from stoilo.signer.published.contents import Contents, read_program
 from stoilo.signer.published.history import History
 from stoilo.signer.published.places import Place
 
-__all__ = [
-    "Found",
-    "check_attestations",
-    "check_boinc",
-    "check_log",
-    "check_pairs",
-    "read_transcript_of",
-]
-
 MAX_RECORD_BYTES: Final = 16 * 1024
 _MAX_SMALL: Final = 4096
 _BUILD = re.compile(r"builds/[a-z0-9-]{1,32}/[a-z0-9_]+-[a-z]+/[0-9a-f]{8}\.json")
