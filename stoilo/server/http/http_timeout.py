@@ -47,7 +47,6 @@ class TimedProtocol(H11Protocol):
         self._wait_for_head()
 
     def _is_one_too_many(self) -> bool:
-        """Whether there are more connections than may be, this one among them."""
         if len(self.connections) > self.most:
             return True
         mine = self._address(self)

@@ -138,7 +138,6 @@ class _NoNameError(Exception):
 
 
 def _matching(request: Request, part: str, form: re.Pattern[str]) -> str:
-    """Return a part of the path that has the right form."""
     text = str(request.path_params[part])
     if not form.fullmatch(text):
         raise _NoNameError
@@ -195,7 +194,6 @@ def render_missing(status: int = 404, text: str = "not found\n") -> Response:
 
 
 def _entries(files: TileDirectory, number: int) -> list[bytes] | None:
-    """Return the published leaves of a tile, None when there are none."""
     data = files.read_tile(Tile(ENTRIES, number))
     if data is not None:
         return decode_bundle(data, TILE_WIDTH)

@@ -18,15 +18,10 @@ AUDIT_PAGES = "/audit/"
 
 @dataclass(frozen=True, slots=True)
 class PublicPlace:
-    """What a face may know of the server that it is mounted in.
+    """What a face may know of the server that it is mounted in."""
 
-    Attributes:
-        data: the data directory; a face only reads, and only what is public.
-        url: of the server as it is reached, with final slash.
-    """
-
-    data: Path
-    url: str
+    data: Path  # the data directory; a face only reads, and only what is public
+    url: str  # of the server as it is reached, with final slash
 
 
 Face = Callable[[PublicPlace], Sequence[BaseRoute]]

@@ -112,6 +112,8 @@ def user_values(row: UserRow) -> dict[str, object]:
     preferences = (
         "<project_preferences>\n"
         f"<project_specific>\n<max_level>{escape(row.max_level)}</max_level>\n"
+        # the one element that plan classes look at: without it an account has `pure` only
+        f"<stoilo_work>{escape(row.max_level)}</stoilo_work>\n"
         f"</project_specific>\n{apps}</project_preferences>\n"
     )
     return {

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from stoilo.server.engines.stock.checkup.probes import ask_socket
+from stoilo.server.engines.stock.installation.snapshot import ask_socket
 from stoilo.server.engines.stock.scripts.server import ScriptServer
 
 

@@ -4,41 +4,68 @@ BOINC sends an account without a selection every app. So app versions have plan 
 only, and a class asks for the volunteer's own choice. A class looks at one element of the
 project preferences, so our page writes everything into one more, ``<stoilo_work>``: the
 highest level, then ``reviewed`` and ``public`` where only such tasks are wanted. Each
-level has a class for each filter, and every volunteer fits one class of a level at most;
-`host_filter` says which workunits a class takes. The verifier reads the single elements, by
-which it can only lower the computer's own opt-in. Who chose nothing gets `pure`.
+level has a class for each filter, and every volunteer fits one class of a level at most.
+The verifier reads the single elements, by which it can only lower the computer's own
+opt-in. Who chose nothing gets `pure`.
+
+A volunteer may want reviewed tasks only, or tasks of public source only, and the verifier
+on his computer refuses others. So that none is sent in vain, BOINC's batch number of a
+workunit says which it is, and a class takes a range of batches (``min_batch``,
+``max_batch``). Source: BOINC sched/plan_class_spec.cpp, sched/sched_customize.cpp.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from importlib import resources
 from typing import Final
 
 from stoilo.core.boinc.xml import escape
 from stoilo.policies.levels import level_files
 from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
-from stoilo.server.engines.stock.project.host_filter import (
-    HOST_FILTERS,
-    HostFilter,
+
+NO_BATCH: Final = 0
+# In an order in which each wish is one range, and far from those that BOINC counts up by
+# itself for batches of its own.
+_REVIEWED: Final = 2_000_000_001
+_BOTH: Final = 2_000_000_002
+_PUBLIC: Final = 2_000_000_003
+
+
+@dataclass(frozen=True, slots=True)
+class HostFilter:
+    """What a volunteer wants of every task that he gets."""
+
+    reviewed: bool = False  # a reviewer has signed it
+    public: bool = False  # its source may be published
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the words for it in preferences and names of plan classes."""
+        return ("reviewed",) * self.reviewed + ("public",) * self.public
+
+    @property
+    def batches(self) -> tuple[int, int] | None:
+        """Return the first and last batch that fulfil it, None for every one."""
+        if not self.reviewed and not self.public:
+            return None
+        return (
+            _BOTH if self.public else _REVIEWED,
+            _BOTH if self.reviewed else _PUBLIC,
+        )
+
+
+HOST_FILTERS: Final = tuple(
+    HostFilter(one, other) for one in (False, True) for other in (False, True)
 )
 
-__all__ = [
-    "APPS",
-    "CHOICE",
-    "MOST_APPS",
-    "PREFERENCES_FILE",
-    "add_apps",
-    "app_label",
-    "chosen_work",
-    "mark_preferences",
-    "missing_plan_classes",
-    "plan_class",
-    "plan_classes",
-    "render_plan_class",
-    "render_preferences",
-    "set_plan_classes",
-]
+
+def batch_of(*, reviewed: bool, public: bool) -> int:
+    """Return the batch number of a workunit."""
+    if reviewed:
+        return _BOTH if public else _REVIEWED
+    return _PUBLIC if public else NO_BATCH
 
 
 # Compiled into a stock scheduler (``MAX_APPS``).
@@ -148,35 +175,3 @@ def render_preferences() -> str:
     text = (folder / "project_specific_prefs.inc").read_text("utf-8")
     rows = [f"    '{app}' => '{app_label(app)}'," for app in APPS]
     return text.replace("@LEVELS@", "\n".join(rows))
-
-
-_CHOSEN: Final = re.compile(
-    r"(<project_specific>)(.*?)(</project_specific>)", re.DOTALL
-)
-
-
-def mark_preferences(text: str) -> str:
-    """Return an account's preferences with the element for the scheduler in every part.
-
-    For those that were saved before the page wrote it: without it an account has `pure`
-    only, whatever its owner chose. What is not of the page's form stays as it is.
-    """
-    return _CHOSEN.sub(_mark, text)
-
-
-def _mark(match: re.Match[str]) -> str:
-    before, inner, after = match.groups()
-    if f"<{CHOICE}>" in inner:
-        return match[0]
-    level = _element(inner, "max_level")
-    wish = HostFilter(
-        _element(inner, "require_review") == "1",
-        _element(inner, "require_public_source") == "1",
-    )
-    work = chosen_work(level if level in APPS else APPS[0], wish)
-    return f"{before}{inner}<{CHOICE}>{work}</{CHOICE}>\n{after}"
-
-
-def _element(text: str, tag: str) -> str:
-    found = re.search(f"<{tag}>([^<]*)</{tag}>", text)
-    return found[1].strip() if found else ""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stoilo.core.errors import UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.stock.creation.create_work import (
+from stoilo.server.engines.stock.creation.creator import (
     BATCH,
     LINE_BYTES,
     Job,
@@ -19,7 +19,7 @@ from stoilo.server.engines.stock.creation.create_work import (
     class_arguments,
     stdin_line,
 )
-from stoilo.server.engines.stock.creation.templates import (
+from stoilo.server.engines.stock.creation.input_files import (
     InputSlot,
     input_template,
     result_template,

@@ -15,10 +15,9 @@ import pytest
 from stock_bench import StockBench
 
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.stock.checkup.checks import examine
-from stoilo.server.engines.stock.checkup.reading import read_snapshot
-from stoilo.server.engines.stock.checkup.snapshot import CheckVerdict
+from stoilo.server.engines.stock.installation.checks import CheckVerdict, examine
 from stoilo.server.engines.stock.installation.install import install_project
+from stoilo.server.engines.stock.installation.snapshot import read_snapshot
 from stoilo.server.engines.stock.project.directory import read_project
 from tests.support.engine import make_spec
 from tests.support.mariadb import MariaServer
@@ -216,8 +215,8 @@ def test_server_that_is_away_is_named(site):
 DISK = """
 import sys
 from pathlib import Path
-from stoilo.server.engines.stock.checkup.checks import examine
-from stoilo.server.engines.stock.checkup.reading import read_snapshot
+from stoilo.server.engines.stock.installation.checks import examine
+from stoilo.server.engines.stock.installation.snapshot import read_snapshot
 from stoilo.server.engines.stock.project.directory import read_project
 seen = read_snapshot(read_project(Path(sys.argv[1])), web=False, url=sys.argv[2])
 print([one.text for one in examine(seen) if one.name == "disk upload"])
