@@ -20,15 +20,6 @@ from stoilo.audit.format.merkle import (
 )
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "MAX_SIZE",
-    "Checkpoint",
-    "check_consistency",
-    "check_inclusion",
-    "parse_checkpoint",
-    "render_checkpoint",
-]
-
 MAX_SIZE = 2**63 - 1
 MAX_ORIGIN_BYTES = 255
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}")

@@ -16,26 +16,6 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.revocation import RevocationStatement
 from stoilo.core.types import Redundancy
 
-__all__ = [
-    "CodeCount",
-    "FlavorRecord",
-    "KeyRecord",
-    "LevelRecord",
-    "MentionKind",
-    "NamedDigest",
-    "OperatorAct",
-    "OperatorRecord",
-    "OutcomeRecord",
-    "PolicyRecord",
-    "Record",
-    "RefusalsRecord",
-    "ReleaseRecord",
-    "RetentionRecord",
-    "ReviewRecord",
-    "RevocationRecord",
-    "WorkunitRecord",
-]
-
 
 class MentionKind(StrEnum):
     """How a record can be found again."""

@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
-__all__ = [
-    "KEY_ID_BYTES",
-    "CosignerKey",
-    "KeyType",
-    "VerifierKey",
-    "check_name",
-    "check_public_key",
-    "cosigner_type",
-    "decode_base64",
-    "make_key",
-    "parse_vkey",
-    "private_vkey",
-    "render_vkey",
-]
 
 KEY_ID_BYTES = 4
 ED25519_KEY_BYTES = 32

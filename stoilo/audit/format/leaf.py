@@ -21,17 +21,6 @@ from stoilo.audit.format.merkle import leaf_hash, root
 from stoilo.core.digests import Digest, check_digest
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "LEAF_FORMAT",
-    "MAX_LEAF_BYTES",
-    "Leaf",
-    "LeafKind",
-    "RefusalBatch",
-    "batch_refusals",
-    "parse_leaf",
-    "render_leaf",
-]
-
 MAX_LEAF_BYTES = 65_535
 LEAF_FORMAT = "stoilo-entry/v1"
 _EPOCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

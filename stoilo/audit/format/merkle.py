@@ -22,25 +22,6 @@ from itertools import islice
 
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "EMPTY_ROOT",
-    "HASH_BYTES",
-    "Frontier",
-    "MemoryTree",
-    "NodeReader",
-    "consistency_proof",
-    "inclusion_proof",
-    "join_roots",
-    "leaf_hash",
-    "leaf_hashes",
-    "node_hash",
-    "perfect_roots",
-    "range_root",
-    "replay_consistency",
-    "replay_inclusion",
-    "root",
-]
-
 HASH_BYTES = 32
 _AT_ONCE = 4096  # hashes that are joined in one go: of a large log not all at once
 EMPTY_ROOT = hashlib.sha256(b"").digest()

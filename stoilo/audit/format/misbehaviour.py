@@ -42,14 +42,6 @@ from stoilo.audit.format.policy import (
 )
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "MAX_MISBEHAVIOUR_BYTES",
-    "Misbehaviour",
-    "check_misbehaviour",
-    "disclose",
-    "render_misbehaviour",
-]
-
 _FIRST_LINE: Final = "stoilo-misbehaviour/v1"
 _SECTIONS: Final = ("first", "second")
 _MAX_PATH: Final = 126

@@ -28,19 +28,6 @@ from stoilo.audit.format.note import (
 )
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "Group",
-    "LogPolicy",
-    "RetiredPolicy",
-    "SignedCheckpoint",
-    "Witness",
-    "log_keys_of",
-    "open_checkpoint",
-    "parse_policy",
-    "render_policy",
-    "vkey_policy",
-]
-
 MAX_POLICY_BYTES = 256 * 1024
 NO_QUORUM = "none"
 # What an older policy may still accept. A wrong signature no policy accepts.

@@ -34,16 +34,6 @@ from stoilo.audit.format.policy import (
 )
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "MAX_RETIRED",
-    "parse_history",
-    "parse_policies",
-    "render_history",
-    "render_policies",
-    "succeed",
-    "with_history",
-]
-
 MAX_RETIRED = 32
 _HEAD = re.compile(rb"^[ \t]*retired[ \t]+([^\n]*)$", re.MULTILINE)
 _NUMBERS = 3

@@ -17,8 +17,6 @@ from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpo
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 
-__all__ = ["Proof", "ProvenLeaf", "check_proof", "parse_proof", "render_proof"]
-
 _FIRST_LINE = "c2sp.org/tlog-proof@v1"
 _MAX_PATH = 63
 

@@ -22,14 +22,6 @@ from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof, rend
 from stoilo.audit.format.record import check_record
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "RELEASE_PROOF_FILE",
-    "RELEASE_RECORD_FILE",
-    "LoggedRelease",
-    "check_release_proof",
-    "render_release_proof",
-]
-
 RELEASE_RECORD_FILE: Final = "release.record.json"
 RELEASE_PROOF_FILE: Final = "release.tlog-proof"
 

@@ -16,8 +16,6 @@ from stoilo.audit.log.sqlite import connect, damaged
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory
 
-__all__ = ["HeadDatabase", "HeadState", "TreeHead"]
-
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS head (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -26,9 +26,6 @@ from stoilo.audit.log.sqlite import harmless_refusal
 from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
 
-__all__ = ["Cosign", "Prove", "PublicationLoop", "Published", "Publisher"]
-
-
 Prove = Callable[[int], list[bytes]]
 """size → consistency proof from the tree of that size to the one being published."""
 

@@ -18,8 +18,6 @@ from stoilo.audit.format.tiles import (
 )
 from stoilo.core.errors import TrustError
 
-__all__ = ["TileScrub"]
-
 
 class TileScrub:
     """Takes a log's leaves in order and checks every tile as it becomes known.

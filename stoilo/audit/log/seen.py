@@ -30,17 +30,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory
 from stoilo.core.limits import BOUNDS
 
-__all__ = [
-    "MAX_PAGE_BYTES",
-    "PAGE_ROWS",
-    "SeenRow",
-    "SeenStore",
-    "open_seen",
-    "parse_seen_page",
-    "render_seen_row",
-    "result_commitment",
-]
-
 PAGE_ROWS: Final = 256
 MAX_ROW_BYTES: Final = 2 * BOUNDS.seen_checkpoint_bytes + 1024
 MAX_PAGE_BYTES: Final = PAGE_ROWS * MAX_ROW_BYTES

@@ -42,8 +42,6 @@ from stoilo.core.errors import (
     WaitError,
 )
 
-__all__ = ["Sequencer"]
-
 
 class Sequencer:
     """One open log; thread-safe; use `Sequencer.open`."""

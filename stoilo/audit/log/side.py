@@ -36,21 +36,6 @@ from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.limits import BOUNDS
 
-__all__ = [
-    "MAX_RECORDS_BYTES",
-    "SIDE_FILE",
-    "ObjectKind",
-    "SideFault",
-    "SideObject",
-    "SideStore",
-    "check_object",
-    "index_key",
-    "parse_records",
-    "render_records",
-    "side_path",
-    "split_bundle",
-]
-
 MAX_RECORDS_BYTES = TILE_WIDTH * (MAX_RECORD_BYTES + 2)
 SIDE_FILE = "side.sqlite"
 _VERSION = 1

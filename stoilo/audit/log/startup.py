@@ -29,8 +29,6 @@ from stoilo.audit.log.scrub import TileScrub
 from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import TrustError
 
-__all__ = ["Opening", "open_store"]
-
 _CHUNK = 256  # leaves read at a time: at most 16 MiB
 EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)
 

@@ -23,16 +23,6 @@ from stoilo.audit.log.head import HeadDatabase
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.core.errors import InternalError
 
-__all__ = [
-    "DiskRecords",
-    "DiskStore",
-    "LogPaths",
-    "locate_log",
-    "seal",
-    "unseal",
-]
-
-
 _MARK = b"# sha256 "
 
 

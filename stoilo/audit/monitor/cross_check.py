@@ -23,9 +23,6 @@ from stoilo.audit.monitor.watches import MonitorSettings, WatchKind
 from stoilo.audit.read.source import LogSource
 from stoilo.core.errors import TrustError, UnreachableError
 
-__all__ = ["SeenCheck", "WitnessCheck", "witness_url"]
-
-
 _MOST_PAGES = 1024
 """Pages that one poll reads: a server that never ends must not keep us from the log."""
 

@@ -6,8 +6,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["Finding", "FindingKind", "Severity", "parse_finding", "render_finding"]
-
 
 class Severity(StrEnum):
     """How bad it is."""

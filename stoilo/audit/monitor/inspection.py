@@ -28,9 +28,6 @@ from stoilo.audit.read.source import LogSource, read_entries
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 
-__all__ = ["Inspection", "read_leaves"]
-
-
 _MOST_OF_A_KIND = 1000
 _TOLD = 2**62  # time since when a record is missing, once the alarm was raised
 # Admissions are explained by another leaf's record; RELEASE is of logs before records.

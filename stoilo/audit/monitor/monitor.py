@@ -32,9 +32,6 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 from stoilo.core.files import write_durably
 
-__all__ = ["Monitor", "MonitorReport", "Stop", "run_monitor", "write_proof"]
-
-
 _RETRIED_RECORDS = 256
 
 

@@ -22,16 +22,6 @@ from stoilo.audit.format.record import Mention, task_commitment
 from stoilo.audit.log.seen import result_commitment
 from stoilo.core.errors import UsageError
 
-__all__ = [
-    "MonitorSettings",
-    "Watch",
-    "WatchKind",
-    "WatchList",
-    "parse_commitments",
-    "parse_watches",
-]
-
-
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 

@@ -17,8 +17,6 @@ from stoilo.audit.format.record import Record, WorkunitRecord, check_record
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
 
-__all__ = ["Evidence", "check_evidence"]
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:

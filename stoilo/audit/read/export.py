@@ -36,8 +36,6 @@ from stoilo.audit.read.source import find_policy
 from stoilo.audit.read.view import LogView, open_log
 from stoilo.core.errors import TrustError, UsageError
 
-__all__ = ["ExportReport", "export_log"]
-
 
 @dataclass(slots=True)
 class ExportReport:

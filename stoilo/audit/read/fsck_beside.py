@@ -17,9 +17,6 @@ from stoilo.audit.read.fsck_databases import LeafRows
 from stoilo.audit.read.fsck_parts import LogParts
 from stoilo.core.errors import StoiloError, TrustError
 
-__all__ = ["check_beside", "check_strays", "find_unfit_leaves"]
-
-
 _PUBLISHED = frozenset({"checkpoint", "policy.txt"})
 _DATABASES = ("log.sqlite", "side.sqlite", "seen.sqlite", "head.sqlite")
 _SUFFIXES = ("", "-wal", "-shm", "-journal")

@@ -23,22 +23,6 @@ from stoilo.audit.log.sqlite import connect
 from stoilo.audit.read.fsck_parts import Anchor, LogParts
 from stoilo.core.errors import UnreachableError
 
-__all__ = [
-    "FileFault",
-    "LeafRows",
-    "States",
-    "check_ages",
-    "check_database_file",
-    "check_head_row",
-    "check_indexes",
-    "check_structure",
-    "check_write_ahead_log",
-    "find_schema_faults",
-    "read_head",
-    "read_states",
-]
-
-
 _WAL_HEADER = struct.Struct(">IIIIIIII")
 _WAL_FRAME = struct.Struct(">IIIIII")
 _WAL_MAGIC = 0x377F0682

@@ -28,18 +28,6 @@ from stoilo.audit.log.store import locate_log, unseal
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.core.errors import StoiloError, UnreachableError, UsageError
 
-__all__ = [
-    "MAX_FINDINGS",
-    "Anchor",
-    "Fault",
-    "FaultList",
-    "LogParts",
-    "Severity",
-    "find_anchor",
-    "read_policy",
-]
-
-
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
 
 

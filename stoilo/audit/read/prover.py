@@ -23,8 +23,6 @@ from stoilo.audit.read.search import Query, is_explained_by, search_log
 from stoilo.audit.read.view import LogView, open_log
 from stoilo.core.errors import TrustError, UsageError
 
-__all__ = ["FoundProof", "explain_admission", "find_entries", "prove_leaf"]
-
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _COMMITMENT = re.compile(r"[0-9a-f]{64}")
 _EXPLAINED_WITHIN = 8

@@ -26,8 +26,6 @@ from stoilo.audit.read.source import (
 )
 from stoilo.core.errors import TrustError, UsageError
 
-__all__ = ["LogReport", "verify_log"]
-
 _FIRST_CHECKPOINT_S = 2.0
 
 

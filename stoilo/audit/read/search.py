@@ -26,8 +26,6 @@ from stoilo.audit.format.tiles import TILE_WIDTH, BlockTree
 from stoilo.audit.read.view import LogView
 from stoilo.core.errors import TrustError, UsageError
 
-__all__ = ["Found", "Query", "SearchResult", "parse_query", "search_log"]
-
 MAX_FOUND = 10_000
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _VALUES = {

@@ -40,16 +40,6 @@ from stoilo.core.digests import check_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import HttpClient, HttpError
 
-__all__ = [
-    "DirectorySource",
-    "HttpSource",
-    "LogSource",
-    "find_policy",
-    "open_source",
-    "read_entries",
-    "read_url",
-]
-
 _ANSWER_S = 60.0
 _FOUND = 200
 # Logs move: a redirection may lead elsewhere, for nothing that comes is believed.

@@ -23,8 +23,6 @@ from stoilo.audit.format.tiles import (
 from stoilo.audit.read.source import LogSource, find_policy, open_source, read_entries
 from stoilo.core.errors import TrustError, UsageError, WaitError
 
-__all__ = ["Entry", "LogView", "open_log"]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -34,9 +34,6 @@ from stoilo.audit.witness.protocol import (
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 from stoilo.core.http_client import HttpClient, HttpError
 
-__all__ = ["Answer", "CosignSettings", "Cosigner", "HttpWire", "Wire"]
-
-
 _PATH = "/add-checkpoint"
 _READ_S = 5.0  # as long as a quorum is waited for
 _SHORTEST_S = 0.01

@@ -31,16 +31,6 @@ from stoilo.audit.format.note import NoteSignature, cosign_note
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import write_durably
 
-__all__ = [
-    "ALGORITHMS",
-    "KEY_FILE",
-    "VKEY_FILE",
-    "WitnessKey",
-    "load_witness_key",
-    "make_witness_key",
-    "read_log_keys",
-]
-
 KEY_FILE = "witness.pem"
 VKEY_FILE = "witness.vkey"
 MAX_FILE_BYTES = 16 * 1024

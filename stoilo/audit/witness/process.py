@@ -34,8 +34,6 @@ from stoilo.audit.witness.service import WitnessService
 from stoilo.audit.witness.store import STORE_FILE, WitnessStore
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 
-__all__ = ["ListenAddress", "WitnessSettings", "parse_listen", "run_witness"]
-
 LOGGER = logging.getLogger(__name__)
 BODY_S = 10.0
 MAX_CONNECTIONS = 256

@@ -32,22 +32,6 @@ from stoilo.audit.format.note import (
 )
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "MAX_ANSWER_BYTES",
-    "MAX_REQUEST_BYTES",
-    "SIZE_MEDIA_TYPE",
-    "AddCheckpoint",
-    "Judgement",
-    "Status",
-    "hash_origin",
-    "judge_checkpoint",
-    "parse_add_checkpoint",
-    "parse_cosignatures",
-    "parse_told_size",
-    "render_add_checkpoint",
-    "render_cosignatures",
-]
-
 MAX_PROOF_LINES = 63
 MAX_HEAD_BYTES = 4096
 MAX_REQUEST_BYTES = MAX_HEAD_BYTES + MAX_NOTE_BYTES

@@ -31,8 +31,6 @@ from stoilo.audit.witness.protocol import (
 from stoilo.audit.witness.store import Cosigned, WitnessStore
 from stoilo.core.errors import InternalError, TrustError
 
-__all__ = ["WitnessAnswer", "WitnessService"]
-
 LOGGER = logging.getLogger(__name__)
 TEXT_MEDIA_TYPE = "text/plain; charset=utf-8"
 MAX_EVIDENCE = 64

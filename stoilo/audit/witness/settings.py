@@ -20,14 +20,6 @@ from stoilo.audit.format.policy import (
 )
 from stoilo.core.errors import TrustError, UsageError
 
-__all__ = [
-    "NO_WITNESSES",
-    "check_witnesses",
-    "read_witnesses",
-    "with_log",
-    "without_urls",
-]
-
 NO_WITNESSES = LogPolicy(())
 """The default: nobody cosigns, and the docs say what does not hold then."""
 

@@ -21,8 +21,6 @@ from stoilo.audit.witness.protocol import hash_origin
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory
 
-__all__ = ["STORE_FILE", "Cosigned", "WitnessStore"]
-
 STORE_FILE = "witness.sqlite"
 
 _SCHEMA = """

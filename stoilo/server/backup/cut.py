@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = ["PATIENCE_S", "Cut", "open_cut"]
 
 PATIENCE_S: Final = 60.0
 """How long the locks are tried for, s."""

@@ -19,15 +19,6 @@ from stoilo.core.errors import TrustError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "DATABASES",
-    "KEPT_AT_THE_CUT",
-    "OFFLINE",
-    "FileFarm",
-    "later_files",
-    "log_files",
-    "small_files",
-]
 
 DATABASES: Final = (
     "server.sqlite",

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from stoilo.audit.format.policy import LogPolicy
     from stoilo.audit.log.database import LogState
 
-__all__ = ["check_not_older", "check_whole", "open_newest"]
 
 _CHUNK: Final = 256
 MAX_POLICY_BYTES: Final = 64 * 1024

@@ -14,18 +14,6 @@ import msgspec
 
 from stoilo.core.errors import TrustError, UsageError
 
-__all__ = [
-    "FORMAT",
-    "MANIFEST_FILE",
-    "MAX_MANIFEST_BYTES",
-    "BackupFile",
-    "LogPlace",
-    "Manifest",
-    "TableFile",
-    "parse_manifest",
-    "render_manifest",
-]
-
 FORMAT: Final = "stoilo-backup/1"
 MANIFEST_FILE: Final = "manifest.json"
 MAX_MANIFEST_BYTES: Final = 256 * 1024 * 1024

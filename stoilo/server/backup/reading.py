@@ -22,7 +22,6 @@ from stoilo.server.backup.manifest import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Backup", "copy_checked", "open_backup"]
 
 CHUNK: Final = 1024 * 1024
 

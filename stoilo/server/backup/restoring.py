@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from stoilo.server.backup.manifest import Manifest
     from stoilo.server.migrations import Branch
 
-__all__ = ["Restore", "restore_backup"]
 
 LOGGER = logging.getLogger(__name__)
 

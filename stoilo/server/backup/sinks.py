@@ -17,7 +17,6 @@ from stoilo.core.files import sync_directory
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Sink", "Written", "add_bytes", "add_frames", "is_tar", "open_sink"]
 
 CHUNK: Final = 1024 * 1024
 Written = tuple[int, str]

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.config import ServerConfig
 
-__all__ = ["BRANCHES", "take_backup"]
 
 BRANCHES: Final = {branch.name: branch for branch in (SERVER, ENGINE)}
 _WORK: Final = "backup"

@@ -16,8 +16,6 @@ from sqlalchemy import exc
 
 from stoilo.core.errors import InternalError
 
-__all__ = ["AWAY", "DatabaseAwayError", "cause_of", "database_error", "is_passing"]
-
 AWAY: Final = "STO-R112"
 
 _SQLITE_PASSING: Final = frozenset(

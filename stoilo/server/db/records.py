@@ -7,17 +7,6 @@ import msgspec
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy, TaskState
 
-__all__ = [
-    "NO_REVIEWS",
-    "AttemptRow",
-    "ItemResult",
-    "Outcome",
-    "Owner",
-    "Reviews",
-    "TaskRow",
-    "TaskSpec",
-]
-
 
 class Owner(msgspec.Struct, frozen=True):
     """An authenticated caller.

@@ -23,31 +23,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-__all__ = [
-    "AttemptName",
-    "add_attempt",
-    "add_contents",
-    "add_outcome",
-    "add_task",
-    "attempts_in",
-    "attempts_named",
-    "count_open",
-    "find_attempt",
-    "find_by_key",
-    "find_issued",
-    "find_outcome",
-    "find_task",
-    "issued_after",
-    "load_contents",
-    "mark_running",
-    "mark_tasks",
-    "move_attempts",
-    "move_task",
-    "orphaned_attempts",
-    "policies_in_use",
-    "replace_attempt",
-    "save_attempts",
-]
 
 _TASK = schema.task
 _ATTEMPT = schema.attempt

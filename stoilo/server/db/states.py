@@ -20,15 +20,6 @@ from enum import StrEnum
 from stoilo.core.errors import InternalError
 from stoilo.core.types import TaskState
 
-__all__ = [
-    "ATTEMPT_ORDER",
-    "MAX_ATTEMPTS",
-    "AttemptState",
-    "advance_attempt",
-    "advance_task",
-    "needs_new_attempt",
-]
-
 MAX_ATTEMPTS = 8
 """After so many admissions of one task it is `expired` for good."""
 

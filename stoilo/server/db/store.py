@@ -28,18 +28,6 @@ from stoilo.server.db.outages import database_error
 from stoilo.server.db.schema import METADATA
 from stoilo.server.migrations import Branch, migrate
 
-__all__ = [
-    "CACHE_KIB",
-    "CHECKPOINT_PAGES",
-    "SERVER",
-    "Store",
-    "begin_writing",
-    "open_engine",
-    "open_writer",
-    "upgrade",
-    "upgrade_schema",
-]
-
 SERVER = Branch("server", "alembic_version", METADATA)
 
 CACHE_KIB = 32_768

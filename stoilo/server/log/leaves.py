@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log, ProjectFacts
 
-__all__ = ["LeafBook", "log_changes"]
 
 LOGGER = logging.getLogger(__name__)
 BATCH = 512

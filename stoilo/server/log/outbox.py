@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 
     from stoilo.audit.format.record import OperatorAct
 
-__all__ = [
-    "NO_ORIGIN",
-    "Event",
-    "EventKind",
-    "make_mark",
-    "note_act",
-    "note_events",
-    "note_fixed",
-    "note_record",
-    "outcome_event",
-    "read_draft",
-    "workunit_event",
-]
 
 NO_ORIGIN: Final = "-"
 """What a noted record has as its origin until the log's writer fills in the project's."""

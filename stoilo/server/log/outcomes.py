@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.db.records import Outcome, TaskRow
 
-__all__ = ["finish_task", "render_result_payload"]
-
 
 def finish_task(
     connection: Connection, task: TaskRow, outcome: Outcome, now: int

@@ -38,18 +38,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log
 
-__all__ = [
-    "OutboxRow",
-    "RecordWriter",
-    "ResultPayload",
-    "Sealed",
-    "outcome_record",
-    "read_sealed",
-    "review_commitment",
-    "submitter_commitment",
-    "workunit_record",
-]
-
 
 _COSIGNATURE_BYTES = {4 + 8 + 64, 4 + 8 + 2420}  # Ed25519, ML-DSA-44
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.db.store import Store
 
-__all__ = ["RefusalBook", "close_refusals", "refusal_commitment"]
 
 MOST_CODES = 128
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from stoilo.audit.log.seen import SeenStore
     from stoilo.executor.verifier.result import ResultHeader
 
-__all__ = ["Sightings"]
-
 
 class Sightings:
     """Records what each copy's executor saw of the log.

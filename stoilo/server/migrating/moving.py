@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     # which of these workunits the project has that is left
     AtHome = Callable[[AbstractSet[str]], AbstractSet[str]]
 
-__all__ = ["Moved", "count_running", "move_project", "reopen_running"]
-
 
 BATCH = 256  # attempts looked at together
 

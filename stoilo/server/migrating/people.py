@@ -27,19 +27,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.accounts.accounts import Account
 
 
-__all__ = [
-    "Conflict",
-    "HostRow",
-    "UserRow",
-    "host_values",
-    "known_workunits",
-    "missing_rows",
-    "read_hosts",
-    "read_users",
-    "user_values",
-]
-
-
 # ``host.max_results_day``: the scheduler sends such a host nothing.
 BLACKLISTED: Final = -1
 
