@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.format.checkpoint import Checkpoint
+from stoilo.audit.format.merkle import Checkpoint
 from stoilo.audit.format.policy import LogPolicy, log_keys_of, open_checkpoint
 from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest

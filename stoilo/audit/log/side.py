@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from stoilo.audit.format.leaf import parse_leaf
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import MentionKind, Record
+from stoilo.audit.format.leaf import (
     MAX_RECORD_BYTES,
     Mention,
-    MentionKind,
-    Record,
     mentions,
+    parse_leaf,
     record_digest,
 )
 from stoilo.audit.format.tiles import TILE_WIDTH, encode_bundle

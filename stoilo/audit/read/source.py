@@ -70,7 +70,7 @@ class LogSource(Protocol):
     def record(self, digest: str) -> bytes | None:
         """Return the record with this digest, None when it is not there.
 
-        It has been hashed (else ``STO-L142``); `stoilo.audit.format.record.check_record` says
+        It has been hashed (else ``STO-L142``); `stoilo.audit.format.leaf.check_record` says
         whether it is what its leaf claims.
         """
 
@@ -78,7 +78,7 @@ class LogSource(Protocol):
         """Return the records of leaves from 256 times `number` on, as far as they go.
 
         At most 256, None where a leaf has none (as admissions have); nothing is checked,
-        `stoilo.audit.format.record.check_record` is for that. Raises ``STO-L010``.
+        `stoilo.audit.format.leaf.check_record` is for that. Raises ``STO-L010``.
         """
 
     def published_source(self, digest: str) -> bytes | None:

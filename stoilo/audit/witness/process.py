@@ -30,8 +30,7 @@ from starlette.routing import Route
 from stoilo.audit.format.note import VerifierKey
 from stoilo.audit.witness.keys import load_witness_key
 from stoilo.audit.witness.protocol import MAX_REQUEST_BYTES
-from stoilo.audit.witness.service import WitnessService
-from stoilo.audit.witness.store import STORE_FILE, WitnessStore
+from stoilo.audit.witness.service import STORE_FILE, WitnessService, WitnessStore
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 
 LOGGER = logging.getLogger(__name__)

@@ -13,19 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from stoilo.audit.format.checkpoint import (
+from stoilo.audit.format.merkle import (
+    EMPTY_ROOT,
+    HASH_BYTES,
     Checkpoint,
     check_consistency,
+    decode_base64,
     parse_checkpoint,
     parse_size,
 )
-from stoilo.audit.format.merkle import EMPTY_ROOT, HASH_BYTES
 from stoilo.audit.format.note import (
     MAX_NOTE_BYTES,
     Note,
     NoteSignature,
     VerifierKey,
-    decode_base64,
     parse_note,
     render_note,
     verify_signature,

@@ -15,8 +15,16 @@ from sqlalchemy import exists, func, insert, select, update
 from stoilo.core.types import TaskState
 from stoilo.server.db import schema
 from stoilo.server.db.bulk import insert_many, select_in, update_many
-from stoilo.server.db.records import AttemptRow, ItemResult, Outcome, TaskRow, TaskSpec
-from stoilo.server.db.states import AttemptState, advance_attempt, advance_task
+from stoilo.server.db.records import (
+    AttemptRow,
+    AttemptState,
+    ItemResult,
+    Outcome,
+    TaskRow,
+    TaskSpec,
+    advance_attempt,
+    advance_task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
     Record,
     RetentionRecord,
     RevocationRecord,
     WorkunitRecord,
-    leaf_of,
-    parse_record,
-    record_digest,
-    render_record,
 )
+from stoilo.audit.format.leaf import leaf_of, parse_record, record_digest, render_record
 from stoilo.audit.log.side import ObjectKind, SideObject
 from stoilo.core.errors import InternalError
 from stoilo.server.db import rows, schema

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import insert, select
 
-from stoilo.audit.format.record import OperatorRecord, Record
+from stoilo.audit.format.facts import OperatorRecord, Record
 from stoilo.server.db import schema
 from stoilo.server.db.bulk import insert_many, select_in
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.audit.format.record import OperatorAct
+    from stoilo.audit.format.facts import OperatorAct
 
 
 NO_ORIGIN: Final = "-"
