@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.settings import read_witnesses
+from stoilo.audit.witness.client import read_witnesses
 from stoilo.cli.keys import read_public_file
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import UsageError

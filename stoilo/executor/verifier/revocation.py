@@ -14,7 +14,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import ProvenLeaf, check_proof
 from stoilo.core.dsse import parse_envelope, verify_envelope

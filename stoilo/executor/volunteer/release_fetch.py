@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from stoilo.audit.format.release_proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
+from stoilo.audit.format.proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import AnswerTooLargeError, HttpClient, HttpError
 from stoilo.core.limits import BOUNDS

@@ -18,7 +18,7 @@ from sqlalchemy import delete, insert, select
 
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.server.db import schema
-from stoilo.server.db.outages import DatabaseAwayError
+from stoilo.server.db.store import DatabaseAwayError
 
 if TYPE_CHECKING:
     import threading

@@ -20,7 +20,7 @@ from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server.admission import tokens
 from stoilo.server.admission.fair_turns import FairTurns, in_thread
 from stoilo.server.admission.submission import READING, Submissions
-from stoilo.server.db.outages import AWAY
+from stoilo.server.db.store import AWAY
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy

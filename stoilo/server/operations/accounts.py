@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
-from stoilo.audit.format.record import OperatorAct
+from stoilo.audit.format.facts import OperatorAct
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
 from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import Connection, delete, func, select, update
 
-from stoilo.audit.format.record import RetentionRecord
+from stoilo.audit.format.facts import RetentionRecord
 from stoilo.audit.log.side import SideStore, side_path
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
     FlavorRecord,
     KeyRecord,
     LevelRecord,
@@ -24,7 +24,7 @@ from stoilo.audit.format.record import (
     Record,
     ReleaseRecord,
 )
-from stoilo.audit.format.release_proof import (
+from stoilo.audit.format.proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     render_release_proof,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.settings import read_witnesses, with_log
+from stoilo.audit.witness.client import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.release.pack import (

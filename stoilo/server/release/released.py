@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.note import parse_vkey
-from stoilo.audit.witness.settings import with_log, without_urls
+from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.release.trust import is_development_root
 from stoilo.signer.process.online_keys import awaits_ceremony

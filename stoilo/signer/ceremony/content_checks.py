@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 from tuf.api.metadata import Role, TargetFile
 
-from stoilo.audit.format.policy import parse_policy
-from stoilo.audit.format.policy_history import parse_history
+from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError

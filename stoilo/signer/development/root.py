@@ -27,7 +27,7 @@ from tuf.api.metadata import Root, TargetFile, Targets
 
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
+from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.release.pack import read_release
 from stoilo.executor.verifier.release.targets import (

@@ -14,8 +14,7 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.format.checkpoint import Checkpoint, check_consistency
-from stoilo.audit.format.merkle import EMPTY_ROOT
+from stoilo.audit.format.merkle import EMPTY_ROOT, Checkpoint, check_consistency
 from stoilo.core.errors import TrustError
 from stoilo.signer.key_files import read_private_file, write_private_file
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, assert_never
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import (
     KeyType,
     Note,

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stoilo
-from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.note import (
     KeyType,
     Note,

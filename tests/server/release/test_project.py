@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from stoilo.audit.witness.settings import NO_WITNESSES
+from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.release.pack import ReleaseFiles
 from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease

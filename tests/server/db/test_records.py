@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError
 from stoilo.core.types import TaskState
-from stoilo.server.db.states import (
+from stoilo.server.db.records import (
     ATTEMPT_TRANSITIONS,
     TASK_TRANSITIONS,
     AttemptState,

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, text
 from stoilo.core.errors import StoiloError
 from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import claim_directory
-from stoilo.server.migrating.moving import Moved, move_project
+from stoilo.server.operations.moving import Moved, move_project
 from stoilo.testing.deployment import Deployment
 from tests.support.stocktools.project import FakeProject, make_fake_project
 from tests.support.wire import RawClient

@@ -6,7 +6,7 @@ import pytest
 
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import UsageError
-from stoilo.server.migrating.people import (
+from stoilo.server.operations.moving import (
     BLACKLISTED,
     HostRow,
     UserRow,

@@ -11,7 +11,7 @@ from stoilo.core.errors import UsageError
 from stoilo.server.config import ServerConfig
 from stoilo.server.db.store import SERVER, upgrade
 from stoilo.server.engines.embedded.db.database import ENGINE
-from stoilo.server.migrating.moving import move_project
+from stoilo.server.operations.moving import move_project
 from tests.support.stocktools.project import make_fake_project
 
 NEWEST = "head"

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.leaf import LeafKind
-from stoilo.audit.format.record import Mention, MentionKind, task_commitment
+from stoilo.audit.format.facts import LeafKind, MentionKind
+from stoilo.audit.format.leaf import Mention, task_commitment
 from stoilo.audit.log.seen import result_commitment
-from stoilo.audit.monitor.watches import WatchKind, parse_commitments, parse_watches
+from stoilo.audit.monitor.finding import WatchKind, parse_commitments, parse_watches
 from stoilo.core.errors import UsageError
 
 HEX = "ab" * 32

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stoilo.server.migrating import moving
+from stoilo.server.operations import moving
 
 if TYPE_CHECKING:
     from conftest import Bench
