@@ -18,7 +18,6 @@ import msgspec
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["SCHEMAS", "PublishedSchema", "make_schema", "render_schema"]
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _ATTRIBUTES = re.compile(r"\n\s*Attributes:\n(?P<rows>.*)\Z", re.DOTALL)

@@ -33,7 +33,6 @@ from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageE
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
 
-__all__ = ["check", "export", "prove", "read_policy", "search", "show"]
 
 _FILE_BYTES = 1024 * 1024
 

@@ -32,8 +32,6 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.executor.volunteer.wakeup import Wakeup
 
-__all__ = ["check", "monitor"]
-
 
 @click.command()
 @click.argument("location", metavar="URL|DIR")

@@ -18,7 +18,6 @@ from stoilo.core.errors import UsageError
 if TYPE_CHECKING:
     from stoilo.server.operations.retention import Retained
 
-__all__ = ["parse_day", "retain"]
 
 KINDS = ("sources", "arguments", "results", "salts")
 

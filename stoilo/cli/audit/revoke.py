@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from stoilo.core.revocation import RevocationStatement
     from stoilo.executor.verifier.release.targets import RevocationFile
 
-__all__ = ["revoke"]
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 WAIT_S = 30.0

@@ -21,16 +21,6 @@ from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.core.strict_json import Json
 
-__all__ = [
-    "ShownEntry",
-    "render_entries",
-    "render_json",
-    "render_refusal",
-    "render_search",
-    "show_entry",
-    "show_evidence",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ShownEntry:

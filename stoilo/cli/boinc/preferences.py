@@ -13,7 +13,6 @@ from stoilo.cli.boinc.data import DATA, JSON, echo_table, now, open_project
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["preferences"]
 
 _Value = TypeVar("_Value")
 

@@ -22,7 +22,6 @@ from stoilo.cli.demo.watched import WatchedLog, watch_log
 from stoilo.cli.demo.witnessed import begin_witness, hide_witnesses
 from stoilo.testing.deployment import Deployment
 
-__all__ = ["DemoParts", "real_parts"]
 
 COMMAND_TIMEOUT_S = 120.0
 

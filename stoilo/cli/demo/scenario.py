@@ -32,7 +32,6 @@ from stoilo.low_level import UserError
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.testing.deployment import Deployment
 
-__all__ = ["Scenario", "submit_text"]
 
 PI_CALLS = 60
 POINTS_PER_CALL = 3_000

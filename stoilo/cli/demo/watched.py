@@ -13,7 +13,6 @@ from stoilo.audit.monitor.state import MonitorState
 from stoilo.audit.read.source import open_source
 from stoilo.cli.demo.auditor import read_log_policy
 
-__all__ = ["WatchedLog", "watch_log"]
 
 PATIENCE_S = 60.0
 PAUSE_S = 0.2

@@ -6,7 +6,6 @@ import click
 
 from stoilo.cli.lazy import TableGroup
 
-__all__ = ["release"]
 
 _TABLE = {
     "keygen": (

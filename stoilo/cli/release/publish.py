@@ -24,8 +24,6 @@ from stoilo.signer.ceremony.status import ReleaseState, read_state
 from stoilo.signer.ceremony.transcript import append_line
 from stoilo.signer.process.online_keys import find_key, renew_online_metadata
 
-__all__ = ["publish", "status"]
-
 
 @click.command()
 @click.argument("folder", type=FOLDER)

@@ -15,7 +15,6 @@ from stoilo.core.errors import UsageError
 if TYPE_CHECKING:
     from stoilo.executor.verifier.inspection import SelfCheck
 
-__all__ = ["self_check"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _MAX_ROOT_BYTES = 512 * 1024

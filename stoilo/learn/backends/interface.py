@@ -8,8 +8,6 @@ from typing import Protocol
 
 from stoilo.learn.core.models import Kernel
 
-__all__ = ["Backend", "Handle", "Job", "JobEnd", "resolve"]
-
 
 @dataclass(frozen=True, slots=True)
 class Handle:

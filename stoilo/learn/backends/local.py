@@ -13,8 +13,6 @@ from stoilo.client.results import user_error
 from stoilo.learn.backends.interface import Handle, Job, JobEnd, resolve
 from stoilo.learn.core.models import torch_lock
 
-__all__ = ["LocalBackend"]
-
 
 class LocalBackend:
     """Runs jobs in `workers` threads; each gets copies of what it could change."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from stoilo.client.task import SubmittedTask
     from stoilo.core.types import Redundancy
 
-__all__ = ["ServerBackend"]
 
 LOGGER = logging.getLogger(__name__)
 MOST_WRONG = 8

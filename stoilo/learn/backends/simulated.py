@@ -17,7 +17,6 @@ from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.learn.backends.interface import Handle, Job, JobEnd
 from stoilo.learn.backends.local import run_job
 
-__all__ = ["SimulatedBackend", "SimulatedHost", "Spell"]
 
 MOST_DOUBLED = 10  # answers at fault that make a host's pause longer
 Cheat = Callable[[Any], Any]  # what a dishonest host sends instead of the honest answer

@@ -14,17 +14,6 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from stoilo.core.errors import TrustError
 from stoilo.learn.core.tensors import Tensors
 
-__all__ = [
-    "Method",
-    "Order",
-    "Plain",
-    "Reply",
-    "Snapshot",
-    "State",
-    "Timed",
-    "Update",
-    "refuse_answer",
-]
 
 # What JSON holds.
 Plain: TypeAlias = bool | int | float | str | list["Plain"] | dict[str, "Plain"] | None

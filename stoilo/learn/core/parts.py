@@ -15,22 +15,6 @@ from numpy.typing import ArrayLike
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.tensors import Array
 
-__all__ = [
-    "Part",
-    "Samples",
-    "Transform",
-    "as_batch",
-    "as_samples",
-    "chain",
-    "collect",
-    "count_samples",
-    "make_shuffler",
-    "read_arrays",
-    "read_batches",
-    "split",
-    "take",
-]
-
 
 Transform = Callable[[Any], Any]
 # Samples first; a tuple where each sample is several things (a model of two inputs).

@@ -15,7 +15,6 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.parts import Part, Samples, as_samples, make_shuffler
 from stoilo.learn.core.tensors import Array
 
-__all__ = ["split_by_classes", "split_by_dirichlet", "split_by_label"]
 
 DRAWS = 1000  # how often a Dirichlet split is drawn until no part is too small
 

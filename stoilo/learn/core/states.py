@@ -12,21 +12,6 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Plain, Reply, Snapshot, State
 from stoilo.learn.core.tensors import Array, Tensors, forms_of
 
-__all__ = [
-    "join",
-    "join_states",
-    "load_replies",
-    "load_snapshot",
-    "pick",
-    "read_float",
-    "read_int",
-    "read_keys",
-    "read_table",
-    "save_replies",
-    "save_snapshot",
-    "select",
-]
-
 
 def join(**groups: Tensors) -> dict[str, Array]:
     """Return all arrays of all groups, each named ``group:name``."""

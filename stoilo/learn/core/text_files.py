@@ -21,18 +21,6 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.parts import Part, collect
 from stoilo.learn.core.tensors import Array
 
-__all__ = [
-    "LineRange",
-    "Triple",
-    "deal_blocks",
-    "deal_by_key",
-    "parse_columns",
-    "parse_set",
-    "parse_triple",
-    "parse_vector",
-    "read_lines",
-    "split_lines",
-]
 
 Record = TypeVar("Record")
 Triple: TypeAlias = tuple[str, str, float]  # row, column and value of a sparse matrix

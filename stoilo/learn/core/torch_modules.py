@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
     from stoilo.learn.core.parts import Part
 
-__all__ = [
-    "USUAL",
-    "Layer",
-    "Momenta",
-    "check_module",
-    "find_momentum",
-    "make_shape",
-    "read_buffers",
-    "read_trained",
-    "write_arrays",
-]
-
 
 USUAL = 0.1  # torch's default
 

@@ -30,14 +30,6 @@ from stoilo.learn.kernels import checks
 from stoilo.learn.methods import robust
 from stoilo.learn.methods.buffers import BufferBounds, keep_buffers
 
-__all__ = [
-    "Disputes",
-    "Expectation",
-    "Guard",
-    "check_reply",
-    "tensors_expected",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Expectation:

@@ -22,7 +22,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory
 from stoilo.learn.core.tensors import Array, Tensors
 
-__all__ = ["Packs", "Place", "damaged"]
 
 _FORMAT = "stoilo-arrays-1"
 _SUFFIX = ".safetensors"

@@ -25,8 +25,6 @@ from stoilo.core.files import write_durably
 from stoilo.learn.core.orders import Plain, State
 from stoilo.learn.driver.array_files import Packs, Place, damaged
 
-__all__ = ["NAME", "Checkpoint", "FolderLock", "Lines"]
-
 
 _TURN = threading.Lock()
 _HOLDERS: dict[Path, FolderLock] = {}

@@ -18,7 +18,6 @@ from stoilo.learn.core.orders import Plain, Update
 from stoilo.learn.driver.array_files import damaged
 from stoilo.learn.driver.checkpoint import Lines
 
-__all__ = ["EpochRow", "History", "Tally"]
 
 KEPT_UPDATES = 100_000
 KEPT_EPOCHS = 10_000

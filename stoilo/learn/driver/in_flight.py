@@ -14,8 +14,6 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Order, Plain, Snapshot, State
 from stoilo.learn.core.tensors import Array, Tensors
 
-__all__ = ["Flight", "Flights", "Pace"]
-
 
 # Of so many pieces of work it is known how often they failed; of older ones not.
 MOST_FAILURES = 10_000

@@ -20,8 +20,6 @@ from stoilo.learn.driver.history import Tally
 from stoilo.learn.driver.in_flight import Flight
 from stoilo.learn.transport import asked
 
-__all__ = ["Jobs"]
-
 
 class Jobs:
     """Makes the jobs of one run.

@@ -24,8 +24,6 @@ from stoilo.learn.core.tensors import Tensors, add, forms_of
 from stoilo.learn.methods.robust import safe_norm
 from stoilo.learn.transport import receive
 
-__all__ = ["Look", "look_at", "measure_seconds", "rehearse", "runs_here"]
-
 
 LOOKS = 4  # how many small batches are looked at
 WIDTH = 2  # samples of each: one alone is no batch for BatchNorm

@@ -40,8 +40,6 @@ from stoilo.learn.driver.saving import RunState, Saving, SelfSaving, identify
 from stoilo.learn.methods import robust
 from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
 
-__all__ = ["Run", "RunSettings", "Watcher"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:

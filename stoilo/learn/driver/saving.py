@@ -25,8 +25,6 @@ from stoilo.learn.driver.checkpoint import Checkpoint
 from stoilo.learn.driver.history import History, Tally
 from stoilo.learn.methods.robust import Memory
 
-__all__ = ["RunState", "Saving", "SelfSaving", "check_identity", "describe", "identify"]
-
 
 _SHOWN = 3  # so many differences are named
 

@@ -17,8 +17,6 @@ from stoilo.learn.core.states import (
     select,
 )
 
-__all__ = ["Ledger", "MethodBase", "Outcome"]
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

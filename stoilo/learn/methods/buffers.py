@@ -20,7 +20,6 @@ from stoilo.learn.core.tensors import Array, Tensors
 from stoilo.learn.core.torch_modules import USUAL, Layer, Momenta
 from stoilo.learn.methods.robust import Clip, safe_norm
 
-__all__ = ["BufferBounds", "keep_buffers", "pool_buffers"]
 
 _MEAN, _VARIANCE = "running_mean", "running_var"
 _COUNTER = "num_batches_tracked"

@@ -26,8 +26,6 @@ from stoilo.learn.methods.plans import (
     shuffle,
 )
 
-__all__ = ["Downpour", "DownpourSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class DownpourSettings:

@@ -32,15 +32,6 @@ from stoilo.learn.methods.buffers import pool_buffers
 from stoilo.learn.methods.optimizers import Optimizer, Sgd
 from stoilo.learn.methods.plans import LocalWork, check_parts, derive_seed, shuffle
 
-__all__ = [
-    "Federated",
-    "FederatedSettings",
-    "InnerStates",
-    "diloco",
-    "fedavg",
-    "make_sound",
-]
-
 
 _FIRST, _SECOND = 0.9, 0.999  # the kernels' betas
 # AdamW's largest ``|first| / √second``, whatever the gradients (Cauchy, Schwarz).

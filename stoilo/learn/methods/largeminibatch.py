@@ -26,8 +26,6 @@ from stoilo.learn.methods.synchronous import (
     sum_gradients,
 )
 
-__all__ = ["LargeMinibatch", "LargeMinibatchSettings", "Warmup"]
-
 
 @dataclass(frozen=True, slots=True)
 class Warmup:

@@ -18,7 +18,6 @@ from stoilo.learn.core.orders import Plain
 from stoilo.learn.core.states import read_float, read_int, read_keys, read_table
 from stoilo.learn.store.vectors import Vectors
 
-__all__ = ["STANDARD", "Coordinator", "LineSearch", "Point", "Rules"]
 
 _WORST = 2  # line searches that fail in a row end the run
 _SHORT = 2  # refused trials before a ray: most searches need no more

@@ -46,8 +46,6 @@ from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.shards import Change, LocalShard, Push
 from stoilo.learn.store.values import BLOCK_BYTES, Layout
 
-__all__ = ["Dealer", "LogisticRegression", "LogisticSettings", "Mode"]
-
 
 Mode = Literal["dgd", "ipm", "downpour", "agd"]
 

@@ -22,8 +22,6 @@ from stoilo.learn.core.orders import Plain
 from stoilo.learn.core.states import read_int, read_keys, read_table
 from stoilo.learn.store.clock import Leases, VectorClock
 
-__all__ = ["Attendance"]
-
 
 @dataclass(slots=True)
 class Attendance:

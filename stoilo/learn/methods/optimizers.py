@@ -15,8 +15,6 @@ from stoilo.learn.core.orders import State
 from stoilo.learn.core.states import join, pick, read_float
 from stoilo.learn.core.tensors import Array, Tensors
 
-__all__ = ["Adagrad", "Adam", "Momentum", "Optimizer", "Sgd"]
-
 
 class Optimizer(Protocol):
     """Whoever turns parameters and a gradient into the next parameters.

@@ -17,15 +17,6 @@ from numpy.typing import NDArray
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Order, Plain, Snapshot
 
-__all__ = [
-    "LocalWork",
-    "Piece",
-    "Staleness",
-    "check_parts",
-    "derive_order_seed",
-    "derive_seed",
-    "shuffle",
-]
 
 _SEEDS = 2**31  # a kernel's seed is below that
 

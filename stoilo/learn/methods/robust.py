@@ -25,24 +25,6 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Plain, Reply, State
 from stoilo.learn.core.tensors import Array, Tensors, is_finite, scale
 
-__all__ = [
-    "DEFAULT_RULE",
-    "CentredClipping",
-    "Clip",
-    "Combined",
-    "CoordinateMedian",
-    "Krum",
-    "Mean",
-    "Memory",
-    "RobustSum",
-    "Rule",
-    "TrimmedMean",
-    "clip",
-    "combine",
-    "is_sound",
-    "safe_norm",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Mean:

@@ -27,7 +27,6 @@ from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed
 from stoilo.learn.store.remote import RemoteVectors
 from stoilo.learn.store.vectors import LocalVectors, Vectors, VectorShard
 
-__all__ = ["Sandblaster", "SandblasterSettings"]
 
 MOST_LOSS = 1e100  # sums of such still are numbers
 _RAY = ("loss", "slope")  # a ray's numbers at each step

@@ -32,13 +32,6 @@ from stoilo.learn.methods.buffers import pool_buffers
 from stoilo.learn.methods.optimizers import Optimizer
 from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed, shuffle
 
-__all__ = [
-    "Combine",
-    "Schedule",
-    "Synchronous",
-    "SynchronousSettings",
-    "sum_gradients",
-]
 
 # Replies, in the order of their keys → one weighted sum; robust rules fit here.
 Combine: TypeAlias = Callable[[Sequence[Reply]], Tensors]

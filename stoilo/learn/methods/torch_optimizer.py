@@ -17,8 +17,6 @@ from stoilo.learn.core.tensors import Array, Tensors
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-__all__ = ["TorchOptimizer"]
-
 
 class TorchOptimizer:
     """Steps of any torch optimiser class that needs one gradient a step.

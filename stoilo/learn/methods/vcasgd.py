@@ -33,7 +33,6 @@ from stoilo.learn.methods.plans import (
     shuffle,
 )
 
-__all__ = ["Alpha", "Vcasgd", "VcasgdSettings"]
 
 # Share of the server's own parameters: constant, or growing with the epoch e = 1, 2, …
 Alpha = float | Literal["e/(e+1)"]

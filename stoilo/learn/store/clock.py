@@ -20,8 +20,6 @@ from typing import Self
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Plain
 
-__all__ = ["Leases", "VectorClock"]
-
 
 @dataclass(slots=True)
 class VectorClock:

@@ -24,16 +24,6 @@ from stoilo.core.types import Severity
 from stoilo.learn.store.values import Encoded, Value, encode_value
 from stoilo.policies.gate import GateRequest, judge
 
-__all__ = [
-    "LEVELS",
-    "Probe",
-    "UpdateFunction",
-    "built_in",
-    "check_value",
-    "judge_function",
-    "register",
-]
-
 
 def add(value: float, change: float) -> float:
     """Return the sum; of arrays, entry by entry."""

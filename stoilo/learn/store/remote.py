@@ -38,7 +38,6 @@ from stoilo.learn.store.functions import UpdateFunction
 from stoilo.learn.store.shards import Cell, Push
 from stoilo.learn.store.values import Value
 
-__all__ = ["PROGRAM", "RemoteShard", "RemoteVectors", "child_environment"]
 
 # -P: the current folder is not among those of modules, anybody's files may lie there.
 PROGRAM: Final = (sys.executable, "-P", "-m", "stoilo.learn.store.process")

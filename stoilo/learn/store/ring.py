@@ -16,8 +16,6 @@ from itertools import islice
 from stoilo.core.errors import UsageError
 from stoilo.learn.store.shards import Cell, Shard
 
-__all__ = ["POINTS", "Ring", "settle"]
-
 
 POINTS = 128  # points of each shard: with 100 and more, loads differ by about a tenth
 

@@ -16,7 +16,6 @@ from stoilo.learn.store.ring import Ring, settle
 from stoilo.learn.store.shards import Cell, LocalShard, Push, Shard
 from stoilo.learn.store.values import Value
 
-__all__ = ["ParameterServer"]
 
 T = TypeVar("T")
 MakeShard = Callable[[Path, tuple[UpdateFunction, ...]], Shard]

@@ -24,8 +24,6 @@ from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.learn.store.functions import UpdateFunction, built_in, check_value
 from stoilo.learn.store.values import Encoded, Value, decode_value, encode_value
 
-__all__ = ["Cell", "Change", "LocalShard", "Push", "Shard"]
-
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS cell (

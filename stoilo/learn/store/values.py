@@ -12,16 +12,6 @@ import numpy as np
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.tensors import Array, Form, Tensors, forms_of
 
-__all__ = [
-    "BLOCK_BYTES",
-    "Block",
-    "Encoded",
-    "Layout",
-    "Value",
-    "decode_value",
-    "encode_value",
-]
-
 
 # An array of numbers, a number, or numbers by name (counts).
 Value: TypeAlias = Array | int | float | dict[str, int | float]

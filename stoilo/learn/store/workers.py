@@ -20,8 +20,6 @@ from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.shards import Change, Push
 from stoilo.learn.store.values import Value
 
-__all__ = ["Cached", "CachedReader", "ClockService", "Worker"]
-
 
 class ClockService:
     """One clock, any number of threads.

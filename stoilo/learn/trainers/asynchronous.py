@@ -29,8 +29,6 @@ from stoilo.learn.trainers.trainer import Common, Trainer, TrainerOptions
 if TYPE_CHECKING:
     from torch.optim import Optimizer as TorchOptimizerClass
 
-__all__ = ["DownpourTrainer", "LogisticTrainer", "VCASGDTrainer", "read_optimizer"]
-
 
 _KNOWN = {
     "SGD": {"lr", "momentum", "weight_decay"},

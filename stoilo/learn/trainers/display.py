@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from stoilo.learn.core.orders import Update
     from stoilo.learn.trainers.epochs import EpochMetrics
 
-__all__ = ["Display", "Progress", "sparkline"]
-
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 REFRESH_S = 0.25  # the screen is drawn at most so often

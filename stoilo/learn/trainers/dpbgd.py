@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from stoilo.core.types import Redundancy
 
-__all__ = ["DPBGDOptions", "DPBGDTrainer"]
 
 _ENDLESS = 1 << 30
 

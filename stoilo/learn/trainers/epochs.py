@@ -29,19 +29,6 @@ from stoilo.learn.driver.history import History, Tally
 from stoilo.learn.driver.saving import describe
 from stoilo.learn.trainers.evaluation import Evaluation
 
-__all__ = [
-    "Epoch",
-    "EpochCheckpoint",
-    "EpochLog",
-    "EpochMetrics",
-    "Saveable",
-    "Trained",
-    "TrainingUpdate",
-    "Waits",
-    "render",
-    "sum_up",
-]
-
 
 NAME = "epochs.jsonl"
 

@@ -16,8 +16,6 @@ from stoilo.learn.core.parts import Part
 from stoilo.learn.core.tensors import Array, Form, forms_of
 from stoilo.learn.driver.acceptance import Expectation, check_reply
 
-__all__ = ["Evaluation", "Scores", "count_confusion", "evaluate", "score"]
-
 
 @dataclass(frozen=True, slots=True)
 class Scores:

@@ -39,8 +39,6 @@ from stoilo.learn.trainers.rounds import (
 from stoilo.learn.trainers.timing import Conditions
 from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
 
-__all__ = ["METHODS", "fit", "make_trainer"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Request:

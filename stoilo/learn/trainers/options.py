@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from stoilo.client.options import TaskLimits
     from stoilo.core.types import Redundancy
 
-__all__ = [
-    "Common",
-    "Loss",
-    "Place",
-    "StopRule",
-    "TrainerOptions",
-    "as_held_out",
-    "as_model",
-    "as_parts",
-    "open_backend",
-]
-
 
 Loss: TypeAlias = Callable[[Any, Any], Any]  # ``(output, target) -> scalar``
 

@@ -24,14 +24,6 @@ from stoilo.learn.methods.synchronous import (
 from stoilo.learn.trainers.options import Place
 from stoilo.learn.trainers.trainer import Common, Trainer
 
-__all__ = [
-    "DiLoCoTrainer",
-    "FedAvgTrainer",
-    "LargeMinibatchTrainer",
-    "SandblasterTrainer",
-    "SynchronousTrainer",
-]
-
 
 class SynchronousTrainer(Trainer):
     """Gradients of all parts, one optimiser step: for any model, with any optimiser.

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["Conditions", "Estimate", "TaskSize", "estimate"]
 
 # A task should compute at least so many times as long as everything else takes.
 LEAST_SHARE = 3.0
