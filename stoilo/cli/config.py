@@ -13,7 +13,6 @@ import click
 
 from stoilo.core.errors import UsageError
 
-
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
 
 

@@ -9,7 +9,6 @@ import click
 
 from stoilo.core.codebook import CodeEntry, find_entry, load_codebook, render_entry
 
-
 _HEAD = """\
 # Error codes
 

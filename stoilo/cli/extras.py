@@ -6,7 +6,6 @@ import importlib.util
 
 from stoilo.core.errors import UsageError
 
-
 # extra → the packages that it brings and our modules import (pyproject.toml).
 PACKAGES = {
     "executor": (

@@ -10,7 +10,6 @@ import click
 
 from stoilo.core.errors import UsageError
 
-
 DAY_S = 86_400
 
 

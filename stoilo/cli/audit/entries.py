@@ -33,7 +33,6 @@ from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageE
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
 
-
 _FILE_BYTES = 1024 * 1024
 
 

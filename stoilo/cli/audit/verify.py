@@ -16,7 +16,6 @@ from stoilo.cli.audit.text import render_refusal
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.plaintext import show_plainly
 
-
 FAULTY_EXIT = 4
 
 

@@ -11,7 +11,6 @@ import click
 from stoilo.cli.boinc.data import JSON
 from stoilo.core.plaintext import show_plainly
 
-
 UNHEALTHY = 4
 
 

@@ -11,7 +11,6 @@ import click
 from stoilo.cli.boinc.data import JSON
 from stoilo.core.errors import UsageError
 
-
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 

@@ -12,7 +12,6 @@ import click
 
 from stoilo.core.errors import UsageError
 
-
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 

@@ -17,7 +17,6 @@ from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.release.targets import TrustedRelease
 from stoilo.executor.verifier.release.trust import load_trust, read_release
 
-
 ENTRIES = -1
 BUNDLE = 256
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-
 INTEGRAL_PARTS = 10
 POINTS_PER_PART = 2_000
 TOLERANCE = 1e-9

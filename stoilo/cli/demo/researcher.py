@@ -12,7 +12,6 @@ from types import ModuleType
 
 from stoilo.core.errors import InternalError
 
-
 NAME = "demo_research"
 
 

@@ -17,7 +17,6 @@ from stoilo.executor.verifier.release.targets import TrustedRelease
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.witness import WitnessProcess, write_log_policy
 
-
 NAME = "witness.localhost/demo"
 
 

@@ -15,7 +15,6 @@ from stoilo.signer.part_building import (
     built_file,
 )
 
-
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 

@@ -28,7 +28,6 @@ from stoilo.signer.ceremony.review_text import render_review
 from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, append_line
 from stoilo.signer.offline_keys import PublicKeyFile
 
-
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 MAX_SMALL_BYTES = 512 * 1024

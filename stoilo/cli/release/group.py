@@ -6,7 +6,6 @@ import click
 
 from stoilo.cli.lazy import TableGroup
 
-
 _TABLE = {
     "keygen": (
         "stoilo.cli.release.keys",

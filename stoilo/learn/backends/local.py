@@ -52,10 +52,6 @@ class LocalBackend:
                 return ending
         return None
 
-    async def restore(self, job_id: str) -> bool:
-        """Say whether the job runs here: those of another process are gone."""
-        return job_id in self._running
-
     async def cancel(self, job_id: str) -> None:
         """Forget the job; one that has begun runs to its end, unheard."""
         work = self._running.pop(job_id, None)

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-
 Array: TypeAlias = NDArray[Any]
 # Name → array; all methods of one run use the same names in the same order.
 Tensors: TypeAlias = Mapping[str, Array]

@@ -18,7 +18,6 @@ from stoilo.core.errors import TrustError
 from stoilo.learn.store.shards import Cell, Change, Push
 from stoilo.learn.store.values import Encoded, decode_value, encode_value
 
-
 MOST_BYTES = 256 << 20  # largest frame; a value or a range that does not fit is refused
 # What one frame holds of values, unless the first alone has more.
 BATCH_BYTES = 32 << 20

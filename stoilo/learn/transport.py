@@ -14,7 +14,6 @@ from stoilo.learn.core.orders import Order, Plain
 from stoilo.learn.core.tensors import Array, Form
 from stoilo.learn.kernels.encoding import unpack
 
-
 TransportName: TypeAlias = Literal["raw", "compressed", "ternary"]
 MOST_BLOCK = 1 << 20
 _KEY = "transport"
