@@ -19,8 +19,6 @@ from stoilo.executor.verifier.release.pack import read_release
 from stoilo.executor.verifier.release.targets import TrustedRelease
 from stoilo.executor.verifier.release.trust import load_trust
 
-__all__ = ["audit_task", "read_log_policy", "read_trust"]
-
 ENTRIES = -1
 BUNDLE = 256
 

@@ -14,19 +14,6 @@ from stoilo.learn.core.orders import Order, Plain
 from stoilo.learn.core.tensors import Array, Form
 from stoilo.learn.kernels.encoding import unpack
 
-__all__ = [
-    "Compressed",
-    "Raw",
-    "Ternary",
-    "Transport",
-    "TransportName",
-    "as_transport",
-    "ask",
-    "asked",
-    "count_bytes",
-    "receive",
-]
-
 TransportName: TypeAlias = Literal["raw", "compressed", "ternary"]
 MOST_BLOCK = 1 << 20
 _KEY = "transport"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import State
 from stoilo.learn.kernels.steps import deal
-from stoilo.learn.methods.base import Ledger
-from stoilo.learn.methods.plans import (
+from stoilo.learn.methods.base import (
+    Ledger,
     LocalWork,
     Staleness,
     check_parts,

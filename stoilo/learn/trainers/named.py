@@ -1,4 +1,7 @@
-"""Trainers that wait for nobody: VC-ASGD, Downpour, and the parameter server's."""
+"""A trainer for each method, in rounds or waiting for nobody.
+
+What `Trainer` takes (`conn`, `model`, `data`, and `Common`) is explained there.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,171 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.data import read_batches
 from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.orders import Snapshot
-from stoilo.learn.core.parts import read_batches
 from stoilo.learn.kernels.array_models import make_logistic_loss
+from stoilo.learn.methods.base import APPLY, LocalWork, Staleness
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.federated import (
+    FederatedSettings,
+    diloco,
+    fedavg,
+)
 from stoilo.learn.methods.logistic import LogisticRegression, LogisticSettings
 from stoilo.learn.methods.optimizers import Adagrad, Optimizer
-from stoilo.learn.methods.plans import APPLY, LocalWork, Staleness
+from stoilo.learn.methods.robust import RobustSum, Rule
+from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
+from stoilo.learn.methods.synchronous import (
+    Combine,
+    LargeMinibatch,
+    LargeMinibatchSettings,
+    Synchronous,
+    SynchronousSettings,
+    sum_gradients,
+)
 from stoilo.learn.methods.vcasgd import Alpha, Vcasgd, VcasgdSettings
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.trainers.epochs import Epoch, TrainingUpdate
-from stoilo.learn.trainers.options import Loss, Place, as_parts
-from stoilo.learn.trainers.trainer import Common, Trainer, TrainerOptions
+from stoilo.learn.trainers.options import (
+    Common,
+    Loss,
+    Place,
+    TrainerOptions,
+    as_parts,
+)
+from stoilo.learn.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer as TorchOptimizerClass
 
-__all__ = ["DownpourTrainer", "LogisticTrainer", "VCASGDTrainer", "read_optimizer"]
+
+class SynchronousTrainer(Trainer):
+    """Gradients of all parts, one optimiser step: for any model, with any optimiser.
+
+    Args:
+        settings: epochs, block of a part in a step, share that ends a step, late answers.
+        optimizer: of `stoilo.learn.methods.optimizers`, or a `TorchOptimizer`; a copy is used,
+            so that its state is this trainer's alone.
+        rule: how a step's answers are added up, over the bound on each when it arrives.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: SynchronousSettings,
+        optimizer: Optimizer,
+        *,
+        rule: Rule | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(
+            Synchronous,
+            optimizer=copy.deepcopy(optimizer),
+            settings=settings,
+            combine=combine_by(rule),
+        )
+        super().__init__(conn, model, data, make, name="synchronous", **common)
+
+
+class LargeMinibatchTrainer(Trainer):
+    """Momentum SGD with a rate scaled by the number of parts, warmed up gradually.
+
+    Args:
+        settings: epochs, block, rate of one block, momentum, warm-up.
+        rule: how a step's answers are added up, over the bound on each when it arrives.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: LargeMinibatchSettings,
+        *,
+        rule: Rule | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(LargeMinibatch, settings=settings, combine=combine_by(rule))
+        super().__init__(conn, model, data, make, name="largeminibatch", **common)
+
+
+class SandblasterTrainer(Trainer):
+    """L-BFGS over the whole data, for convex and medium-sized problems.
+
+    The bound on answers holds from the first pass on; answers that it cuts make the
+    gradient disagree with the loss, and the line search takes a shorter step.
+
+    Args:
+        settings: portions, penalty, shards, backups, rules of the optimiser.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: SandblasterSettings | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(Sandblaster, settings=settings or SandblasterSettings())
+        super().__init__(conn, model, data, make, name="sandblaster", **common)
+
+    async def close(self) -> None:
+        """Close the trainer, and end the shards' processes if they are some."""
+        await super().close()
+        if isinstance(self.run.method, Sandblaster):
+            self.run.method.close()
+
+
+class FedAvgTrainer(Trainer):
+    """Rounds of local training; the weighted mean of the parts' weights is the model.
+
+    Args:
+        settings: rounds, local work, share of the parts in a round.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: FederatedSettings,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(fedavg, settings=settings)
+        super().__init__(conn, model, data, make, name="fedavg", **common)
+
+
+class DiLoCoTrainer(Trainer):
+    """Rounds of many local AdamW steps; an outer Nesterov step from their mean.
+
+    Args:
+        settings: rounds and local work; give it ``optimizer="adamw"``.
+        rate: of the outer step.
+        momentum: of the outer step.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: FederatedSettings,
+        *,
+        rate: float = 0.7,
+        momentum: float = 0.9,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(diloco, settings=settings, rate=rate, momentum=momentum)
+        super().__init__(conn, model, data, make, name="diloco", **common)
+
+
+def combine_by(rule: Rule | None) -> Combine:
+    """Return how a step's replies become one sum: the plain one without a rule."""
+    return sum_gradients if rule is None else RobustSum(rule)
 
 
 _KNOWN = {
@@ -86,7 +236,6 @@ class VCASGDTrainer(Trainer):
         print(trainer.last_epoch_metrics()["avg_loss"])
 
     Args:
-        conn: see `Trainer`; so is `model`.
         data: see `Trainer`; None where `train_epoch` gets loaders.
         alpha: share that the model keeps at each answer, or "e/(e+1)", which grows.
         local_steps: that a volunteer makes in a task; 0 for one pass over its part.
@@ -102,7 +251,6 @@ class VCASGDTrainer(Trainer):
         optimizer_class: torch's name for the volunteer's own optimiser, instead of `local`:
             SGD, Adam or AdamW; its state begins anew with each task.
         optimizer_kwargs: its ``lr``, ``momentum`` or ``weight_decay``.
-        common: see `Common`.
     """
 
     def __init__(
@@ -148,14 +296,12 @@ class VCASGDTrainer(Trainer):
         return Vcasgd(start, sizes, self._settings)
 
     def train_epoch(
-        self, train_loader: Iterable[tuple[Any, Any]] | None = None
+        # Yields (inputs, targets), each batch a task, instead of the trainer's own
+        # data
+        self,
+        train_loader: Iterable[tuple[Any, Any]] | None = None,
     ) -> Epoch:
-        """Train one epoch: await it, or follow its answers.
-
-        Args:
-            train_loader: yields (inputs, targets), each batch a task, instead of the
-                trainer's own data.
-        """
+        """Train one epoch: await it, or follow its answers."""
         if train_loader is None:
             return super().train_epoch()
         return Epoch(self._follow(train_loader), lambda: self.epochs[-1])
@@ -180,11 +326,9 @@ class DownpourTrainer(Trainer):
     A part is a replica: each has one task out, from the weights at its own last push.
 
     Args:
-        conn: see `Trainer`; so are `model` and `data`.
         settings: passes, batch, local steps of a task, staleness, warm start.
         optimizer: at the server, as a copy that is this trainer's alone; Adagrad, which
             asynchrony harms least, when None.
-        common: see `Common`.
     """
 
     def __init__(
@@ -206,8 +350,7 @@ class LogisticTrainer(Trainer):
     """Workers are parts of the data; the vector clock says who may go on.
 
     Args:
-        conn: see `Trainer`.
-        data: see `Trainer`; targets are 0 and 1.
+        data: targets are 0 and 1.
         settings: mode, rounds, how far a worker may be ahead (0: BSP, None: ASP), rate.
         decay: of the regression's own model, λ of ``λ|θ|²`` a sample.
         model: another model with a sum of losses; the regression's own when None.

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.learn.methods.membership import Attendance
-from stoilo.learn.store.clock import Leases, VectorClock
+from stoilo.learn.store.clock import Attendance, Leases, VectorClock
 
 WORKERS = ["w0", "w1", "w2", "w3"]
 LEASE_S = 10.0

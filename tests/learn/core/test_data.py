@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.parts import collect, read_arrays, split
-from stoilo.learn.core.splits import (
+from stoilo.learn.core.data import (
+    collect,
+    read_arrays,
+    split,
     split_by_classes,
     split_by_dirichlet,
     split_by_label,
