@@ -29,7 +29,6 @@ from stoilo.core.errors import PolicyRefusal, UnreachableError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import tasks_pb2 as pb
 
-__all__ = ["MapItem", "MapProgress", "MapRun"]
 
 SENT_AGAIN = frozenset(
     {

@@ -19,7 +19,6 @@ from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.core.rpc import tasks_pb2 as pb
 
-__all__ = ["Wire"]
 
 logger = logging.getLogger("stoilo.client")
 

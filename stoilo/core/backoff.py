@@ -6,8 +6,6 @@ import functools
 import random
 from collections.abc import Callable
 
-__all__ = ["RECONNECTING", "Backoff"]
-
 
 class Backoff:
     """One run through growing pauses.

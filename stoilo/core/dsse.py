@@ -22,18 +22,6 @@ from stoilo.core.strict_json import Json, parse_strict_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "IN_TOTO_PAYLOAD",
-    "Envelope",
-    "Signature",
-    "SigningKey",
-    "VerifyingKey",
-    "pae",
-    "parse_envelope",
-    "render_envelope",
-    "sign_envelope",
-    "verify_envelope",
-]
 
 IN_TOTO_PAYLOAD = "application/vnd.in-toto+json"
 MAX_SIGNATURES = 16

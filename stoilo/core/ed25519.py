@@ -25,13 +25,6 @@ from cryptography.hazmat.primitives.serialization import (
 
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "PrivateKey",
-    "PublicKey",
-    "load_private_key",
-    "load_public_key",
-    "parse_public_key",
-]
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64

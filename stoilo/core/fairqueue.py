@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Generic, TypeVar
 
-__all__ = ["FairQueue", "Shares", "Turn"]
 
 Item = TypeVar("Item")
 NEGLIGIBLE = 1e-6

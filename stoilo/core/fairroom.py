@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-__all__ = ["FairRoom"]
-
 
 class FairRoom:
     """How much each account holds. Not thread-safe.

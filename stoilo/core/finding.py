@@ -6,7 +6,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["TEXT_BYTES", "TEXT_CHARS", "Finding", "Severity", "bound_text"]
 
 TEXT_CHARS, TEXT_BYTES = 400, 1000
 """Most characters of a finding's text, and most bytes of it in JSON."""

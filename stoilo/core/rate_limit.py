@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-__all__ = ["TokenBuckets", "WindowLimit"]
-
 
 class TokenBuckets:
     """Token buckets, one a name (an address, an account); those used last are kept.

@@ -23,20 +23,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.strict_json import parse_strict_json
 
-__all__ = [
-    "FRESH_S",
-    "MAX_DIGESTS",
-    "MAX_EPOCHS",
-    "MAX_FLAVORS",
-    "MAX_REVOCATIONS_BYTES",
-    "RECORD_PAYLOAD",
-    "RevocationStatement",
-    "join_revocations",
-    "parse_revocation",
-    "render_revocation",
-    "revocation_digest",
-    "split_revocations",
-]
 
 RECORD_PAYLOAD: Final = "application/vnd.stoilo.record+json"
 """Payload type of every public record in the log; this is one of them."""
@@ -53,7 +39,6 @@ MAX_SEQUENCE: Final = 2**53 - 1
 MAX_REVOCATIONS_BYTES: Final = BOUNDS.envelope_bytes + BOUNDS.proof_bytes
 _FIRST_LINE: Final = b"stoilo-revocations/v1\n"
 
-_Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 
 

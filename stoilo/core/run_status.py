@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["RunLayer", "RunStatus"]
-
 
 class RunStatus(StrEnum):
     """How one run ended (design §7, outcomes of `sandbox`)."""

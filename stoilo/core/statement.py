@@ -26,18 +26,6 @@ from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.strict_json import Json, parse_strict_json
 from stoilo.core.types import Redundancy
 
-__all__ = [
-    "CODEC_VERSION",
-    "KNOWN_CRITICAL",
-    "MAX_LIFETIME_S",
-    "PREDICATE_TYPE",
-    "STATEMENT_TYPE",
-    "Statement",
-    "make_nonce",
-    "parse_statement",
-    "render_statement",
-    "statement_digest",
-]
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:stoilo:task-admission:v1"

@@ -10,7 +10,6 @@ import re
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["broken_manifest", "parse_fields"]
 
 _LIST_ITEMS = 200
 

@@ -18,16 +18,6 @@ from stoilo.core.levels import Level, parse_levels
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = [
-    "check_level_name",
-    "find_argument_types",
-    "level_files",
-    "level_names",
-    "load_level",
-    "load_levels",
-    "load_older_levels",
-]
-
 
 @functools.cache
 def load_levels() -> tuple[Level, ...]:

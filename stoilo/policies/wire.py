@@ -25,19 +25,6 @@ from stoilo.policies.policy import Policy, default_policy, parse_policy
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
 
-__all__ = [
-    "ANSWER_BYTES",
-    "answer_batch",
-    "answer_request",
-    "parse_answer",
-    "parse_batch",
-    "parse_request",
-    "prepare",
-    "render_batch",
-    "render_request",
-    "run",
-]
-
 
 ANSWER_BYTES = 256 * 1024
 """Largest answer: `FINDINGS_SHOWN` findings of bounded length."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from stoilo.core.codec.nodes import Node
     from stoilo.executor.verifier.execution import Executor, Work
 
-__all__ = ["Cheat", "falsify"]
-
 
 def falsify(frame: bytes) -> bytes:
     """Return a task frame with every returned value replaced by a wrong one."""

@@ -23,7 +23,6 @@ from stoilo.core.limits import BOUNDS
 if TYPE_CHECKING:
     from stoilo.client.capture.graph import Graph
 
-__all__ = ["BLOB_BYTES", "Packer", "Values"]
 
 BLOB_BYTES = 256 * 1024
 """A top-level argument at least this large travels as a blob of its own, bytes."""

@@ -21,7 +21,6 @@ from stoilo.core.codec import forms
 from stoilo.core.codec.nodes import Instance, Node
 from stoilo.core.codec.values import to_node
 
-__all__ = ["Labels", "LibraryValues", "form_of"]
 
 _HOOKS = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),

@@ -14,7 +14,6 @@ from stoilo.core.codec.nodes import Node
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import UsageError
 
-__all__ = ["nodes_equal"]
 
 _NUMBERS = (bool, int, float, complex)
 

@@ -23,20 +23,6 @@ as base. Hooks, gradients and graphs do not travel.
 
 from __future__ import annotations
 
-__all__ = [
-    "DEVICE",
-    "DTYPE",
-    "FORMS",
-    "LIBRARY_STATE",
-    "MODULE",
-    "OPTIMIZER",
-    "ORDERED",
-    "PARAMETER",
-    "SHARED",
-    "SIZE",
-    "TENSOR",
-    "UNNAMED",
-]
 
 PARAMETER = "torch.nn.Parameter"
 TENSOR = "torch.Tensor"

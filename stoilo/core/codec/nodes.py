@@ -17,19 +17,6 @@ from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 
-__all__ = [
-    "BlobRef",
-    "ClassRef",
-    "FunctionRef",
-    "Instance",
-    "Ndarray",
-    "Node",
-    "NumpyScalar",
-    "Tensor",
-    "check_array",
-    "check_name",
-    "item_bytes",
-]
 
 Node = Any
 """Any value the codec carries; see the module docstring."""

@@ -42,7 +42,6 @@ from stoilo.core.codec.wire import (
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 
-__all__ = ["Reader"]
 
 MAX_EQUAL_HASHES = 64
 

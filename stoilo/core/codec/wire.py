@@ -11,7 +11,6 @@ from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 
-__all__ = ["DATA_BOUNDS", "DEFAULT_BOUNDS", "MAGIC", "SkeletonBounds"]
 
 MAGIC = b"STO\x01"
 ALIGNMENT = 16

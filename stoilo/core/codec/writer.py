@@ -38,8 +38,6 @@ from stoilo.core.codec.wire import (
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 
-__all__ = ["Writer"]
-
 
 class Writer:
     """Collects chunks; knows its position for array alignment."""
