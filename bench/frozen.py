@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.rows import Row, median_seconds, paired_seconds, seconds_once
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.execution import installed_release
 from stoilo.executor.verifier.release.trust import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition

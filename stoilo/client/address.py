@@ -15,7 +15,6 @@ from pathlib import Path
 
 from stoilo.core.errors import UsageError
 
-
 ENVIRONMENT = "STOILO_CONNECTION"
 MAX_FILE_BYTES = 64 * 1024
 _HOST_PORT = re.compile(

@@ -16,7 +16,6 @@ from typing import Final
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import Redundancy
 
-
 FIRST_ITEMS: Final = 8
 TARGET_S: Final = 8.0
 """Wanted computing time of one chunk, s."""

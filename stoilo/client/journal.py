@@ -13,7 +13,6 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-
 logger = logging.getLogger("stoilo.client")
 
 MAX_READ_BYTES = 4 * 1024 * 1024

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from stoilo.core.types import Redundancy, check_redundancy
 
-
 DEFAULT_QUORUM = 2
 DEFAULT_DELAY_S = 300
 LEAST_TOTAL = 3

@@ -13,7 +13,6 @@ from typing import Any, TypeVar, Union
 
 from stoilo.core.errors import WaitError
 
-
 ResultT = TypeVar("ResultT")
 """What the researcher's function returns."""
 

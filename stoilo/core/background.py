@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from stoilo.core.errors import StoiloError
 
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -14,7 +14,6 @@ from importlib import resources
 
 from stoilo.core.errors import UsageError
 
-
 CODE_PATTERN = re.compile(r"STO-[A-Z][0-9]{3}")
 
 

@@ -13,7 +13,6 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-
 DRAFT_SUFFIX = ".new"
 """Ends the name of a file that is being written; what a crash left is written over."""
 

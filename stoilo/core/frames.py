@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from stoilo.core.errors import TrustError
 
-
 _PIECE = 1 << 20  # a body is asked for in pieces: a claimed length reserves no memory
 
 

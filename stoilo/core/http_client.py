@@ -23,7 +23,6 @@ from typing import Any
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-
 CHUNK = 256 * 1024
 CONNECT_S = 10.0
 

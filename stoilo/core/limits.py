@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-
 KIB = 1024
 MIB = 1024 * KIB
 

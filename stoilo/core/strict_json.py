@@ -15,7 +15,6 @@ from typing import NoReturn
 
 from stoilo.core.errors import TrustError
 
-
 Json = None | bool | int | str | list["Json"] | dict[str, "Json"]
 
 MAX_DEPTH = 16

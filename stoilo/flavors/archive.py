@@ -32,7 +32,6 @@ from stoilo.flavors.tree import (
     ustar_split,
 )
 
-
 BLOCK = 512
 MTIME = 315_532_800
 """The one time of every member: 1980-01-01T00:00:00Z, s."""

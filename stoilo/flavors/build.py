@@ -44,7 +44,6 @@ from stoilo.flavors.tree import (
 )
 from stoilo.policies.levels import load_levels
 
-
 RUNTIME_PROGRAM = "stoilo-runtime"
 VERIFIER_PROGRAM = "stoilo-verifier"
 VERIFIER_FILES, VERIFIER_BYTES = 4096, 256 << 20

@@ -22,7 +22,6 @@ from stoilo.flavors.tree import (
     tree_digest,
 )
 
-
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _FIRST_LINE = 256
 

@@ -10,7 +10,6 @@ import re
 
 from stoilo.core.errors import UsageError
 
-
 _LIST_ITEMS = 200
 
 _KEY = re.compile(r"([a-z]+):(?: +(.*))?")

@@ -28,7 +28,6 @@ from stoilo.flavors.processes import (
 )
 from stoilo.flavors.tree import platform_name
 
-
 _SPEC = "from stoilo.flavors.pyinstaller_spec import freeze\nfreeze({plan!r})\n"
 PACKAGE = Path(__file__).resolve().parents[1]
 _TOOLS = ("objcopy", "strip")  # of the Debian package binutils

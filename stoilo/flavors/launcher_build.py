@@ -19,7 +19,6 @@ from pathlib import Path
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
 
-
 COMPILER = "gcc"
 MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
 MAX_LAUNCHER_BYTES = 16 * 1024 * 1024

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from stoilo.core.errors import InternalError
 
-
 EPOCH = "315532800"
 """The one time that build programs are told, s since 1970."""
 _CODE = re.compile(r" \[(STO-F\d{3})\]$")  # our own program says which error it is

@@ -25,7 +25,6 @@ from pathlib import Path
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 
-
 MANIFEST_NAME = "MANIFEST"
 FORMAT = "stoilo-tree/1"
 MANIFEST_BYTES = 16 << 20

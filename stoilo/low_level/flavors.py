@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 DEFAULT = ""
 """Let the server choose the smallest flavor that holds the task's imports."""
 

@@ -25,7 +25,6 @@ from stoilo.policies.wire import (
     render_request,
 )
 
-
 GATE_JOB = "stoilo.policies.wire"
 
 GATE_LIMITS = RunLimits(

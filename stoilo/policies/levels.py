@@ -10,8 +10,16 @@ import functools
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from stoilo.core.codec.forms import FORMS, ORDERED, SHARED
-from stoilo.core.codec.nodes import Instance, Ndarray, Node, NumpyScalar, Tensor
+from stoilo.core.codec.nodes import (
+    FORMS,
+    ORDERED,
+    SHARED,
+    Instance,
+    Ndarray,
+    Node,
+    NumpyScalar,
+    Tensor,
+)
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level, parse_levels
 

@@ -27,7 +27,6 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.core.types import TaskState
 
-
 ERROR_KEY = "stoilo-error-bin"
 CHUNK = 1024 * 1024
 

@@ -32,7 +32,6 @@ from stoilo.web.details import (
 from stoilo.web.listing import Listing, list_source
 from stoilo.web.timeline import Attempt, Timeline
 
-
 PAGE_ENTRIES = 50
 
 

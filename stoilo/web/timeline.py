@@ -17,7 +17,6 @@ from stoilo.audit.format.record import (
 )
 from stoilo.web.archive import Entry
 
-
 _ISSUERS = ("offline", "online")
 _LOOKED_AT = 16  # entries of other kinds may name such a key too
 

@@ -25,7 +25,6 @@ from stoilo.core.limits import KIB, MIB
 from stoilo.web.archive import Entry
 from stoilo.web.timeline import Timeline
 
-
 KIND_TITLES = {
     LeafKind.ADMISSION.value: "Admission",
     LeafKind.WORKUNIT.value: "Workunit",

@@ -34,7 +34,7 @@ from stoilo.audit.format.release_proof import (
 )
 from stoilo.audit.witness.settings import without_urls
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.executor.verifier.release.targets import (
     ArchiveFile,

@@ -13,7 +13,7 @@ import msgspec
 
 from stoilo.audit.format.leaf import LeafKind
 from stoilo.core.limits import RunLimits
-from stoilo.core.revocation import RevocationStatement
+from stoilo.core.statement import RevocationStatement
 from stoilo.core.types import Redundancy
 
 __all__ = [
@@ -381,7 +381,7 @@ class ReleaseRecord(_Public, frozen=True, tag="release"):
 class RevocationRecord(RevocationStatement, frozen=True, tag="revocation"):
     """A revocation: the record is the very statement that is signed and travels.
 
-    See `stoilo.core.revocation`. The newest of each issuer are in force together.
+    See `stoilo.core.statement`. The newest of each issuer are in force together.
     """
 
     kind: ClassVar[LeafKind] = LeafKind.REVOCATION

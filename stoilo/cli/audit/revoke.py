@@ -11,7 +11,7 @@ import msgspec
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.core.revocation import RevocationStatement
+    from stoilo.core.statement import RevocationStatement
     from stoilo.executor.verifier.release.targets import RevocationFile
 
 __all__ = ["revoke"]

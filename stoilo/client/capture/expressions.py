@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable
 from stoilo.client.capture.library import library_path
 from stoilo.client.capture.targets import Target, reference
 
-
 MODULE_LITERAL_CHARS = 400
 """A constant whose text is longer travels as data, chars."""
 

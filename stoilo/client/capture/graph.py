@@ -40,7 +40,6 @@ from stoilo.client.capture.targets import (
     reference,
 )
 
-
 _OF_THIS_MACHINE = frozenset(
     {"__cached__", "__file__", "__loader__", "__path__", "__spec__"}
 )

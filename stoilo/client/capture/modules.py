@@ -26,7 +26,6 @@ from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
 
-
 VALIDATOR_LITERAL_CHARS = 64 * 1024
 
 

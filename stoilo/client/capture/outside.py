@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from stoilo.client.capture.scopes import External
 
-
 MISSING = object()
 """The name is bound nowhere outside (it may be a built-in)."""
 

@@ -20,7 +20,6 @@ from typing import Final
 
 from stoilo.core.errors import TrustError
 
-
 BITS: Final = 1024
 BYTES: Final = BITS // 8
 EXPONENT: Final = 65537

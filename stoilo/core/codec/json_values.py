@@ -28,7 +28,6 @@ from stoilo.core.codec.nodes import (
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import StoiloError, UsageError
 
-
 EXACT_INT = 2**53
 MAX_INT_DIGITS = 4000
 MAX_JSON_BYTES = 64 * 1024 * 1024

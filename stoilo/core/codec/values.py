@@ -30,7 +30,6 @@ from stoilo.core.codec.nodes import (
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 
-
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, datetime})
 _REFERENCES = frozenset({FunctionRef, ClassRef, Instance, BlobRef})
 

@@ -22,8 +22,8 @@ from stoilo.audit.format.policy_history import (
     succeed,
 )
 from stoilo.audit.witness.settings import with_log, without_urls
-from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.signatures import PublicKey, parse_public_key
 from stoilo.executor.verifier.release.targets import (
     BuilderFile,
     BuilderKey,

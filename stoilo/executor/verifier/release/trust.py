@@ -18,9 +18,9 @@ from tuf.api.metadata import Metadata, Root, TargetFile
 from stoilo.audit.format.policy import LogPolicy, parse_policy
 from stoilo.audit.format.policy_history import parse_history, with_history
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
+from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.release.pack import (
     ReleaseFiles,
     pack_release,
