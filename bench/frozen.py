@@ -15,11 +15,10 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-
 from bench.rows import Row, median_seconds, paired_seconds, seconds_once
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition
@@ -32,6 +31,8 @@ from stoilo.sandbox.process.supervisor import Jail
 from stoilo.signer.development.root import certify_parts
 from tests.support.gate import GateBench
 from tests.support.slots import BoincData
+
+
 
 FLAVORS = ("pure", "numeric")
 PEERS = {"pure": "pass", "numeric": "import numpy"}

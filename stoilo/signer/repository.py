@@ -34,9 +34,9 @@ from tuf.api.metadata import (
 from tuf.repository import AbortEdit, Repository
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory, write_durably
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.signer.key_files import write_private_file, write_public_file
 from stoilo.signer.roles import role_limits

@@ -19,8 +19,12 @@ from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.read.source import open_source
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.ed25519 import load_private_key
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    load_private_key,
+    render_envelope,
+    sign_envelope,
+)
 from stoilo.core.statement import (
     CODEC_VERSION,
     Statement,

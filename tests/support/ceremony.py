@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.witness.client import NO_WITNESSES
-from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.release.targets import (
     BuilderFile,
     BuilderKey,
@@ -39,6 +38,8 @@ from stoilo.signer.offline_keys import OfflineKey, PublicKeyFile, fingerprint
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import INSTALLED
+
+
 
 __all__ = ["DAY_S", "NOW", "ORIGIN", "CeremonyBench", "new_key"]
 

@@ -35,7 +35,7 @@ from stoilo.audit.format.proof import (
 )
 from stoilo.audit.witness.client import without_urls
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.executor.verifier.release.pack import ReleaseFiles, read_release
 from stoilo.executor.verifier.release.targets import (

@@ -18,10 +18,10 @@ from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import Envelope, parse_envelope, verify_envelope
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
+from stoilo.core.signatures import Envelope, parse_envelope, verify_envelope
 from stoilo.core.statement import (
     CODEC_VERSION,
     MAX_LIFETIME_S,

@@ -20,8 +20,7 @@ import msgspec
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor.verifier.checkpoints import KeptRun, RunKeeper
 from stoilo.executor.verifier.host_verifier import HostVerifier
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result

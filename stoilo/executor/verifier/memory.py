@@ -21,7 +21,7 @@ import msgspec
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.core.revocation import RevocationStatement
+from stoilo.core.statement import RevocationStatement
 from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.verifier.release.targets import TrustedRelease
 from stoilo.executor.verifier.revocation import (

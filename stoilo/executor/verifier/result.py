@@ -21,7 +21,7 @@ import msgspec
 from stoilo.audit.format.note import Note, parse_note, render_note
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunLayer, RunStatus
 from stoilo.sandbox.process.progress import MOST_STEPS
 
 Format = Literal["stoilo-result/1", "stoilo-result/2"]

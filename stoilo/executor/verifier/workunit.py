@@ -22,8 +22,7 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.revocation import MAX_REVOCATIONS_BYTES
-from stoilo.core.statement import Statement
+from stoilo.core.statement import MAX_REVOCATIONS_BYTES, Statement
 from stoilo.executor.verifier.release.targets import GateEpoch
 from stoilo.executor.verifier.revocation import SeenRevocations
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from stoilo.core.limits import RunLimits
-from stoilo.core.run_status import RunLayer
-from stoilo.core.types import JailUsage
+from stoilo.core.types import JailUsage, RunLayer
 from stoilo.sandbox.kernel.building import name_syscall
 from stoilo.sandbox.process.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 

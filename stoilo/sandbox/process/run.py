@@ -16,12 +16,11 @@ from typing import Any
 import msgspec
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import Node
+from stoilo.core.codec.nodes import DATA_BOUNDS, Node
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.building import Denied
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
 from stoilo.sandbox.process.report import LIMIT_CODES, JailReport, JailStatus
@@ -160,7 +159,7 @@ def _read_value(fields: dict[Any, Any]) -> bytes:
     value = fields.get("value")
     if not isinstance(value, bytes | memoryview):
         raise TrustError("STO-D002", "a result without a value")
-    skeleton.decode(value, skeleton.DATA_BOUNDS)
+    skeleton.decode(value, DATA_BOUNDS)
     return bytes(value)
 
 

@@ -28,6 +28,7 @@ from typing import Any
 import msgspec
 
 from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import DATA_BOUNDS
 from stoilo.core.codec.values import from_node
 from stoilo.core.errors import TrustError
 from stoilo.sandbox.language.determinism import start_step
@@ -87,7 +88,7 @@ def run_steps(
 def read_state(encoded: bytes) -> object:
     """Return the state (hostile bytes) to go on from; raises ``STO-G122``."""
     try:
-        state: object = from_node(skeleton.decode(encoded, skeleton.DATA_BOUNDS))
+        state: object = from_node(skeleton.decode(encoded, DATA_BOUNDS))
     except Exception as error:  # any library may refuse what is in it
         raise TrustError(
             UNREADABLE_STATE, "the state to go on from cannot be read"

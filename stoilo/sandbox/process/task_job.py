@@ -30,7 +30,7 @@ from stoilo.core.codec import skeleton
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.sandbox.language.determinism import start_item, stop_clock
 from stoilo.sandbox.language.output import (
     Failure,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError
-from stoilo.core.revocation import (
+from stoilo.core.statement import (
     FRESH_S,
     MAX_DIGESTS,
     MAX_EPOCHS,

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import msgspec
 from tuf.api.metadata import Root, Targets
 
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.release.targets import (
     BuilderFile,
     PartFile,

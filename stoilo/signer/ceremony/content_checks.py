@@ -16,9 +16,9 @@ from tuf.api.metadata import Role, TargetFile
 
 from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import parse_levels
+from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.release.targets import (
     BuilderFile,
     EpochFile,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import UsageError
-from stoilo.core.revocation import RevocationStatement
+from stoilo.core.signatures import PrivateKey, parse_public_key
+from stoilo.core.statement import RevocationStatement
 from stoilo.executor.verifier.release.targets import (
     ReviewerFile,
     ReviewerKey,

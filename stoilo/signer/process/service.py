@@ -23,12 +23,20 @@ from stoilo.audit.format.note import (
     render_vkey,
     sign_note,
 )
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.rate_limit import WindowLimit
-from stoilo.core.revocation import RECORD_PAYLOAD
-from stoilo.core.statement import Statement, parse_statement, statement_digest
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    PrivateKey,
+    render_envelope,
+    sign_envelope,
+)
+from stoilo.core.statement import (
+    RECORD_PAYLOAD,
+    Statement,
+    parse_statement,
+    statement_digest,
+)
 from stoilo.executor.verifier.admission import (
     admission_leaf,
     check_review_rules,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.core.revocation import join_revocations, split_revocations
+from stoilo.core.signatures import PrivateKey
+from stoilo.core.statement import join_revocations, split_revocations
 from stoilo.executor.verifier import admission, revocation
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease

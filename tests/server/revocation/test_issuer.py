@@ -17,7 +17,7 @@ from stoilo.core.errors import (
     UsageError,
     WaitError,
 )
-from stoilo.core.revocation import FRESH_S, MAX_DIGESTS, RevocationStatement
+from stoilo.core.statement import FRESH_S, MAX_DIGESTS, RevocationStatement
 from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.executor.verifier.revocation import open_revocations
 from stoilo.server.revocation.issuer import (

@@ -1,11 +1,11 @@
+
+
 import dataclasses
 from pathlib import Path
-
 import pytest
-
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.signatures import PrivateKey
 from stoilo.core.rate_limit import WindowLimit
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.release.targets import RevocationFile
@@ -27,6 +27,7 @@ from stoilo.signer.process.protocol import (
 )
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import DAY_S, MODULE, NOW, Admitted, GateBench
+
 
 
 class Clock:

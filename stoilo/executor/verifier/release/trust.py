@@ -22,9 +22,9 @@ from stoilo.audit.format.policy import (
     with_history,
 )
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
+from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.release.pack import (
     ReleaseFiles,
     read_release,
