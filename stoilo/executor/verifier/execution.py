@@ -23,14 +23,16 @@ from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustE
 from stoilo.core.run_status import RunLayer, RunStatus
 from stoilo.core.types import RunOutcome
 from stoilo.executor.verifier.checkpoints import KeptRun, RunKeeper
-from stoilo.executor.verifier.host_verifier import HostVerifier, installed_release
+from stoilo.executor.verifier.host_verifier import HostVerifier
+from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
+from stoilo.sandbox.process.channel import UNREADABLE_STATE, largest_state
 from stoilo.sandbox.process.exchange import Exchange
-from stoilo.sandbox.process.progress import UNREADABLE_STATE, largest_state
-from stoilo.sandbox.process.report import JailReport, JailStatus
-from stoilo.sandbox.process.run import (
+from stoilo.sandbox.process.report import (
+    JailReport,
+    JailStatus,
     TaskRequest,
     read_items,
     read_outcome,

@@ -22,7 +22,7 @@ from stoilo.audit.format.note import Note, parse_note, render_note
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.sandbox.process.progress import MOST_STEPS
+from stoilo.sandbox.process.channel import MOST_STEPS
 
 __all__ = [
     "Disposition",

@@ -19,7 +19,8 @@ from stoilo.core.run_status import RunStatus
 from stoilo.core.types import RunOutcome
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 PROGRAMS = Path(__file__).parent / "programs"
