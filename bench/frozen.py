@@ -31,6 +31,8 @@ from stoilo.sandbox.process.supervisor import Jail
 from stoilo.signer.development.root import certify_parts
 from tests.support.gate import GateBench
 from tests.support.slots import BoincData
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 
 
 

@@ -324,7 +324,7 @@ def probe(
     """Run FILE as a plain program through the kernel layer alone."""
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.kernel.building import Denied  # noqa: PLC0415 - likewise
+    from stoilo.sandbox.kernel.filters import Denied  # noqa: PLC0415 - likewise
     from stoilo.sandbox.process.run import probe_source  # noqa: PLC0415 - Linux only
 
     outcome = probe_source(

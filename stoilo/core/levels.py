@@ -35,7 +35,7 @@ class SyscallRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         allow: calls let through unconditionally.
         guarded: calls let through under the argument filter of the same name in
-            `stoilo.sandbox.kernel.seccomp` (``mmap``, ``mprotect``, ``madvise``, ``write`` …).
+            `stoilo.sandbox.kernel.calls` (``mmap``, ``mprotect``, ``madvise``, ``write`` …).
         errno: errno name (EACCES, EPERM, ENOSYS) → calls that fail politely with it.
         reasons: call → why it is open or fails politely, for auditors.
     """

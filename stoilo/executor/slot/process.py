@@ -29,7 +29,7 @@ from stoilo.executor.verifier.boinc_shm import (
     render_control,
     render_heartbeat,
 )
-from stoilo.sandbox.kernel.libc import kill_with_parent
+from stoilo.sandbox.kernel.calls import kill_with_parent
 
 TICK_S: Final = 1.0
 UNREAD_S: Final = 180.0

@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
-
 import msgspec
-
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
@@ -27,7 +25,7 @@ from stoilo.executor.verifier.result import Disposition, ResultHeader, render_re
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
 from stoilo.sandbox.process.exchange import Exchange
-from stoilo.sandbox.process.progress import UNREADABLE_STATE, largest_state
+from stoilo.sandbox.process.channel import UNREADABLE_STATE, largest_state
 from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.sandbox.process.run import (
     TaskRequest,
@@ -35,6 +33,19 @@ from stoilo.sandbox.process.run import (
     read_outcome,
     read_refusal,
 )
+from stoilo.core.types import RunLayer, RunStatus
+from stoilo.core.types import RunOutcome
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.sandbox.process.report import (
+    JailReport,
+    JailStatus,
+    TaskRequest,
+    read_items,
+    read_outcome,
+    read_refusal,
+)
+
+
 
 CANCELLED = "STO-S008"
 

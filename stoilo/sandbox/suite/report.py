@@ -241,7 +241,6 @@ def _is_stopped(header: Header, ending: Ending) -> bool:
 
 
 def _is_denied(header: Header, ending: Ending) -> bool:
-    """Whether the kernel layer killed the run, or made the call fail politely."""
     if header.syscall:
         killed = ending.status == RunStatus.KILLED and ending.layer == Stop.KERNEL
         return killed and ending.syscall.startswith(header.syscall)

@@ -5,9 +5,9 @@ import msgspec
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.facades.tree import close_members, find_class, hidden_names
-from stoilo.sandbox.language.extensions import may_assign
+from stoilo.sandbox.language.ownership import may_assign
 from stoilo.sandbox.language.rules import GuardError
+from stoilo.sandbox.language.runtime import close_members, find_class, hidden_names
 
 
 class Carrier:

@@ -9,15 +9,17 @@ import struct
 
 import pytest
 
-from stoilo.sandbox.kernel import libc, mandatory
+from stoilo.sandbox.kernel import calls, mechanisms
 
 
 def in_domain(work):
     """Run `work` in a forked child closed by Landlock only; returns its errno or 0."""
     pid = os.fork()
     if pid == 0:
-        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
-        mandatory.restrict_self(mandatory.create_empty_ruleset(mandatory.detect_abi()))
+        calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
+        mechanisms.restrict_self(
+            mechanisms.create_empty_ruleset(mechanisms.detect_abi())
+        )
         os._exit(error_of(work))
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
@@ -50,7 +52,7 @@ def test_making_a_file_is_denied_and_works_outside(tmp_path):
 
 
 def test_tcp_connect_is_denied_and_works_outside():
-    if mandatory.detect_abi() < mandatory._NET_ABI:
+    if mechanisms.detect_abi() < mechanisms._NET_ABI:
         pytest.skip("this kernel's Landlock knows no network")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -59,7 +61,7 @@ def test_tcp_connect_is_denied_and_works_outside():
 
 
 def test_signal_to_the_parent_is_denied_and_works_outside():
-    if mandatory.detect_abi() < mandatory._SCOPE_ABI:
+    if mechanisms.detect_abi() < mechanisms._SCOPE_ABI:
         pytest.skip("this kernel's Landlock has no scopes")
 
     def work():
@@ -69,7 +71,7 @@ def test_signal_to_the_parent_is_denied_and_works_outside():
 
 
 def test_this_kernel_has_landlock():
-    assert mandatory.detect_abi() >= 1
+    assert mechanisms.detect_abi() >= 1
 
 
 def handled_by(abi):
@@ -81,7 +83,7 @@ def handled_by(abi):
         seen.append(struct.unpack(f"={size // 8}Q", ctypes.string_at(pointer, size)))
         return 99
 
-    assert mandatory.create_empty_ruleset(abi, kernel) == 99
+    assert mechanisms.create_empty_ruleset(abi, kernel) == 99
     return seen[0]
 
 
@@ -107,5 +109,5 @@ def test_each_abi_is_asked_for_all_that_it_knows_and_no_more(abi, words):
 
 
 def test_this_kernel_accepts_every_abi_up_to_its_own():
-    for abi in range(1, mandatory.detect_abi() + 1):
-        os.close(mandatory.create_empty_ruleset(abi))
+    for abi in range(1, mechanisms.detect_abi() + 1):
+        os.close(mechanisms.create_empty_ruleset(abi))

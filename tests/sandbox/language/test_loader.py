@@ -6,8 +6,8 @@ import pytest
 from stoilo.core.errors import InternalError
 from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
 from stoilo.sandbox.language.rules import TASK_MODULE
+from stoilo.sandbox.language.runtime import prepare_runtime
 from stoilo.sandbox.language.transformer import compile_source
-from stoilo.sandbox.process.loader import prepare_runtime
 
 
 def load(runtime, source):

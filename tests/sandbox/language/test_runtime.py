@@ -1,6 +1,6 @@
 import pytest
 
-from stoilo.sandbox.language.determinism import RUN, start_item
+from stoilo.sandbox.language.runtime import RUN, start_item
 
 PURE = """
 import random, time, datetime

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from stoilo.sandbox.language.narrowed import read_narrowed
 from stoilo.sandbox.language.rules import GuardError
+from stoilo.sandbox.language.substitutes import read_narrowed
 
 RECORD = np.dtype([("a", "<i8"), ("b", "<f4")])
 

@@ -11,14 +11,14 @@ import pytest
 
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.process.channel import PROBE_JOB
-from stoilo.sandbox.process.report import JailStatus
-from stoilo.sandbox.process.run import encode_probe
-from stoilo.sandbox.process.running import (
+from stoilo.sandbox.process.exchange import (
     MemoryKills,
     RunningChild,
     Stopwatch,
     _read_proc,
 )
+from stoilo.sandbox.process.report import JailStatus
+from stoilo.sandbox.process.run import encode_probe
 from stoilo.sandbox.process.supervisor import Jail
 
 LIMITS = RunLimits(cpu_s=30, wall_s=60)

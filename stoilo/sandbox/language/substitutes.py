@@ -1,14 +1,20 @@
-"""What an own instance keeps: ``__dict__``, ``vars`` and the special methods that store.
+"""What a task gets in place of a library's attribute or class, which would give too much.
 
-In plain Python these go around every check. Here they take the names that a source may
-spell, and work on the task's own instances only.
+``__dict__``, ``vars`` and the special methods that store go around every check in plain
+Python; here they take the names that a source may spell, and work on the task's own
+instances only. Attributes that are safe in part are given in that part. Classes have
+stand-ins: same instances, another constructor.
 """
 
 from __future__ import annotations
 
+import string
+from _string import formatter_field_name_split  # type: ignore[import-not-found]  # CPython's own C module
 from collections.abc import Callable, Iterable, Iterator
+from types import GenericAlias, MappingProxyType
 from typing import Any, Protocol
 
+from stoilo.core.errors import PolicyRefusal
 from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_class
 from stoilo.sandbox.language.rules import (
     GUARDED_DUNDERS,
@@ -103,36 +109,29 @@ class InstanceDict(dict[str, Any]):
         return dict, (self.copy(),)  # what `copy` makes of it
 
     def copy(self) -> dict[str, Any]:
-        """Return a dict of its own."""
         return {name: self.__real[name] for name in self}
 
     def keys(self) -> Any:
-        """Return the names."""
         return self.copy().keys()
 
     def values(self) -> Any:
-        """Return the values."""
         return self.copy().values()
 
     def items(self) -> Any:
-        """Return pairs of name and value."""
         return self.copy().items()
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """Return the value or `default`."""
         try:
             return self[name]
         except KeyError:
             return default
 
     def setdefault(self, name: Any, default: Any = None) -> Any:
-        """Return the value; `default`, which is stored, where there is none."""
         if name not in self:
             self[name] = default
         return self[name]
 
     def pop(self, name: Any, *default: Any) -> Any:
-        """Remove the name and return its value."""
         if name not in self and default:
             return default[0]
         value = self[name]
@@ -140,19 +139,16 @@ class InstanceDict(dict[str, Any]):
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Remove and return the last pair."""
         if not self:
             raise KeyError("popitem(): dictionary is empty")
         name = next(reversed(self))
         return name, self.pop(name)
 
     def clear(self) -> None:
-        """Remove every attribute."""
         for name in self:
             del self[name]
 
     def update(self, *values: Any, **named: Any) -> None:
-        """Store what ``dict(*values, **named)`` holds."""
         for name, value in dict(*values, **named).items():
             self[name] = value
 
@@ -189,7 +185,7 @@ def _is_own(value: object) -> bool:
 
 
 def _read_dict(rules: Rules, value: object) -> InstanceDict:
-    """Return ``value.__dict__`` of an own instance without names that libraries keep."""
+    # Return ``value.__dict__`` of an own instance without names that libraries keep
     if not hasattr(value, "__dict__"):
         raise AttributeError(f"{kind_name(value)!r} object has no attribute '__dict__'")
     if not _is_own(value) or not rules.is_clean(type(value)):
@@ -255,7 +251,7 @@ def _describing(value: Any, special: str) -> object:
 
 
 def _plainly(found: Callable[..., object]) -> Callable[..., object]:
-    """Return a function that calls the interpreter's own `found`, and is nothing more."""
+    # Return a function that calls the interpreter's own `found`, and is nothing more
 
     def call(*given: Any, **named: Any) -> object:
         return found(*given, **named)
@@ -267,3 +263,162 @@ def _is_harmless(definer: Any, special: str) -> bool:
     if definer.__module__ in _HARMLESS:
         return special in _GENERIC
     return bool(definer.__module__ == "builtins")
+
+
+def _fields(dtype: Any) -> object:
+    # numpy's own mapping can be written through
+    fields = dtype.fields
+    return None if fields is None else MappingProxyType(dict(fields))
+
+
+def _setflags(array: Any) -> Callable[..., None]:
+    def setflags(
+        write: object = None, align: object = None, uic: object = None
+    ) -> None:
+        if (write, align, uic) not in {(False, None, None), (None, None, None)}:
+            message = "setflags() takes write=False only"
+            raise GuardError("STO-G102", message, hint="copy the array to write to it")
+        if write is not None:
+            array.setflags(write=False)
+
+    return setflags
+
+
+_READERS: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "fields": ("dtype", _fields),
+    "setflags": ("ndarray", _setflags),
+}
+NARROWED = frozenset(_READERS)
+
+
+def read_narrowed(value: object, name: str) -> object:
+    """Return what a task gets for ``value.name``, one of `NARROWED`, or refuse."""
+    kind, read = _READERS[name]
+    bases = {(base.__module__, base.__name__) for base in class_mro(type(value))}
+    if ("numpy", kind) not in bases:
+        raise refuse_read(value, name)
+    return read(value)
+
+
+# ``str.format`` whose fields obey the attribute rule (CVE-2023-41039 and kin) ---------
+
+
+_parse = string.Formatter().parse
+_MAX_NESTING = 2  # CPython's own limit
+
+
+def check_template(template: str, depth: int = _MAX_NESTING) -> None:
+    """Raise ``STO-G103`` when a field of `template` reads an attribute not plain."""
+    for _, field, specification, _ in _parse(template):
+        if field is None:
+            continue
+        for is_attribute, name in formatter_field_name_split(field)[1]:
+            if is_attribute and attribute_kind(name) is not NameKind.PLAIN:
+                raise PolicyRefusal(
+                    "STO-G103",
+                    f"a format field cannot read the attribute {name[:64]!r}",
+                )
+        if specification and depth > 0:
+            check_template(specification, depth - 1)
+
+
+def guarded_format(value: Any, name: str) -> Callable[..., str]:
+    """Return ``value.format`` or ``value.format_map`` behind `check_template`.
+
+    `value` is a string, or a string class whose unbound method is asked for.
+    """
+    method = getattr(value, name)
+    if not isinstance(value, type):
+        template = str.__str__(value)
+
+        def bound(*args: Any, **kwargs: Any) -> str:
+            check_template(template)
+            return str(method(*args, **kwargs))
+
+        return bound
+
+    def unbound(text: str, *args: Any, **kwargs: Any) -> str:
+        check_template(str.__str__(text))
+        return str(method(text, *args, **kwargs))
+
+    return unbound
+
+
+class StandIn(type):
+    """Metaclass: ``isinstance`` and ``issubclass`` speak of ``__stoilo_real__``.
+
+    A class that a task derives from a stand-in is an ordinary class again.
+    """
+
+    __stoilo_real__: type
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if "__stoilo_real__" not in cls.__dict__:
+            return super().__instancecheck__(instance)
+        return isinstance(instance, cls.__stoilo_real__)
+
+    def __subclasscheck__(cls, subclass: Any) -> bool:
+        if "__stoilo_real__" not in cls.__dict__:
+            return super().__subclasscheck__(subclass)
+        real = getattr(subclass, "__stoilo_real__", subclass)
+        return issubclass(real, cls.__stoilo_real__)
+
+    def __repr__(cls) -> str:
+        own = "__stoilo_real__" not in cls.__dict__
+        return super().__repr__() if own else repr(cls.__stoilo_real__)
+
+    def __eq__(cls, other: object) -> bool:
+        return cls is other or other is cls.__dict__.get("__stoilo_real__")
+
+    def __hash__(cls) -> int:
+        return hash(cls.__dict__.get("__stoilo_real__", id(cls)))
+
+
+def hide_class(real: type) -> type:
+    """Return a class that stands for `real`, whose instances exist but are not made."""
+
+    def refuse(cls: type, *_values: object, **_more: object) -> object:
+        raise GuardError("STO-G107", f"a task makes no {cls.__name__:.64}")
+
+    members = {
+        "__stoilo_real__": real,
+        "__new__": refuse,
+        "__class_getitem__": classmethod(GenericAlias),
+        "__module__": real.__module__,
+        "__qualname__": real.__qualname__,
+    }
+    return StandIn(real.__name__, (), members)
+
+
+# What a task knows as ``type``: it tells what an object is, and builds no classes -----
+
+
+class _GuardedTypeMeta(type):
+    """Lets ``isinstance(x, type)`` and ``issubclass`` mean what they mean."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, type)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, type)
+
+    def __repr__(cls) -> str:
+        return "<class 'type'>"
+
+
+def make_type_class(type_of: Callable[[object], type]) -> type:
+    """Return what a task knows as ``type``; `type_of` answers for it."""
+
+    class GuardedType(metaclass=_GuardedTypeMeta):
+        """``type`` with one argument."""
+
+        def __new__(cls, *values: object) -> Any:
+            if len(values) != 1:
+                raise GuardError("STO-G104", "type() builds no classes in a task")
+            return type_of(values[0])
+
+        def __class_getitem__(cls, item: object) -> object:
+            return GenericAlias(cls, item)  # a real one's call would build classes
+
+    GuardedType.__name__ = GuardedType.__qualname__ = "type"
+    return GuardedType

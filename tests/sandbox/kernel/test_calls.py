@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from stoilo.core.levels import SyscallRules
-from stoilo.sandbox.kernel import building, libc, seccomp
+from stoilo.sandbox.kernel import calls, filters
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYNC = 162  # sync(2): harmless, in no level
@@ -26,9 +26,9 @@ def spawn_filtered(program, work):
     if pid == 0:
         os.dup2(theirs.fileno(), 5)
         os.closerange(6, 4096)
-        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+        calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
         transfer = socket.socket(fileno=5)
-        listener = seccomp.load_filter(program)
+        listener = calls.load_filter(program)
         socket.send_fds(transfer, [b"+"], [listener])
         os.close(listener)
         transfer.close()
@@ -46,7 +46,7 @@ def call_sync():
 
 @pytest.fixture(scope="module")
 def program(pure):
-    return building.build_filter(pure.syscalls, threads=False)
+    return filters.build_filter(pure.syscalls, threads=False)
 
 
 def test_control_call_outside_the_filter_proceeds():
@@ -58,8 +58,8 @@ def test_denied_call_waits_and_is_named(program):
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     assert poll.poll(5000)
-    number = seccomp.read_notification(listener)
-    assert (number, building.name_syscall(number)) == (SYNC, "sync")
+    number = calls.read_notification(listener)
+    assert (number, filters.name_syscall(number)) == (SYNC, "sync")
     assert os.waitpid(pid, os.WNOHANG) == (0, 0)  # still asleep in the kernel
     os.kill(pid, signal.SIGKILL)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
@@ -76,13 +76,13 @@ def test_denied_call_without_a_listener_never_proceeds(program):
 def test_notification_of_a_dead_child_is_none(program):
     pid, listener = spawn_filtered(program, lambda: 0)
     os.waitpid(pid, 0)
-    assert seccomp.read_notification(listener) is None
+    assert calls.read_notification(listener) is None
     os.close(listener)
 
 
 def test_call_allowed_by_the_table_proceeds(pure):
     wider = msgspec.structs.replace(pure.syscalls, allow=(*pure.syscalls.allow, "sync"))
-    program = building.build_filter(wider, threads=False)
+    program = filters.build_filter(wider, threads=False)
     pid, listener = spawn_filtered(program, call_sync)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     os.close(listener)
@@ -92,7 +92,7 @@ def test_call_allowed_by_the_table_proceeds(pure):
 def test_call_in_the_errno_table_fails_with_it(pure, name):
     table = {**pure.syscalls.errno, name: (*pure.syscalls.errno[name], "sync")}
     rules = msgspec.structs.replace(pure.syscalls, errno=table)
-    program = building.build_filter(rules, threads=False)
+    program = filters.build_filter(rules, threads=False)
     pid, listener = spawn_filtered(program, call_sync)
     exit_code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert exit_code == getattr(errno, name)
@@ -101,12 +101,12 @@ def test_call_in_the_errno_table_fails_with_it(pure, name):
 
 def test_table_with_an_unknown_call_is_refused():
     with pytest.raises(OSError, match="nvalid"):
-        building.build_filter(SyscallRules(("no_such_call",), (), {}), threads=False)
+        filters.build_filter(SyscallRules(("no_such_call",), (), {}), threads=False)
 
 
 def test_table_with_an_unknown_guard_is_refused():
     with pytest.raises(KeyError):
-        building.build_filter(SyscallRules((), ("openat",), {}), threads=False)
+        filters.build_filter(SyscallRules((), ("openat",), {}), threads=False)
 
 
 def test_shipped_levels_allow_no_file_socket_or_process(pure, numeric):
@@ -117,11 +117,11 @@ def test_shipped_levels_allow_no_file_socket_or_process(pure, numeric):
 
 
 def test_unknown_number_is_shown_as_a_number():
-    assert building.name_syscall(4095) == "number 4095"
+    assert filters.name_syscall(4095) == "number 4095"
 
 
 def test_this_kernel_has_the_actions():
-    assert seccomp.is_available()
+    assert calls.is_available()
 
 
 ENTER_BY_INT_80 = bytes.fromhex("53 b814000000 cd80 5b c3")  # eax = 20, getpid of i386

@@ -8,16 +8,16 @@ import types
 import numpy as np
 import pytest
 
-from stoilo.sandbox.language.ownership import class_dict, kept_names
-from stoilo.sandbox.language.receivers import (
+from stoilo.sandbox.language.hardening import (
     bind_receivers,
     classes_with_bases,
     is_bound,
     replace_member,
     trusting_methods,
 )
+from stoilo.sandbox.language.ownership import class_dict, kept_names
 from stoilo.sandbox.language.rules import GuardError
-from stoilo.sandbox.language.stand_ins import hide_class
+from stoilo.sandbox.language.substitutes import hide_class
 
 pytestmark = pytest.mark.usefixtures("runtimes")
 
