@@ -15,6 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
 from bench.rows import Row, median_seconds, paired_seconds, seconds_once
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
@@ -26,15 +27,12 @@ from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import parse_tree, platform_name
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.signer.development.root import certify_parts
 from tests.support.gate import GateBench
 from tests.support.slots import BoincData
-from stoilo.sandbox.process.report import TaskRequest
-from stoilo.sandbox.process.run import run_task
-
-
 
 FLAVORS = ("pure", "numeric")
 PEERS = {"pure": "pass", "numeric": "import numpy"}

@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
 from securesystemslib.signer import CryptoSigner, Signer
-from stoilo.core.signatures import PrivateKey
+
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.release.pack import read_release
 from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.signer.ceremony.folder import Ceremony
@@ -25,8 +27,6 @@ from stoilo.signer.offline_keys import OfflineKey
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import CeremonyBench, new_key
 from tests.support.metadata import NOTHING_INSTALLED
-
-
 
 __all__ = ["ReleaseHost", "ReleaseScene"]
 

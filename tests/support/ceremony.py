@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.signatures import PrivateKey
@@ -38,8 +39,6 @@ from stoilo.signer.offline_keys import OfflineKey, PublicKeyFile, fingerprint
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import INSTALLED
-
-
 
 __all__ = ["DAY_S", "NOW", "ORIGIN", "CeremonyBench", "new_key"]
 

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
+
 import msgspec
+
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
@@ -24,18 +26,8 @@ from stoilo.executor.verifier.host_verifier import HostVerifier
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
-from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.channel import UNREADABLE_STATE, largest_state
-from stoilo.sandbox.process.report import JailReport, JailStatus
-from stoilo.sandbox.process.run import (
-    TaskRequest,
-    read_items,
-    read_outcome,
-    read_refusal,
-)
-from stoilo.core.types import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.report import (
     JailReport,
     JailStatus,
@@ -44,8 +36,6 @@ from stoilo.sandbox.process.report import (
     read_outcome,
     read_refusal,
 )
-
-
 
 CANCELLED = "STO-S008"
 

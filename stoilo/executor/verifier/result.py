@@ -15,14 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
 import msgspec
+
 from stoilo.audit.format.note import Note, parse_note, render_note
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import RunLayer, RunStatus
 from stoilo.sandbox.process.channel import MOST_STEPS
-
-
 
 Format = Literal["stoilo-result/1", "stoilo-result/2"]
 FORMAT: Format = "stoilo-result/1"

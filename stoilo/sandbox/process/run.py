@@ -17,29 +17,20 @@ nothing and is made again with everything prepared.
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
+import sys
 import threading
-from dataclasses import dataclass
-from typing import Any
+
 import msgspec
+
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import DATA_BOUNDS, Node
-from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.codec.nodes import Node
+from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS, RunLimits
+from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
-from stoilo.sandbox.process.report import LIMIT_CODES, JailReport, JailStatus
-from stoilo.sandbox.process.run import narrow_level
-from stoilo.sandbox.process.supervisor import Jail
-import sys
-from stoilo.core.codec.nodes import Node
-from stoilo.core.errors import UsageError
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome
 from stoilo.sandbox.process.report import (
     LIMIT_CODES,
     JailReport,
@@ -55,86 +46,9 @@ from stoilo.sandbox.process.report import (
     read_outcome,
     read_text,
 )
+from stoilo.sandbox.process.supervisor import Jail
 
-
-
-<<<<<<< /tmp/tmptsi266pg/2
-
-def _describe(fields: dict[Any, Any]) -> str:
-    kind, text = _text(fields, "error_type"), _text(fields, "error_text")
-    return f"{kind}: {text}" if kind and text else kind or text
-
-
-def _read_value(fields: dict[Any, Any]) -> bytes:
-    """Return the encoded value after the strict codec has accepted it."""
-    value = fields.get("value")
-    if not isinstance(value, bytes | memoryview):
-        raise TrustError("STO-D002", "a result without a value")
-    skeleton.decode(value, DATA_BOUNDS)
-    return bytes(value)
-
-
-def _read_fields(fields: Node) -> RunOutcome:
-    """Turn one item of a task frame (untrusted) into an outcome."""
-    if not isinstance(fields, dict):
-        return _malformed("not a dict")
-    try:
-        status = RunStatus(_text(fields, "status"))
-        if status is RunStatus.OK:
-            return RunOutcome(status=status, value=_read_value(fields))
-        layer = RunLayer(_text(fields, "layer") or RunLayer.LANGUAGE)
-    except (ValueError, TrustError) as error:
-        return _malformed(str(error)[:_TEXT_CHARS])
-    code = _text(fields, "code")
-    if (status, layer, code) == _TOLD_MEMORY:
-        return _memory_ending()
-    if (status, layer) not in _TOLD_BY_CHILD or not _CHILD_CODE.fullmatch(code):
-        return _malformed("it tells of an ending that only the supervisor sees")
-    return RunOutcome(status=status, error=_describe(fields), code=code, layer=layer)
-
-
-def _decode_frame(report: JailReport) -> Node:
-    try:
-        return skeleton.decode(report.frame)
-    except TrustError as error:
-        return str(error)
-
-
-def read_outcome(report: JailReport) -> RunOutcome:
-    """Return the outcome of a single call from what the jail reported.
-
-    Raises:
-        InternalError: ``STO-S005`` the zygote died, ``STO-S007`` the child was killed
-            from outside, ``STO-S008`` cancelled: nothing is known about the task.
-    """
-    if report.status is not JailStatus.FINISHED:
-        return _from_report(report)
-    return _complete(_read_fields(_decode_frame(report)), report)
-
-
-def read_refusal(report: JailReport) -> str:
-    """Return the code with which a child (hostile) says that it ran nothing."""
-    frame = _decode_frame(report) if report.status is JailStatus.FINISHED else None
-    fields = frame if isinstance(frame, dict) else {}
-    refused = _text(fields, "status") == RunStatus.REFUSED
-    return _text(fields, "code") if refused else ""
-
-
-def read_items(report: JailReport, items: int) -> tuple[RunOutcome, ...]:
-    """Return one outcome for each of the `items` calls that shared the run.
-
-    A run that ended as a whole (killed, refused) gives every item the same outcome.
-    """
-    if report.status is not JailStatus.FINISHED:
-        return (_from_report(report),) * items
-    frame = _decode_frame(report)
-    rows = frame.get("items") if isinstance(frame, dict) else None
-    if isinstance(rows, list) and len(rows) == items:
-        return tuple(_complete(_read_fields(row), report) for row in rows)
-    return (_complete(_read_fields(frame), report),) * items
-=======
 NO_ENTRY = "STO-S031"
->>>>>>> /tmp/tmptsi266pg/3
 
 
 def run_task(

@@ -17,19 +17,23 @@ yielded, ``step`` with its ``state`` (`stepwise`).
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
+
 import msgspec
+
 from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import DATA_BOUNDS
+from stoilo.core.codec.values import from_node
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import RunStatus
-from stoilo.sandbox.language.runtime import start_item, stop_clock
 from stoilo.sandbox.language.output import (
     Failure,
     OutputSink,
@@ -39,14 +43,6 @@ from stoilo.sandbox.language.output import (
     describe_result,
 )
 from stoilo.sandbox.language.rules import TASK_MODULE
-from stoilo.sandbox.language.transformer import compile_source
-from stoilo.sandbox.process.binder import bind_arguments, encode_result
-from stoilo.sandbox.process.channel import write_progress
-from stoilo.sandbox.language.runtime import LATE_IMPORTS, LanguageRuntime, prepare_runtime
-from stoilo.sandbox.process.channel import MOST_STEPS, Progress, Teller
-from stoilo.sandbox.process.stepwise import Steps, read_state, run_steps, yields_states
-import math
-from stoilo.core.codec.values import from_node
 from stoilo.sandbox.language.runtime import (
     LATE_IMPORTS,
     LanguageRuntime,
@@ -55,6 +51,8 @@ from stoilo.sandbox.language.runtime import (
     start_step,
     stop_clock,
 )
+from stoilo.sandbox.language.transformer import compile_source
+from stoilo.sandbox.process.binder import bind_arguments, encode_result
 from stoilo.sandbox.process.channel import (
     MOST_STEPS,
     UNREADABLE_STATE,
@@ -62,8 +60,6 @@ from stoilo.sandbox.process.channel import (
     Teller,
     write_progress,
 )
-
-
 
 FRACTION = "fraction_done"
 _GENERATOR = 0x20  # CO_GENERATOR of `inspect`, which a zygote does not load
@@ -119,7 +115,7 @@ def run_steps(
 def read_state(encoded: bytes) -> object:
     """Return the state (hostile bytes) to go on from; raises ``STO-G122``."""
     try:
-        state: object = from_node(skeleton.decode(encoded, skeleton.DATA_BOUNDS))
+        state: object = from_node(skeleton.decode(encoded, DATA_BOUNDS))
     except Exception as error:  # any library may refuse what is in it
         raise TrustError(
             UNREADABLE_STATE, "the state to go on from cannot be read"

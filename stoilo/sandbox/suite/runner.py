@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
@@ -22,13 +23,13 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB, VALIDATE_JOB
-from stoilo.sandbox.process.report import JailReport, JailStatus
-from stoilo.sandbox.process.run import (
+from stoilo.sandbox.process.report import (
+    JailReport,
+    JailStatus,
     TaskRequest,
-    encode_probe,
     read_outcome,
-    read_probe,
 )
+from stoilo.sandbox.process.run import encode_probe, read_probe
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.sandbox.suite.case import Case, Goal, Kind, Stop
 from stoilo.sandbox.suite.control import ControlRun, Controls
@@ -51,17 +52,6 @@ from stoilo.sandbox.suite.report import (
     is_denied_by_kernel,
     is_expected,
 )
-from stoilo.core.types import RunStatus
-from stoilo.core.types import RunOutcome
-from stoilo.sandbox.process.report import (
-    JailReport,
-    JailStatus,
-    TaskRequest,
-    read_outcome,
-)
-from stoilo.sandbox.process.run import encode_probe, read_probe
-
-
 
 # Warm jails for a suite: one of each job and level, made when first needed ------------
 

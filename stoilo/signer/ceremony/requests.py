@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+
 import msgspec
+
 from stoilo.audit.format.policy import (
     MAX_RETIRED,
     LogPolicy,
@@ -22,8 +24,8 @@ from stoilo.audit.format.policy import (
     succeed,
 )
 from stoilo.audit.witness.client import with_log, without_urls
-from stoilo.core.signatures import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.signatures import PublicKey, parse_public_key
 from stoilo.executor.verifier.release.targets import (
     BuilderFile,
     BuilderKey,
@@ -63,10 +65,6 @@ from stoilo.signer.ceremony.metadata import open_root
 from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
-from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
-from stoilo.audit.format.policy import MAX_RETIRED, parse_history, render_history, succeed
-
-
 
 SERVER = "server"
 """Who holds the online keys."""

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+
 import pytest
+
 from stoilo.audit.format.proof import parse_proof
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.signatures import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.signatures import PrivateKey
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    PrivateKey,
+    render_envelope,
+    sign_envelope,
+)
 from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
@@ -22,16 +28,6 @@ from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import Admitted, GateBench
-from stoilo.core.signatures import (
-    IN_TOTO_PAYLOAD,
-    PrivateKey,
-    render_envelope,
-    sign_envelope,
-)
-from stoilo.executor.verifier.workunit import HostState
-from stoilo.executor.verifier.workunit import Work
-
-
 
 SOURCE = b"def task(kwargs):\n    print('hello')\n    return kwargs['x'] + 1\n"
 RAISES = b"def task(kwargs):\n    raise ValueError('no')\n"

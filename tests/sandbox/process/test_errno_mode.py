@@ -2,6 +2,7 @@
 
 import pytest
 from click.testing import CliRunner
+
 from stoilo.cli.main import cli
 from stoilo.core.errors import InternalError
 from stoilo.core.types import RunStatus
@@ -9,8 +10,6 @@ from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
 from stoilo.sandbox.process.run import probe_source
 from stoilo.sandbox.process.supervisor import Jail
-
-
 
 CALLS = """
 import os

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+
 import pytest
+
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.types import RunStatus
 from stoilo.sandbox.kernel.mechanisms import KernelHost, Mechanism, find_missing
@@ -15,8 +17,6 @@ from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.run import encode_probe
 from stoilo.sandbox.process.supervisor import Jail, zygote_command
 from tests.support.openpython import find_open_python, library_paths
-
-
 
 WITHOUT = """
 from stoilo.sandbox.kernel.mechanisms import KernelHost
