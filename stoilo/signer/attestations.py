@@ -33,7 +33,7 @@ from stoilo.core.dsse import (
 from stoilo.core.ed25519 import PrivateKey, PublicKey, parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release.targets import BuilderFile, PartFile
+from stoilo.executor.verifier.targets import BuilderFile, PartFile
 
 __all__ = [
     "MAX_ATTESTATION_BYTES",

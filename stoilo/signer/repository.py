@@ -37,7 +37,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory, write_durably
-from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.signer.key_files import write_private_file, write_public_file
 from stoilo.signer.roles import role_limits
 

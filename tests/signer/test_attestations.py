@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stoilo.core.dsse import render_envelope, sign_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
     BuilderFile,
     BuilderKey,

@@ -18,7 +18,7 @@ from tuf.api.metadata import TargetFile
 from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey, parse_public_key
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
     EpochFile,
     EpochsFile,
@@ -30,7 +30,7 @@ from stoilo.executor.verifier.release.targets import (
     RevocationFile,
     TrustedRelease,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     EPOCHS_FILE,
     POLICIES_FILE,
     PROJECT_FILE,

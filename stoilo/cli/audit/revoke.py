@@ -12,7 +12,7 @@ from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
     from stoilo.core.revocation import RevocationStatement
-    from stoilo.executor.verifier.release.targets import RevocationFile
+    from stoilo.executor.verifier.targets import RevocationFile
 
 __all__ = ["revoke"]
 

@@ -18,7 +18,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     EpochFile,
     EpochsFile,

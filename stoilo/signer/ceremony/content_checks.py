@@ -20,7 +20,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import parse_levels
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     EpochFile,
     EpochsFile,
@@ -35,7 +35,7 @@ from stoilo.executor.verifier.release.targets import (
     read_parts,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,

@@ -24,7 +24,7 @@ from stoilo.audit.format.policy_history import (
 from stoilo.audit.witness.settings import with_log, without_urls
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     BuilderKey,
     EpochsFile,
@@ -36,7 +36,7 @@ from stoilo.executor.verifier.release.targets import (
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,

@@ -15,13 +15,13 @@ import msgspec
 from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import UsageError
 from stoilo.core.revocation import RevocationStatement
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     ReviewerFile,
     ReviewerKey,
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import REVIEWERS_FILE
+from stoilo.executor.verifier.trust import REVIEWERS_FILE
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     check_development,

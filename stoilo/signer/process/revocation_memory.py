@@ -16,7 +16,7 @@ import msgspec
 from stoilo.core.ed25519 import PublicKey
 from stoilo.core.errors import TrustError
 from stoilo.core.revocation import RevocationStatement, parse_revocation
-from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.signer.key_files import read_private_file, write_private_file
 
 __all__ = ["REVOCATION_LEDGER", "RevocationLedger", "judge_statement"]

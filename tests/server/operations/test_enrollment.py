@@ -7,7 +7,7 @@ import pytest
 
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.release.targets import ReviewerFile, read_target
+from stoilo.executor.verifier.targets import ReviewerFile, read_target
 from stoilo.server.admission import tokens
 from stoilo.server.data_directory import ConnectionFile
 from stoilo.server.db.store import Store

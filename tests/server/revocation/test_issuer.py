@@ -18,8 +18,8 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.revocation import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.executor.verifier.revocation import open_revocations
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.server.revocation.issuer import (
     REISSUE_S,
     RevocationIssuer,

@@ -5,9 +5,9 @@ import pytest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.revocation import RevocationStatement, render_revocation
-from stoilo.executor.verifier.release.targets import ReviewerKey, RevocationFile
-from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.development.lists import (
     enroll_reviewer,
     list_reviewers,

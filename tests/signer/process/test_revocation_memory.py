@@ -13,8 +13,8 @@ from stoilo.core.revocation import (
 )
 from stoilo.core.statement import render_statement
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.executor.verifier.revocation import open_revocations, revocation_leaf
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.signer.development.lists import replace_online_key
 from stoilo.signer.development.root import revoke
 from stoilo.signer.process.protocol import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import func, insert, select, update
 
-from stoilo.executor.verifier.release.pack import parse_release_pack
+from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.db.bulk import select_in
 from stoilo.server.engines.stock.creation.create_work import stdin_line

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.errors import UsageError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.server.engines.stock.installation.app_versions import check_signatures
 from stoilo.server.engines.stock.installation.apply import Installer
 from stoilo.server.engines.stock.installation.facts import read_facts

@@ -17,7 +17,7 @@ from tuf.api.metadata import Signed
 
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust
 from tests.support.gate import DAY_S, NOW
 from tests.support.metadata import NOTHING_INSTALLED, ORIGIN, MetadataBench
 
