@@ -35,7 +35,7 @@ from stoilo.core.signatures import (
     verify_envelope,
 )
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release.targets import BuilderFile, PartFile
+from stoilo.executor.verifier.targets import BuilderFile, PartFile
 
 MIN_BUILDERS: Final = 2
 """A build counts when so many people at least got the same bytes."""

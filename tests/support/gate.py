@@ -52,8 +52,8 @@ from stoilo.core.statement import (
 )
 from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.release.targets import InstalledRelease, ReviewerKey
 from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.targets import InstalledRelease, ReviewerKey
 from stoilo.executor.verifier.workunit import TaskBundle
 from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
 from stoilo.signer.development.root import (

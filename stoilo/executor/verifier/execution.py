@@ -214,7 +214,6 @@ class VerifiedExecutor:
     def _run(
         self, task: VerifiedTask, source: str, jail: RunnerJail, header: ResultHeader
     ) -> bytes:
-        """Run a verified task and write its result file."""
         statement = task.admission.statement
         request = TaskRequest(
             source=source,
@@ -299,7 +298,6 @@ def _text_of(task: VerifiedTask) -> str:
 def _refuse(
     header: ResultHeader, error: StoiloError, disposition: Disposition
 ) -> bytes:
-    """Return the result file of a copy that was not run."""
     log.info("%s: %s", header.result, error)
     return render_result(
         ResultHeader(
@@ -330,7 +328,6 @@ def _ending(report: JailReport, outcomes: tuple[RunOutcome, ...]) -> RunOutcome:
 def _frame(
     report: JailReport, outcomes: tuple[RunOutcome, ...], *, items: int
 ) -> bytes:
-    """Return what the jail wrote if it is readable, else our words for what happened."""
     unreadable = all(one.code == "STO-S021" for one in outcomes)
     if report.status is JailStatus.FINISHED and not unreadable:
         return report.frame

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.targets import TrustedRelease
     from stoilo.server.log.ports import LabelledLog
 
 

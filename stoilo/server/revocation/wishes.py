@@ -31,7 +31,7 @@ from stoilo.core.statement import (
     render_revocation,
     split_revocations,
 )
-from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.signer.development.lists import replace_online_key, settle_revocations
 from stoilo.signer.development.root import certify_fresh_epoch, offline_list
 

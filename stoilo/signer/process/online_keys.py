@@ -24,7 +24,7 @@ from stoilo.audit.format.note import KeyType, parse_vkey, private_vkey, render_v
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PrivateKey, PublicKey, parse_public_key
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release.targets import MAX_EPOCHS, EpochFile
+from stoilo.executor.verifier.targets import MAX_EPOCHS, EpochFile
 from stoilo.signer.key_files import (
     ensure_key,
     make_private_directory,

@@ -44,10 +44,9 @@ from stoilo.executor.verifier.admission import (
     check_times,
     prove_leaf,
 )
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import GateEpoch, InstalledRelease
-from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.revocation import in_force, prove_revocation
+from stoilo.executor.verifier.targets import GateEpoch, InstalledRelease
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.executor.verifier.workunit import VerifiedAdmission
 from stoilo.signer.key_files import read_private_key, read_trusted_file
 from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, CheckpointLedger

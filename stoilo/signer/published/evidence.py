@@ -24,7 +24,7 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
     TrustedRelease,

@@ -38,8 +38,6 @@ from stoilo.executor.verifier.admission import (
     verify_admission,
     verify_bundle,
 )
-from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.review import (
     ANY_ARGUMENTS,
     Review,
@@ -47,6 +45,8 @@ from stoilo.executor.verifier.review import (
     digest_arguments,
     sign_review,
 )
+from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import (
     HostState,
     InputFile,

@@ -21,8 +21,8 @@ from stoilo.core.signatures import (
 from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition, parse_result
+from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import HostState, Work
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key

@@ -12,8 +12,8 @@ from stoilo.core.statement import (
     split_revocations,
 )
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.executor.verifier.revocation import open_revocations, revocation_leaf
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.signer.development.lists import replace_online_key
 from stoilo.signer.development.root import revoke
 from stoilo.signer.process.protocol import (
