@@ -46,8 +46,7 @@ from stoilo.executor.verifier.review import (
     sign_review,
 )
 from stoilo.executor.verifier.workunit import InputFile
-from stoilo.signer.development.lists import withdraw_reviewer
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke, withdraw_reviewer
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

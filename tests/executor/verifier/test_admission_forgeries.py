@@ -22,7 +22,7 @@ from stoilo.executor.verifier.admission import (
 )
 from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease
 from stoilo.executor.verifier.release.trust import load_trust
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

@@ -23,7 +23,7 @@ from stoilo.executor.verifier.revocation import (
     newest_seen,
     open_revocations,
 )
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke
 from tests.support.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
 
 OTHER = content_digest(b"something else")

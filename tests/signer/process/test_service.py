@@ -9,7 +9,7 @@ from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.rate_limit import WindowLimit
 from stoilo.executor.verifier.admission import HostState, verify_bundle
 from stoilo.executor.verifier.release.targets import RevocationFile
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke
 from stoilo.signer.process.protocol import (
     Admission,
     CheckpointSigned,

@@ -13,11 +13,7 @@ from stoilo.audit.format.merkle import (
     range_root,
 )
 from stoilo.core.errors import TrustError
-from stoilo.signer.process.checkpoint_memory import (
-    CheckpointLedger,
-    create_ledger,
-    judge_next,
-)
+from stoilo.signer.process.memory import CheckpointLedger, create_ledger, judge_next
 
 ORIGIN = "log.example/t"
 TREE = MemoryTree(leaf_hash(bytes([n])) for n in range(40))
