@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-
 from tuf.api.metadata import (
     DelegatedRole,
     Delegations,
@@ -25,7 +24,6 @@ from tuf.api.metadata import (
     TargetFile,
     Targets,
 )
-
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.trust import REHEARSAL_MARK
@@ -47,6 +45,8 @@ from stoilo.signer.ceremony.metadata import (
     targets_of,
 )
 from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,14 @@ class ReleasePlan:
         put: every target.
         rehearsal: whether the root is one of a staging project.
         now: Unix seconds.
+        development: whether all keys lie on one machine.
     """
 
     roles: Mapping[str, RoleSet]
     put: tuple[NewTarget, ...]
     rehearsal: bool
     now: int
+    development: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,8 @@ def first_proposal(plan: ReleasePlan) -> Proposal:
             an impossible threshold, or sharing a key with another role.
     """
     draft = Draft(None, (), (), plan.now)
-    draft.start(plan.roles, {REHEARSAL_MARK: True} if plan.rehearsal else {})
+    marks = {REHEARSAL_MARK: plan.rehearsal, DEVELOPMENT_MARK: plan.development}
+    draft.start(plan.roles, {mark: True for mark, holds in marks.items() if holds})
     draft.put(plan.put)
     return Proposal(None, *draft.result())
 

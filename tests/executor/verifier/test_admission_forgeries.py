@@ -4,9 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
-
 import pytest
-
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from stoilo.core.limits import BOUNDS
@@ -16,7 +14,7 @@ from stoilo.executor.verifier.admission import check_validator_module, verify_bu
 from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import Floors, HostState, TaskBundle
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,
@@ -28,6 +26,12 @@ from tests.support.gate import (
     Admitted,
     GateBench,
 )
+from stoilo.core.signatures import parse_envelope, render_envelope
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.admission import Floors, check_validator_module, verify_bundle
+from stoilo.executor.verifier.workunit import HostState, TaskBundle
+
+
 
 OTHER = content_digest(b"something else")
 NUMERIC = INSTALLED.levels[1]

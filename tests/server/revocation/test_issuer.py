@@ -25,8 +25,11 @@ from stoilo.server.revocation.issuer import (
     offline_records,
 )
 from stoilo.server.revocation.wishes import Withdrawals, wish
-from stoilo.signer.development.lists import replace_online_key, settle_revocations
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import (
+    replace_online_key,
+    revoke,
+    settle_revocations,
+)
 from stoilo.signer.process.protocol import (
     LastRevocation,
     Refused,

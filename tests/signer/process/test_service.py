@@ -1,8 +1,8 @@
+
+
 import dataclasses
 from pathlib import Path
-
 import pytest
-
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.rate_limit import WindowLimit
@@ -10,7 +10,7 @@ from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.workunit import HostState
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke
 from stoilo.signer.process.protocol import (
     Admission,
     CheckpointSigned,
@@ -27,6 +27,7 @@ from stoilo.signer.process.protocol import (
 )
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import DAY_S, MODULE, NOW, Admitted, GateBench
+
 
 
 class Clock:

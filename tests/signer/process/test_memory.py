@@ -1,9 +1,9 @@
-from pathlib import Path
 
+
+from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from stoilo.audit.format.merkle import (
     EMPTY_ROOT,
     Checkpoint,
@@ -18,6 +18,11 @@ from stoilo.signer.process.checkpoint_memory import (
     judge_next,
 )
 from tests.support.memory_tree import MemoryTree
+from stoilo.audit.format.merkle import Checkpoint
+from stoilo.audit.format.merkle import EMPTY_ROOT, consistency_proof, leaf_hash, range_root
+from stoilo.signer.process.memory import CheckpointLedger, create_ledger, judge_next
+
+
 
 ORIGIN = "log.example/t"
 TREE = MemoryTree(leaf_hash(bytes([n])) for n in range(40))
