@@ -306,7 +306,7 @@ def read_probe(report: JailReport) -> RunOutcome:
     else:
         outcome = _read_probe_frame(_decode_frame(report))
     outcome = _complete(outcome, report)
-    return dataclasses.replace(outcome, value=skeleton.encode(outcome.output))
+    return msgspec.structs.replace(outcome, value=skeleton.encode(outcome.output))
 
 
 def _read_probe_frame(frame: Node) -> RunOutcome:
