@@ -7,11 +7,12 @@ typing error in it would widen or close a jail without anyone noticing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+
 import msgspec
+
 from stoilo.core.digests import Digest, Domain, domain_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
-
 
 
 class ModuleRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

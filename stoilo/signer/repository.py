@@ -12,42 +12,31 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
-from securesystemslib.signer import CryptoSigner, Key
+
+from securesystemslib.signer import CryptoSigner
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import (
-    DelegatedRole,
-    Delegations,
     Metadata,
     MetaFile,
     Root,
     Snapshot,
     T,
-    TargetFile,
     Targets,
     Timestamp,
 )
-from tuf.repository import AbortEdit, Repository
+from tuf.repository import Repository
+
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.files import sync_directory, write_durably
-from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
-from stoilo.signer.key_files import write_private_file, write_public_file
-from stoilo.signer.roles import role_limits
-from collections.abc import Iterator
-from securesystemslib.signer import CryptoSigner
-from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, T, Targets, Timestamp
-from tuf.repository import Repository
 from stoilo.core.files import sync_directory
+from stoilo.core.signatures import PrivateKey
 from stoilo.signer.key_files import write_public_file
-
-
+from stoilo.signer.roles import role_limits
 
 COPY_BYTES: Final = 1024 * 1024
 KEPT_SNAPSHOTS: Final = 3

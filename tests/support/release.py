@@ -7,37 +7,21 @@ offline keys were ever in one process is no released project.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
 import msgspec
-from tuf.api.metadata import TargetFile
+from securesystemslib.signer import CryptoSigner
+
+from stoilo.audit.format.policy import render_policy
 from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.digests import content_digest
-from stoilo.core.signatures import PrivateKey, parse_public_key
-from stoilo.executor.verifier.targets import ArchiveFile, EpochFile, EpochsFile, InstalledRelease, PartFile, PolicyFile, ProjectFile, ReviewerFile, RevocationFile, TrustedRelease
-from stoilo.executor.verifier.trust import EPOCHS_FILE, POLICIES_FILE, PROJECT_FILE, REVIEWERS_FILE, REVOCATION_FILE, load_trust
-from stoilo.signer.development.root import log_policy_files
-from stoilo.signer.key_files import write_private_file
-from stoilo.signer.process.online_keys import (
-    OnlineKeys,
-    find_key,
-    make_online_keys,
-    renew_online_metadata,
-)
-from stoilo.signer.repository import (
-    Delegation,
-    RoleKeys,
-    publish_root,
-    publish_targets,
-    publishing,
-    store_target,
-)
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import (
     ArchiveFile,
-    EpochFile,
-    EpochsFile,
+    FloorsFile,
     InstalledRelease,
     PartFile,
     PolicyFile,
@@ -47,19 +31,14 @@ from stoilo.executor.verifier.targets import (
     TrustedRelease,
 )
 from stoilo.executor.verifier.trust import (
-    EPOCHS_FILE,
+    FLOORS_FILE,
     POLICIES_FILE,
+    POLICY_FILE,
     PROJECT_FILE,
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
 )
-from collections.abc import Iterator, Mapping, Sequence
-from securesystemslib.signer import CryptoSigner
-from stoilo.audit.format.policy import render_policy
-from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.targets import ArchiveFile, FloorsFile, InstalledRelease, PartFile, PolicyFile, ProjectFile, ReviewerFile, RevocationFile, TrustedRelease
-from stoilo.executor.verifier.trust import FLOORS_FILE, POLICIES_FILE, POLICY_FILE, PROJECT_FILE, REVIEWERS_FILE, REVOCATION_FILE, load_trust
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
@@ -87,9 +66,10 @@ from stoilo.signer.process.online_keys import (
     make_online_keys,
     renew_online_metadata,
 )
-from stoilo.signer.repository import publishing, refresh_online_metadata
-
-
+from stoilo.signer.repository import (
+    publishing,
+    refresh_online_metadata,
+)
 
 __all__ = [
     "DELEGATED",

@@ -20,7 +20,9 @@ import dataclasses
 import re
 import sys
 import threading
+
 import msgspec
+
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
@@ -45,16 +47,6 @@ from stoilo.sandbox.process.report import (
     read_text,
 )
 from stoilo.sandbox.process.supervisor import Jail
-import math
-from dataclasses import dataclass
-from typing import Any
-from stoilo.core.codec.nodes import DATA_BOUNDS, Node
-from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.sandbox.process.report import LIMIT_CODES, JailReport, JailStatus
-from stoilo.sandbox.process.run import narrow_level
-
-
 
 NO_ENTRY = "STO-S031"
 
@@ -127,15 +119,9 @@ def read_probe(report: JailReport) -> RunOutcome:
     elif report.status is not JailStatus.FINISHED:
         outcome = read_failure(report)
     else:
-<<<<<<< /tmp/tmpo4zqk8nd/2
         outcome = _read_probe_frame(decode_frame(report))
     outcome = complete(outcome, report)
     return dataclasses.replace(outcome, value=skeleton.encode(outcome.output))
-=======
-        outcome = _read_probe_frame(_decode_frame(report))
-    outcome = _complete(outcome, report)
-    return msgspec.structs.replace(outcome, value=skeleton.encode(outcome.output))
->>>>>>> /tmp/tmpo4zqk8nd/3
 
 
 def _read_probe_frame(frame: Node) -> RunOutcome:

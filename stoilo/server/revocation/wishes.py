@@ -15,7 +15,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
 import msgspec
+
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError, WaitError
 from stoilo.core.files import write_durably
@@ -30,9 +32,6 @@ from stoilo.core.statement import (
     split_revocations,
 )
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.signer.development.lists import replace_online_key, settle_revocations
-from stoilo.signer.development.lists import certify_fresh_epoch, offline_list
-from stoilo.core.statement import MAX_DIGESTS, MAX_EPOCHS, MAX_FLAVORS, RevocationStatement, parse_revocation, render_revocation, split_revocations
 from stoilo.signer.development.lists import (
     certify_fresh_epoch,
     offline_list,
@@ -42,7 +41,6 @@ from stoilo.signer.development.lists import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
 
 
 FOLDER: Final = "revocations"

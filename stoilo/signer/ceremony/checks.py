@@ -5,26 +5,16 @@ Each check yields errors instead of raising them, so that a person sees all of t
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from typing import IO, Final
+
 import msgspec
 from tuf.api.metadata import Root, Targets
+
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.signatures import parse_public_key
-from stoilo.executor.verifier.targets import BuilderFile, PartFile, part_target, read_target
-from stoilo.executor.verifier.trust import BUILDERS_FILE, DEVELOPMENT_MARK, REHEARSAL_MARK
-from stoilo.signer.attestations import attestation_path, check_builds, read_attestation
-from stoilo.signer.ceremony.content_checks import (
-    check_content,
-    named_targets,
-    release_parts,
-)
-from stoilo.signer.roles import expiries
-from stoilo.signer.ceremony.folder import Ceremony
-from stoilo.signer.ceremony.key_holders import check_role_keys
-from stoilo.signer.ceremony.metadata import open_role, open_root, open_targets
-from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.ceremony.signatures import authorities, stray_signatures
-from stoilo.signer.roles import DELEGATED, OFFLINE, ceremony_bounds, role_limits
+from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
@@ -36,10 +26,17 @@ from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
     REHEARSAL_MARK,
 )
-import io
-from typing import IO, Final
-from stoilo.executor.verifier.installation import parse_built
+from stoilo.signer.attestations import attestation_path, check_builds, read_attestation
+from stoilo.signer.ceremony.content_checks import (
+    check_content,
+    named_targets,
+    release_parts,
+)
+from stoilo.signer.ceremony.folder import Ceremony
+from stoilo.signer.ceremony.key_holders import check_role_keys
+from stoilo.signer.ceremony.metadata import open_role, open_root, open_targets
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
+from stoilo.signer.ceremony.signatures import authorities, stray_signatures
 from stoilo.signer.pairing import check_built, check_launcher, read_tree
 from stoilo.signer.roles import (
     DELEGATED,
@@ -48,7 +45,6 @@ from stoilo.signer.roles import (
     expiries,
     role_limits,
 )
-
 
 
 class BuildView(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
 from tuf.api.metadata import (
     DelegatedRole,
     Delegations,
@@ -24,9 +25,10 @@ from tuf.api.metadata import (
     TargetFile,
     Targets,
 )
+
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.trust import REHEARSAL_MARK
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.signer.ceremony.base_release import BaseRelease, stored_name
 from stoilo.signer.ceremony.key_holders import (
     ONLINE_ROLES,
@@ -45,8 +47,6 @@ from stoilo.signer.ceremony.metadata import (
     targets_of,
 )
 from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
-from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,31 +7,20 @@ meanwhile has a higher number and stays in force, so nothing is lost between the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
 import msgspec
-from stoilo.core.errors import UsageError
+
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PrivateKey, parse_public_key
 from stoilo.core.statement import RevocationStatement
-from stoilo.executor.verifier.targets import ReviewerFile, ReviewerKey, RevocationFile, read_target
-from stoilo.executor.verifier.trust import REVIEWERS_FILE
-from stoilo.signer.development.root import ONLINE_REVOCATION_KEY, check_development, publish_reviewers
-from stoilo.signer.development.lists import offline_list, revoke
-from stoilo.signer.key_files import write_private_file
-from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
-from stoilo.signer.repository import newest_file, publishing
 from stoilo.executor.verifier.targets import (
     ReviewerFile,
     ReviewerKey,
     RevocationFile,
     read_target,
 )
-from stoilo.signer.repository import (
-    newest_file,
-    publishing,
-)
-from collections.abc import Callable, Sequence
-from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.trust import REVIEWERS_FILE, REVOCATION_FILE
 from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.proposal import Changes
@@ -43,10 +32,12 @@ from stoilo.signer.development.root import (
     published_epochs,
     with_online_key,
 )
+from stoilo.signer.key_files import write_private_file
 from stoilo.signer.process.memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.process.online_keys import CLOCK_MARGIN_S, last_epoch, make_epoch
-from stoilo.signer.repository import publishing
-
+from stoilo.signer.repository import (
+    publishing,
+)
 
 
 def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:

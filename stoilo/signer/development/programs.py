@@ -12,38 +12,13 @@ Trust: the build directory is the operator's own; its files must be what their r
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.installation import BUILT_FILE, Built, parse_built
 from stoilo.executor.verifier.targets import PartFile, ProjectFile, read_target
 from stoilo.executor.verifier.trust import PROJECT_FILE
-from stoilo.flavors.archive import read_any_archive
-from stoilo.signer.boinc_keys import (
-    BoincPrivateKey,
-    generate_boinc_key,
-    parse_boinc_private,
-    render_boinc_private,
-    render_boinc_public,
-    sign_md5,
-)
-from stoilo.signer.ceremony.boinc_files import (
-    BOINC_FOLDER,
-    BOINC_KEY_FILE,
-    is_boinc_file,
-    signature_name,
-)
-from stoilo.signer.ceremony.built_parts import read_parts_from
-from stoilo.signer.development.root import certify_parts, check_development
-from stoilo.signer.key_files import (
-    make_private_directory,
-    read_private_file,
-    write_private_file,
-)
-from stoilo.signer.repository import newest_file
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,
@@ -51,7 +26,11 @@ from stoilo.signer.boinc_keys import (
     render_boinc_private,
 )
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
-from stoilo.signer.ceremony.boinc_files import is_boinc_file, sign_boinc_files
+from stoilo.signer.ceremony.boinc_files import (
+    is_boinc_file,
+    sign_boinc_files,
+)
+from stoilo.signer.ceremony.built_parts import read_parts_from
 from stoilo.signer.ceremony.checks import check_pairs
 from stoilo.signer.ceremony.proposal import next_proposal
 from stoilo.signer.development.root import (
@@ -59,10 +38,11 @@ from stoilo.signer.development.root import (
     development_ceremony,
     publish_ceremony,
 )
-from stoilo.signer.key_files import read_private_file, write_private_file
+from stoilo.signer.key_files import (
+    read_private_file,
+    write_private_file,
+)
 from stoilo.signer.repository import publishing
-
-
 
 KEY_FILE: Final = "boinc.key"
 

@@ -17,21 +17,24 @@ it (I3).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
+
 import msgspec
-from tuf.api.metadata import Root, TargetFile, Targets
+from securesystemslib.signer import CryptoSigner
+from tuf.api.metadata import Root
+
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import (
     EpochFile,
     EpochsFile,
-    FloorsFile,
     InstalledRelease,
     PolicyFile,
     ProjectFile,
@@ -54,47 +57,6 @@ from stoilo.executor.verifier.trust import (
     load_trust,
     read_release,
 )
-from stoilo.signer.ceremony.requests import next_log_policy
-from stoilo.signer.key_files import (
-    ensure_key,
-    make_private_directory,
-    write_private_file,
-)
-from stoilo.signer.process.checkpoint_memory import (
-    LEDGER_FILE,
-    CheckpointLedger,
-    create_ledger,
-)
-from stoilo.signer.process.online_keys import (
-    CLOCK_MARGIN_S,
-    DAY_S,
-    EPOCH_LIFE_S,
-    EPOCH_STEP_S,
-    REQUESTED_FILE,
-    epochs_ahead,
-    last_epoch,
-    make_epoch,
-)
-from stoilo.signer.repository import (
-    Delegation,
-    RoleKeys,
-    newest,
-    newest_file,
-    publish_root,
-    publish_targets,
-    publishing,
-    refresh_online_metadata,
-    store_target,
-)
-from stoilo.signer.roles import DELEGATED
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
-from securesystemslib.signer import CryptoSigner
-from tuf.api.metadata import Root
-from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.targets import EpochFile, EpochsFile, InstalledRelease, PolicyFile, ProjectFile, ReviewerFile, RevocationFile, TrustedRelease, is_part_file, read_target
-from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, EPOCHS_FILE, FLOORS_FILE, HISTORY_FILE, POLICIES_FILE, POLICY_FILE, PROJECT_FILE, REVIEWERS_FILE, REVOCATION_FILE, load_trust, read_release
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.content_checks import release_parts
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
@@ -115,7 +77,10 @@ from stoilo.signer.ceremony.requests import (
     roles_ending,
 )
 from stoilo.signer.ceremony.signatures import add_signature, quorums
-from stoilo.signer.key_files import ensure_key, make_private_directory
+from stoilo.signer.key_files import (
+    ensure_key,
+    make_private_directory,
+)
 from stoilo.signer.process.memory import LEDGER_FILE, CheckpointLedger, create_ledger
 from stoilo.signer.process.online_keys import (
     DAY_S,
@@ -124,10 +89,12 @@ from stoilo.signer.process.online_keys import (
     REQUESTED_FILE,
     epochs_ahead,
 )
-from stoilo.signer.repository import newest, publishing, refresh_online_metadata
+from stoilo.signer.repository import (
+    newest,
+    publishing,
+    refresh_online_metadata,
+)
 from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
-
-
 
 EPOCHS_AHEAD: Final = 2
 ONLINE_REVOCATION_KEY: Final = "revocation.pem"

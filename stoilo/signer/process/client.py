@@ -7,15 +7,23 @@ deadline. Thread-safe; one connection, used in turns.
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
+
 import msgspec
-from stoilo.core.errors import StoiloError, TrustError, UnreachableError
+
+from stoilo.audit.format.merkle import consistency_proof, parse_checkpoint
+from stoilo.audit.format.tiles import Tile, TileNodes, render_tile_path
+from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
 from stoilo.core.rate_limit import Backoff
 from stoilo.signer.process.protocol import (
     MAX_BATCH,
@@ -38,16 +46,6 @@ from stoilo.signer.process.protocol import (
     send_record,
     unix_address,
 )
-import os
-import subprocess
-import sys
-from functools import partial
-from stoilo.audit.format.merkle import parse_checkpoint
-from stoilo.audit.format.merkle import consistency_proof
-from stoilo.audit.format.tiles import Tile, TileNodes, render_tile_path
-from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
-
-
 
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5

@@ -1,13 +1,13 @@
-
-
 import dataclasses
 import os
 import re
 from contextlib import suppress
 from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 import stoilo
 from stoilo.audit.format.facts import LeafKind
 from stoilo.audit.format.leaf import parse_leaf
@@ -53,8 +53,7 @@ from stoilo.executor.verifier.workunit import (
     TaskBundle,
     VerifiedTask,
 )
-from stoilo.signer.development.lists import withdraw_reviewer
-from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.lists import revoke, withdraw_reviewer
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,
@@ -65,14 +64,6 @@ from tests.support.gate import (
     OWN,
     GateBench,
 )
-from stoilo.core.statement import join_revocations, split_revocations
-from stoilo.core.statement import render_statement, statement_digest
-from stoilo.executor.verifier.workunit import HostState, TaskBundle, VerifiedTask
-from stoilo.executor.verifier.admission import admission_leaf, check_times, verify_admission, verify_bundle
-from stoilo.executor.verifier.workunit import InputFile
-from stoilo.signer.development.lists import revoke, withdraw_reviewer
-
-
 
 HOST = HostState()
 

@@ -4,7 +4,9 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
+
 import pytest
+
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from stoilo.core.limits import BOUNDS
@@ -26,12 +28,6 @@ from tests.support.gate import (
     Admitted,
     GateBench,
 )
-from stoilo.core.signatures import parse_envelope, render_envelope
-from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.admission import Floors, check_validator_module, verify_bundle
-from stoilo.executor.verifier.workunit import HostState, TaskBundle
-
-
 
 OTHER = content_digest(b"something else")
 NUMERIC = INSTALLED.levels[1]

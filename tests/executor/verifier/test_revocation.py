@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
@@ -24,8 +26,6 @@ from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.development.lists import revoke
 from tests.support.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
-
-
 
 OTHER = content_digest(b"something else")
 

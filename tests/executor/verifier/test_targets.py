@@ -3,10 +3,12 @@
 import dataclasses
 import json
 from pathlib import Path
+
 import msgspec
 import pytest
+
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import (
     ArchiveFile,
     FloorsFile,
@@ -18,20 +20,10 @@ from stoilo.executor.verifier.targets import (
     read_target,
 )
 from stoilo.executor.verifier.trust import load_trust, read_release
-from stoilo.signer.development.root import (
-    certify_parts,
-    create_development_root,
-)
+from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED, NOW
 from tests.support.metadata import MetadataBench
-from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.trust import read_release
-from stoilo.executor.verifier.targets import ArchiveFile, FloorsFile, InstalledRelease, PartFile, ProjectFile, TrustedRelease, part_target, read_target
-from stoilo.executor.verifier.trust import load_trust
-from stoilo.signer.development.root import create_development_root
 from tests.support.release import certify_parts
-
-
 
 ORIGIN = "project.example/log"
 PLATFORM = "x86_64-linux"

@@ -1,13 +1,16 @@
-
-
 import dataclasses
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
 import msgspec
 import pytest
+from securesystemslib.signer import CryptoSigner
+from tuf.api.metadata import TargetFile, Targets
+
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier import trust
 from stoilo.executor.verifier import trust as module
 from stoilo.executor.verifier.targets import RevocationFile
@@ -19,19 +22,14 @@ from stoilo.executor.verifier.trust import (
     read_release,
 )
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.signer.development.root import create_development_root
 from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
-from stoilo.signer.repository import RoleKeys, publish_targets, refresh_online_metadata
+from stoilo.signer.repository import (
+    newest,
+    refresh_online_metadata,
+)
 from tests.support.gate import DAY_S, INSTALLED, NOW
-from securesystemslib.signer import CryptoSigner
-from tuf.api.metadata import TargetFile, Targets
-from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.trust import ReleaseFiles, pack_release, parse_release_pack, read_release
-from stoilo.executor.verifier.trust import is_development_root, load_trust
-from stoilo.signer.repository import newest, refresh_online_metadata
-
-
 
 ORIGIN = "project.example/log"
 

@@ -1,9 +1,9 @@
-
-
 import time
 from collections.abc import Callable
 from pathlib import Path
+
 import pytest
+
 from stoilo.audit.format.facts import LeafKind
 from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import open_checkpoint
@@ -12,12 +12,8 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.admission import admission_leaf, verify_bundle
 from stoilo.executor.verifier.workunit import HostState
-from stoilo.signer.process.checkpoint_signing import CheckpointSigner
-from stoilo.signer.process.client import SignerClient
-from stoilo.signer.process.client import SignerProcess
-from tests.support.gate import GateBench
 from stoilo.signer.process.client import CheckpointSigner, SignerClient, SignerProcess
-
+from tests.support.gate import GateBench
 
 
 @pytest.fixture

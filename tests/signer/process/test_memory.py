@@ -1,9 +1,9 @@
-
-
 from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from stoilo.audit.format.merkle import (
     EMPTY_ROOT,
     Checkpoint,
@@ -12,17 +12,8 @@ from stoilo.audit.format.merkle import (
     range_root,
 )
 from stoilo.core.errors import TrustError
-from stoilo.signer.process.checkpoint_memory import (
-    CheckpointLedger,
-    create_ledger,
-    judge_next,
-)
-from tests.support.memory_tree import MemoryTree
-from stoilo.audit.format.merkle import Checkpoint
-from stoilo.audit.format.merkle import EMPTY_ROOT, consistency_proof, leaf_hash, range_root
 from stoilo.signer.process.memory import CheckpointLedger, create_ledger, judge_next
-
-
+from tests.support.memory_tree import MemoryTree
 
 ORIGIN = "log.example/t"
 TREE = MemoryTree(leaf_hash(bytes([n])) for n in range(40))

@@ -1,7 +1,7 @@
-
-
 from pathlib import Path
+
 import pytest
+
 from stoilo.core.errors import TrustError
 from stoilo.core.signatures import PrivateKey, parse_envelope, verify_envelope
 from stoilo.core.statement import (
@@ -14,8 +14,12 @@ from stoilo.core.statement import (
 from stoilo.executor.verifier.admission import admission_leaf
 from stoilo.executor.verifier.revocation import open_revocations, revocation_leaf
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.signer.development.lists import replace_online_key
-from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.lists import replace_online_key, revoke
+from stoilo.signer.process.memory import (
+    REVOCATION_LEDGER,
+    RevocationLedger,
+    judge_statement,
+)
 from stoilo.signer.process.protocol import (
     Admission,
     EnvelopesSigned,
@@ -26,24 +30,8 @@ from stoilo.signer.process.protocol import (
     SignAdmissions,
     SignRevocation,
 )
-from stoilo.signer.process.revocation_memory import (
-    REVOCATION_LEDGER,
-    RevocationLedger,
-    judge_statement,
-)
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import NOW, GateBench
-from stoilo.core.signatures import parse_envelope, verify_envelope
-from stoilo.core.signatures import PrivateKey
-from stoilo.core.statement import RECORD_PAYLOAD, RevocationStatement, render_revocation, split_revocations
-from stoilo.core.statement import render_statement
-from stoilo.signer.development.lists import replace_online_key, revoke
-from stoilo.signer.process.memory import (
-    REVOCATION_LEDGER,
-    RevocationLedger,
-    judge_statement,
-)
-
 
 
 def service(gate: GateBench) -> SignerService:

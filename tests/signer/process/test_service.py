@@ -1,8 +1,8 @@
-
-
 import dataclasses
 from pathlib import Path
+
 import pytest
+
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.rate_limit import WindowLimit
@@ -27,7 +27,6 @@ from stoilo.signer.process.protocol import (
 )
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import DAY_S, MODULE, NOW, Admitted, GateBench
-
 
 
 class Clock:
