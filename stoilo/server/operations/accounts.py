@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
-from stoilo.audit.format.record import OperatorAct
+from stoilo.audit.format.facts import OperatorAct
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
-from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey
+from stoilo.executor.verifier.targets import ReviewerFile, ReviewerKey
 from stoilo.server.admission import tokens
 from stoilo.server.admission import tokens as auth
 from stoilo.server.config import load_config

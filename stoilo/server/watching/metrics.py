@@ -30,7 +30,7 @@ from sqlalchemy import func, select
 from stoilo.core.errors import StoiloError
 from stoilo.core.types import TaskState
 from stoilo.server.db import schema
-from stoilo.server.db.states import AttemptState
+from stoilo.server.db.records import AttemptState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import func, insert, select, update
 
 from stoilo.core.boinc.xml import escape
-from stoilo.executor.verifier.release.trust import parse_release_pack
+from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE, RESULT
 from stoilo.server.db.bulk import select_in
 from stoilo.server.engines.stock.creation.creator import Draft, Job, stdin_line

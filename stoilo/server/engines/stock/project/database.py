@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.db.outages import cause_of
+from stoilo.server.db.store import cause_of
 from stoilo.server.engines.database import EngineDatabase
 from stoilo.server.engines.stock.project import tables
 from stoilo.server.engines.stock.project.tables import metadata
