@@ -119,7 +119,7 @@ def batches(jobs: Iterable[Job]) -> Iterator[tuple[Job, ...]]:
 
 
 log = logging.getLogger(__name__)
-_AT_ONCE: Final = 4000
+AT_ONCE: Final = 4000  # workunits that one flush looks at
 # Columns that `create_work` is told of.
 _TOLD: Final = ("name", "app", "priority", "input_template", "result_template")
 _REDUNDANCY: Final = tuple(one.name for one in fields(Redundancy))
@@ -311,7 +311,7 @@ class Creator:
                 table.c.retry_at <= self._now(),
             )
             .order_by(table.c.attempts, table.c.id)
-            .limit(_AT_ONCE)
+            .limit(AT_ONCE)
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()

@@ -122,15 +122,9 @@ asks = Table(
     Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
     Column("retry_at", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
+    # 1 once BOINC has been made to put it: the next answer is a new one
+    Column("put", Integer, nullable=False, default=0),
     Index("stoilo_ask_retry", "retry_at"),
-)
-
-# a question of `asks` that BOINC has been made to put; the next answer is a new one
-asked = Table(
-    "stoilo_asked",
-    metadata,
-    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
-    Column("asked_at", BigInteger, nullable=False),
 )
 
 # results that passed their check, and the digest of the bytes that did
