@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from threading import Lock
 from typing import Protocol
 
@@ -189,14 +188,12 @@ def too_costly(request: GateRequest) -> Verdict:
     """Return the refusal of a source whose check was killed by its limits."""
     message = "checking the source took more time or memory than any source may"
     hint = "shorten it; nested try/finally, long chains and huge literals cost most"
-    verdict = Verdict(
+    return Verdict(
         admitted=False,
         level=request.level,
         lowest_level="",
         policy_digest=request.policy.digest,
         source_digest=content_digest(request.source),
+        findings=(make_finding("STO-P054", FIRST_PLACE, message, hint),),
         engine_digest=engine_digest(),
-    )
-    return replace(
-        verdict, findings=(make_finding("STO-P054", FIRST_PLACE, message, hint),)
     )

@@ -130,7 +130,7 @@ def _from_report(report: JailReport) -> RunOutcome:
 
 def _complete(outcome: RunOutcome, report: JailReport) -> RunOutcome:
     """Add what the parent itself knows."""
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         outcome,
         output=report.output.decode("utf-8", "replace"),
         usage=report.usage,
