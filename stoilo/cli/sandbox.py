@@ -28,8 +28,6 @@ from stoilo.policies.levels import load_level
 if TYPE_CHECKING:
     from stoilo.sandbox.suite.verdicts import Attempt, Row
 
-__all__ = ["render_outcome", "render_table", "sandbox", "selftest", "show_filter"]
-
 
 @click.command("filter")
 @click.option("--level", default="pure", show_default=True, help="Policy level.")
@@ -325,7 +323,7 @@ def probe(
     """Run FILE as a plain program through the kernel layer alone."""
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.kernel.building import Denied  # noqa: PLC0415 - likewise
+    from stoilo.sandbox.kernel.filters import Denied  # noqa: PLC0415 - likewise
     from stoilo.sandbox.process.run import probe_source  # noqa: PLC0415 - Linux only
 
     outcome = probe_source(

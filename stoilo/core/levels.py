@@ -31,7 +31,7 @@ class SyscallRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     allow: tuple[str, ...] = ()  # calls let through unconditionally
     # calls let through under the argument filter of the same name in
-    # `stoilo.sandbox.kernel.seccomp` (`mmap`, `mprotect`, `madvise`, `write` …)
+    # `stoilo.sandbox.kernel.calls` (`mmap`, `mprotect`, `madvise`, `write` …)
     guarded: tuple[str, ...] = ()
     # errno name (EACCES, EPERM, ENOSYS) → calls that fail politely with it
     errno: dict[str, tuple[str, ...]] = {}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
 from stoilo.core.signatures import PrivateKey, render_envelope, sign_envelope
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
     BuilderFile,
     BuilderKey,

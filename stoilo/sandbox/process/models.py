@@ -29,9 +29,6 @@ from stoilo.sandbox.language.rules import (
     is_plain,
 )
 
-__all__ = ["Models", "set_state", "state_refusal"]
-
-
 # Attributes of what arguments name, set without running any of its code ---------------
 
 
@@ -176,14 +173,13 @@ class Models:
         return entries
 
     def _entry_name(self, module: object, name: Node) -> str:
-        """Return a name under which torch finds a parameter, buffer or submodule."""
         if type(name) is not str or not name or "." in name:
             raise state_refusal("a name in a module's table is malformed")
         self._check_name(module, name)
         return name
 
     def _check_name(self, instance: object, name: str) -> None:
-        """Refuse names that the task itself could not assign on `instance`."""
+        # Refuse names that the task itself could not assign on `instance`
         if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
             raise state_refusal(f"the attribute name {name[:64]!r} is reserved")
         try:
@@ -225,7 +221,7 @@ class Models:
     # Classes
 
     def _class_of(self, name: str, kind: type) -> type:
-        """Return the class called `name`: a library's by dotted name, or the task's."""
+        # a library's by dotted name, or the task's
         module, _, attribute = name.rpartition(".")
         facade = self._facades.get(module)
         if name in nodes.UNNAMED:
@@ -292,7 +288,6 @@ def _make_plain(form: str, base: Node) -> object:
 
 
 def _check_library_state(module: Any, name: str, value: Any) -> None:
-    """Refuse private state that is not of the one kind that `name` has."""
     match name:
         case "_qkv_same_embed_dim":
             fits = type(value) is bool
@@ -320,7 +315,7 @@ def _are_parameters(module: Any, names: Any) -> bool:
 
 
 def _link_weights(attributes: dict[str, Any]) -> None:
-    """Give a recurrent layer the list of its weights that its kernels read."""
+    # Give a recurrent layer the list of its weights that its kernels read
     names = attributes.get("_flat_weights_names", [])
     weights = [attributes["_parameters"][name] for name in names]
     attributes["_flat_weights"] = weights
@@ -343,7 +338,7 @@ def _construct(
     groups: list[Any],
     defaults: dict[str, Any],
 ) -> None:
-    """Run the constructor of the first library class, never one of the task's."""
+    # Run the constructor of the first library class, never one of the task's
     optim = _torch().optim
     library: Any = next(c for c in class_mro(type(optimizer)) if not is_own_class(c))
     try:

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 
 from stoilo.core.fairqueue import FairRoom
 
-__all__ = ["BodyLimit", "Hold"]
-
 _Waiter = tuple[int, asyncio.Future[None]]
 
 

@@ -31,27 +31,16 @@ from stoilo.core.statement import (
     render_revocation,
     split_revocations,
 )
-from stoilo.executor.verifier.release.targets import RevocationFile
-from stoilo.signer.development.lists import replace_online_key, settle_revocations
-from stoilo.signer.development.root import certify_fresh_epoch, offline_list
+from stoilo.executor.verifier.targets import RevocationFile
+from stoilo.signer.development.lists import (
+    certify_fresh_epoch,
+    offline_list,
+    replace_online_key,
+    settle_revocations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = [
-    "InForce",
-    "Wishes",
-    "Withdrawals",
-    "is_running",
-    "merge_wishes",
-    "renew_gate",
-    "replace_key",
-    "revocations_in_force",
-    "take_back",
-    "wait_in_force",
-    "wish",
-    "withdraw",
-]
 
 
 FOLDER: Final = "revocations"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stoilo
-from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.note import (
     KeyType,
     Note,
@@ -32,16 +33,11 @@ from stoilo.core.statement import (
     statement_digest,
 )
 from stoilo.executor.verifier.admission import (
-    HostState,
-    TaskBundle,
-    VerifiedTask,
     admission_leaf,
     check_times,
     verify_admission,
     verify_bundle,
 )
-from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.review import (
     ANY_ARGUMENTS,
     Review,
@@ -49,9 +45,15 @@ from stoilo.executor.verifier.review import (
     digest_arguments,
     sign_review,
 )
-from stoilo.executor.verifier.workunit import InputFile
-from stoilo.signer.development.lists import withdraw_reviewer
-from stoilo.signer.development.root import revoke
+from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.workunit import (
+    HostState,
+    InputFile,
+    TaskBundle,
+    VerifiedTask,
+)
+from stoilo.signer.development.lists import revoke, withdraw_reviewer
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

@@ -19,10 +19,11 @@ from stoilo.core.signatures import (
     sign_envelope,
 )
 from stoilo.core.types import RunStatus
-from stoilo.executor.verifier.admission import HostState
-from stoilo.executor.verifier.execution import VerifiedExecutor, Work, installed_release
-from stoilo.executor.verifier.release.pack import pack_release, read_release
+from stoilo.executor.verifier.execution import VerifiedExecutor
+from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.result import Disposition, parse_result
+from stoilo.executor.verifier.trust import pack_release, read_release
+from stoilo.executor.verifier.workunit import HostState, Work
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import refresh_online_metadata

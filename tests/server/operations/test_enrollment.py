@@ -7,7 +7,7 @@ import pytest
 
 from stoilo.core.errors import UsageError
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.release.targets import ReviewerFile, read_target
+from stoilo.executor.verifier.targets import ReviewerFile, read_target
 from stoilo.server.admission import tokens
 from stoilo.server.data_directory import ConnectionFile
 from stoilo.server.db.store import Store
