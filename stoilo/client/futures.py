@@ -117,7 +117,7 @@ class Executor(concurrent.futures.Executor):
         """
         call = {"args": list(args), "kwargs": dict(kwargs)}
         captured = capture_calls(fn, [call], spread=True).pack_one()
-        session = self._connection._connection.session  # noqa: SLF001 - one package
+        session = self._connection._core.session  # noqa: SLF001 - one package
         future: TaskFuture[T] = TaskFuture()
         with self._lock:
             self._check_open()
@@ -147,7 +147,7 @@ class Executor(concurrent.futures.Executor):
         calls = [
             {"args": list(args), "kwargs": {}} for args in zip(*iterables, strict=False)
         ]
-        session = self._connection._connection.session  # noqa: SLF001 - one package
+        session = self._connection._core.session  # noqa: SLF001 - one package
         captured = capture_calls(fn, calls, spread=True) if calls else None
         chunk = chunksize if chunksize > 1 else None
         run: MapRun[T] = MapRun(session, captured, self._options, chunk)
