@@ -12,8 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from stoilo.client.capture.modules import capture_calls
 from stoilo.client.connection import Where
 from stoilo.client.mapping import MapRun
-from stoilo.client.options import TaskLimits
-from stoilo.client.request import TaskOptions, make_options
+from stoilo.client.options import TaskLimits, TaskOptions, make_options
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.client.sync import SyncConnection, background, connect_sync

@@ -20,10 +20,9 @@ from collections.abc import (
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from stoilo.client.connection import CONNECT_S, Connection, Where, connect
-from stoilo.client.journal import Journal
 from stoilo.client.mapping import MapItem, MapProgress, MapRun
 from stoilo.client.results import ResultT
-from stoilo.client.session import PATIENCE_S, Review
+from stoilo.client.session import PATIENCE_S, Journal, Review
 from stoilo.client.status import TaskStatus
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.core.background import EventLoopThread

@@ -9,9 +9,14 @@ import uuid
 from typing import Any, Generic
 
 from stoilo.client.capture import Captured
-from stoilo.client.outcome import read_items, read_outcome
-from stoilo.client.request import TaskOptions
-from stoilo.client.results import ResultT, TaskOutcome, TimedOut
+from stoilo.client.options import TaskOptions
+from stoilo.client.results import (
+    ResultT,
+    TaskOutcome,
+    TimedOut,
+    read_items,
+    read_outcome,
+)
 from stoilo.client.session import Session
 from stoilo.client.status import (
     TaskStatus,

@@ -51,6 +51,17 @@ def plain_literal(value: object) -> ast.expr | None:
     return None
 
 
+def is_current_literal(source: ast.expr | None, value: object) -> bool:
+    """Whether `source` is a literal that still gives `value`, types included."""
+    if source is None:
+        return False
+    try:
+        literal = ast.literal_eval(source)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return type(literal) is type(value) and repr(literal) == repr(value)
+
+
 def is_namedtuple(kind: type) -> bool:
     """Whether `kind` is a tuple class with named fields."""
     return issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple)
