@@ -1,4 +1,4 @@
-"""`Connection.map`: many small calls in few tasks, sized by what they cost (`chunks`).
+"""`Connection.map`: many small calls in few tasks, sized by what they cost to compute.
 
 Items have their own outcomes: those without a quorum are sent once more, by themselves,
 and only those. A task that `map` made too large for a limit is sent again in halves.

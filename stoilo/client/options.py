@@ -1,4 +1,4 @@
-"""Settings of one task: redundancy by the corrected rules, and limits.
+"""Settings of one task, checked before anything is sent, and the message that submits it.
 
 BOINC's words: *min_quorum* results must agree, *target* copies go out at first, at most
 *max_total* are ever made, *max_error* may fail, *max_success* may succeed without

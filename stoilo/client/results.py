@@ -3,6 +3,7 @@
 Errors are returned, never raised (thesis §7.1.2). A `UserError` is also an instance of
 the builtin exception that the function raised, where that is one: ``except ValueError``
 and ``isinstance(result, ValueError)`` both work after ``raise result``.
+Values in a poll's final answer are untrusted bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What the tasks of one connection share: the channel, the journal, blobs sent once."""
+"""What the tasks of one connection share: the channel, the journal, blobs sent once.
+
+The journal notes ids of submitted tasks, so that another process finds them again: one JSON
+object a line in the user's state directory, 0600, without source, data or tokens. Losing it
+loses nothing but the list: the server has the tasks.
+"""
 
 from __future__ import annotations
 

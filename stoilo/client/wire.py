@@ -1,4 +1,7 @@
-"""One gRPC channel: calls with deadlines, retried while a lost server may come back."""
+"""One gRPC channel: calls with deadlines, retried while a lost server may come back.
+
+Failures become our errors: the server's own code, or what we tried and saw.
+"""
 
 from __future__ import annotations
 

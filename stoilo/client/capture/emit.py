@@ -1,4 +1,4 @@
-"""The text of a module: canonical, readable, one statement a target."""
+"""Names, order and text of a module's statements: canonical, readable, free of clashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One maker a kind of value: which statement stands for it in the module to be."""
+"""One maker a kind of value: which statement stands for it in the module to be.
+
+Default arguments become the values they have now, not the expressions that made them.
+"""
 
 from __future__ import annotations
 
