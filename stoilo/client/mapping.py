@@ -30,28 +30,25 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import Redundancy
 
 FIRST_ITEMS: Final = 8
-TARGET_S: Final = 8.0
-"""Wanted computing time of one chunk, s."""
+TARGET_S: Final = 8.0  # Wanted computing time of one chunk, s
 
+# Items that compute for less are not divided among several hosts at the end: each would
+# wait longer than that
 WORTH_S: Final = 2.0
-"""Items that compute for less are not divided among several hosts at the end: each would
-wait longer than that."""
 
-WINDOW: Final = 6
-"""Chunks in flight."""
+WINDOW: Final = 6  # Chunks in flight
 
-GROWTH: Final = 64
-"""A chunk is at most so many times larger than one that came back."""
+GROWTH: Final = 64  # A chunk is at most so many times larger than one that came back
 
+# Wanted at most in the arguments of a chunk, and in its answer, bytes
 CHUNK_BYTES: Final = BOUNDS.inline_arguments_bytes // 2
-"""Wanted at most in the arguments of a chunk, and in its answer, bytes."""
 
+# The least that a level allows a run which states no limits, s.
 DEFAULT_CPU_S: Final = 60
 DEFAULT_WALL_S: Final = 120
-"""The least that a level allows a run which states no limits, s."""
 
+# Of the time that a host has for a copy: hosts are slower than others, and wait
 DEADLINE_SHARE: Final = 0.1
-"""Of the time that a host has for a copy: hosts are slower than others, and wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +159,9 @@ def _by_bytes(cost: ChunkCost) -> float:
     return CHUNK_BYTES / most if most else float("inf")
 
 
+# Item outcomes that another try may change: copies failed or did not agree, hosts were
+# silent or wrote nonsense. A validator that raised or rejected, or a limit that was
+# hit, would only be so again.
 SENT_AGAIN = frozenset(
     {
         *("STO-R050", "STO-R051", "STO-R052", "STO-R058", "STO-C063"),
@@ -169,21 +169,18 @@ SENT_AGAIN = frozenset(
         *("STO-E020", "STO-E021", "STO-E022", "STO-E023"),
     }
 )
-"""Item outcomes that another try may change: copies failed or did not agree, hosts were
-silent or wrote nonsense. A validator that raised or rejected, or a limit that was hit,
-would only be so again."""
 
+# Ends of a whole task that fewer items in it may change
 LIMITS_HIT = frozenset({"STO-S011", "STO-S012", "STO-S013", "STO-S014", "STO-S015"})
-"""Ends of a whole task that fewer items in it may change."""
 
 TOO_LARGE = "STO-C020"
 SUCCESS = "success"
 
+# Quota refusals that pass with time: too many unfinished tasks, too many an hour
 WAITED_OUT = frozenset({"STO-R004", "STO-R005"})
-"""Quota refusals that pass with time: too many unfinished tasks, too many an hour."""
 
+# Between submissions that a quota refuses
 QUOTA = functools.partial(Backoff, 0.5, 60.0, factor=1.6, jitter=0.2)
-"""Between submissions that a quota refuses."""
 
 
 @dataclass(frozen=True, slots=True)

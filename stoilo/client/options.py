@@ -87,13 +87,12 @@ def CreateOptions(  # noqa: N802 - the thesis's name
     return options
 
 
+# One copy, believed. For trying things out and for work that is checked otherwise.
 TRIVIAL = CreateOptions(
     min_quorum=1, target_nresults=1, max_total_results=1, max_success_results=1
 )
-"""One copy, believed. For trying things out and for work that is checked otherwise."""
 
-CLASSIC = CreateOptions()
-"""Two copies that agree, a third when they do not."""
+CLASSIC = CreateOptions()  # Two copies that agree, a third when they do not
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from stoilo.client.wire import Wire
 
 
-ResultT = TypeVar("ResultT")
-"""What the researcher's function returns."""
+ResultT = TypeVar("ResultT")  # What the researcher's function returns
 
 
 class UserError(Exception):
@@ -99,14 +98,14 @@ class TimedOut(WaitError):
         self.state = state
 
 
+# What `result()` gives; a wait that ends early gives `TimedOut` instead
 TaskResult = Union[Any, UserError, SystemError]  # noqa: UP007 - printed as in the thesis
-"""What ``result()`` gives; a wait that ends early gives `TimedOut` instead."""
 
+# `TaskResult` with the type of the function's value, for type checkers
 TaskOutcome = Union[ResultT, UserError, SystemError, TimedOut]  # noqa: UP007 - generic
-"""`TaskResult` with the type of the function's value, for type checkers."""
 
+# Raised again, these would mean something else to the interpreter
 _NEVER_MIXED = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
-"""Raised again, these would mean something else to the interpreter."""
 
 
 @functools.cache

@@ -28,8 +28,8 @@ from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 
+# Between polls of a task that is not finished (thesis: 15 to 60 s)
 POLLING = functools.partial(Backoff, 0.1, 30.0, factor=1.4, jitter=0.2)
-"""Between polls of a task that is not finished (thesis: 15 to 60 s)."""
 
 
 class SubmittedTask(Generic[ResultT]):

@@ -46,8 +46,7 @@ _FAMILIES: dict[str, type[StoiloError]] = {
         InternalError,
     )
 }
-_BUSY = frozenset({"STO-R008"})
-"""What a server says that has its hands full."""
+_BUSY = frozenset({"STO-R008"})  # What a server says that has its hands full
 _LOST = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -198,14 +197,12 @@ def _findings(detail: pb.ErrorDetail) -> tuple[Finding, ...]:
 
 logger = logging.getLogger("stoilo.client")
 
-CALL_S = 30.0
-"""Deadline of one call, s (thesis: 30)."""
+CALL_S = 30.0  # Deadline of one call, s (thesis: 30)
 
 UPLOAD_BYTES = 1024 * 1024
 TRANSFER_S = 600.0
 WARN_EVERY_S = 30.0
-MANY_CALLS = 64
-"""Calls in flight on one connection; more wait for their turn."""
+MANY_CALLS = 64  # Calls in flight on one connection; more wait for their turn
 
 Request = Any  # a protobuf message; its generated classes share no useful base
 

@@ -23,8 +23,7 @@ from urllib.parse import unquote, urlsplit
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, UsageError
 
-LOCK_BYTES = 1 << 20
-"""Most bytes of a lock."""
+LOCK_BYTES = 1 << 20  # Most bytes of a lock
 _HEAD = re.compile(
     r"# stoilo-lock/1 ([a-z0-9-]{1,32}) ([a-z0-9_]+-linux) python (3\.\d+)"
 )

@@ -226,8 +226,8 @@ def find_flavor(
     )
 
 
+# Modules that a task has without a library: their façades are all there is
 FACADES_ALONE = frozenset({"tqdm"})
-"""Modules that a task has without a library: their façades are all there is."""
 
 
 def smallest_flavor(

@@ -67,14 +67,12 @@ def encode_stored(data: bytes) -> str:
     return content_digest(data)
 
 
+# A top-level argument at least this large travels as a blob of its own, bytes
 BLOB_BYTES = 256 * 1024
-"""A top-level argument at least this large travels as a blob of its own, bytes."""
 
-HEAP_TYPE = 1 << 9
-"""Py_TPFLAGS_HEAPTYPE: a class made by a class statement."""
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
 
-KEY_CHARS = 40
-"""Longer keys are not shown in messages."""
+KEY_CHARS = 40  # Longer keys are not shown in messages
 
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 

@@ -19,11 +19,11 @@ from stoilo.client.capture.targets import ClassTarget, DataTarget, Target
 from stoilo.client.capture.texts import find_class
 from stoilo.core.errors import UsageError
 
+# Never honoured on the other side (design §6), so they do not travel
 _PICKLE_HOOKS = frozenset(
     {"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__copyreg__"}
     | {"__getnewargs__", "__getnewargs_ex__", "__del__", "__copy__", "__deepcopy__"}
 )
-"""Never honoured on the other side (design §6), so they do not travel."""
 
 
 def make_class(graph: Graph, cls: type, wanted: str, where: str) -> Target:

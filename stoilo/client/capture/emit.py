@@ -138,8 +138,8 @@ def _fits(name: str, target: Target, inside: dict[int, set[str]]) -> bool:
     )
 
 
+# Lines longer than this are broken after commas; the gate refuses at ten times it
 WRAP_CHARS = 1_000
-"""Lines longer than this are broken after commas; the gate refuses at ten times it."""
 
 
 def render_module(targets: list[Target]) -> str:

@@ -25,8 +25,7 @@ from collections.abc import Callable, Iterable
 from stoilo.client.capture.library import library_path
 from stoilo.client.capture.targets import Target, reference
 
-MODULE_LITERAL_CHARS = 400
-"""A constant whose text is longer travels as data, chars."""
+MODULE_LITERAL_CHARS = 400  # A constant whose text is longer travels as data, chars
 
 MAX_DEPTH = 12
 Place = Callable[[object, str, str], Target]

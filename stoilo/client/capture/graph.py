@@ -38,8 +38,8 @@ from stoilo.client.capture.targets import (
     reference,
 )
 
+# Binds one use of an outside name, as `Graph.resolve_name` does
 Resolve = Callable[[Target, External, Outside, str], None]
-"""Binds one use of an outside name, as `Graph.resolve_name` does."""
 
 
 class _Replacer(ast.NodeTransformer):
@@ -143,8 +143,8 @@ _OF_THIS_MACHINE = frozenset(
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, tuple})
 
 
+# (graph, value, wanted name, how messages call it) → target
 Maker = Callable[["Graph", Any, str, str], Target]
-"""(graph, value, wanted name, how messages call it) → target."""
 
 
 class Graph:

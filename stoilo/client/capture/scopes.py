@@ -235,8 +235,7 @@ def _resolve(name: str, scope: _Scope) -> tuple[bool, bool]:
     return True, False
 
 
-MISSING = object()
-"""The name is bound nowhere outside (it may be a built-in)."""
+MISSING = object()  # The name is bound nowhere outside (it may be a built-in)
 
 
 @dataclass(frozen=True, eq=False)
