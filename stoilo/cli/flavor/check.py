@@ -12,7 +12,7 @@ import click
 from stoilo.core.errors import TrustError, UsageError
 
 if TYPE_CHECKING:
-    from stoilo.flavors.comparison import LoadedTree
+    from stoilo.flavors.inspect import LoadedTree
 
 
 _PATH = click.Path(path_type=Path, exists=True)
@@ -29,7 +29,7 @@ def inspect(path: Path, modules: bool, as_json: bool) -> None:
 
     PATH is the output of a build or an unpacked tree; of an archive, its files are listed.
     """
-    from stoilo.flavors.comparison import load_tree  # noqa: PLC0415 - used here only
+    from stoilo.flavors.inspect import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)
     document = _summary(loaded)
@@ -93,7 +93,7 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
 
     --tree takes the digest or the `.tree` file of a release. Exit code 0: it holds, 4: not.
     """
-    from stoilo.flavors.comparison import load_tree  # noqa: PLC0415 - used here only
+    from stoilo.flavors.inspect import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)
     if packed is not None and loaded.archive != packed:
@@ -133,7 +133,7 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
 
     A and B are outputs of builds, trees or archives. Exit code 0: equal, 4: they differ.
     """
-    from stoilo.flavors.comparison import compare_trees, load_tree  # noqa: PLC0415 - extra
+    from stoilo.flavors.inspect import compare_trees, load_tree  # noqa: PLC0415 - extra
 
     if first.resolve() == second.resolve():
         raise UsageError("STO-F014", "that is one build, named twice")
