@@ -10,8 +10,6 @@ import click
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["metrics"]
-
 DAY_S = 86_400
 
 

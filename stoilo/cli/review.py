@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from stoilo.client.wire import Wire
 
 
-__all__ = ["review"]
-
 AnswerT = TypeVar("AnswerT")
 DAY_S = 86_400
 _MOST_DAYS = 366

@@ -30,8 +30,6 @@ from stoilo.policies.levels import load_level
 if TYPE_CHECKING:
     from stoilo.sandbox.suite.verdicts import Attempt, Row
 
-__all__ = ["render_outcome", "render_table", "sandbox", "selftest", "show_filter"]
-
 
 @click.command("filter")
 @click.option("--level", default="pure", show_default=True, help="Policy level.")

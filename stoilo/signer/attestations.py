@@ -35,21 +35,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.release.targets import BuilderFile, PartFile
 
-__all__ = [
-    "MAX_ATTESTATION_BYTES",
-    "MIN_BUILDERS",
-    "BuildEvidence",
-    "BuildInputs",
-    "BuildTool",
-    "BuiltLibrary",
-    "attestation_path",
-    "attestations_for",
-    "builder_short",
-    "check_builds",
-    "make_attestation",
-    "read_attestation",
-]
-
 MIN_BUILDERS: Final = 2
 """A build counts when so many people at least got the same bytes."""
 

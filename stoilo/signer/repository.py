@@ -41,21 +41,6 @@ from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_M
 from stoilo.signer.key_files import write_private_file, write_public_file
 from stoilo.signer.roles import role_limits
 
-__all__ = [
-    "LIFETIMES",
-    "Delegation",
-    "ReleaseRepository",
-    "RoleKeys",
-    "checked_pieces",
-    "newest",
-    "newest_file",
-    "publish_root",
-    "publish_targets",
-    "publishing",
-    "refresh_online_metadata",
-    "store_target",
-]
-
 LIFETIMES: Final = {
     role: timedelta(days=role_limits(role).lifetime_days)
     for role in ("root", "targets", "snapshot", "timestamp")

@@ -9,17 +9,6 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-__all__ = [
-    "DELEGATED",
-    "OFFLINE",
-    "CeremonyBounds",
-    "RoleLimits",
-    "RolesFile",
-    "ceremony_bounds",
-    "load_roles",
-    "role_limits",
-]
-
 DAY_S: Final = 24 * 3600
 
 DELEGATED: Final = ("gate", "policy", "reviewers", "revocation")

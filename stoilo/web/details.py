@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stoilo.audit.format.facts import CodeCount, NamedDigest
-from stoilo.audit.format.record import Record, WorkunitRecord
+from stoilo.audit.format.facts import CodeCount, NamedDigest, Record, WorkunitRecord
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level

@@ -9,14 +9,13 @@ from importlib import resources
 
 import jinja2
 
-from stoilo.audit.format.leaf import LeafKind
-from stoilo.audit.format.record import (
-    Mention,
+from stoilo.audit.format.facts import (
+    LeafKind,
     MentionKind,
     RetentionRecord,
     WorkunitRecord,
-    record_digest,
 )
+from stoilo.audit.format.leaf import Mention, record_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.web import commands, wording
 from stoilo.web.archive import Entry, View

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from stoilo.audit.format.record import Mention, MentionKind, task_commitment
+from stoilo.audit.format.facts import MentionKind
+from stoilo.audit.format.leaf import Mention, task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.web.archive import Entry, View
 

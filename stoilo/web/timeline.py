@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from stoilo.audit.format.record import (
-    Mention,
+from stoilo.audit.format.facts import (
     MentionKind,
     OutcomeRecord,
     RevocationRecord,
     WorkunitRecord,
 )
+from stoilo.audit.format.leaf import Mention
 from stoilo.web.archive import Entry
 
 __all__ = ["Attempt", "Denial", "Timeline", "find_denials", "read_timeline"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import assert_never
 
-from stoilo.audit.format.leaf import LeafKind
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
     FlavorRecord,
     KeyRecord,
+    LeafKind,
     LevelRecord,
     OperatorRecord,
     OutcomeRecord,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.format.merkle import EMPTY_ROOT
+from stoilo.audit.format.merkle import EMPTY_ROOT, Checkpoint, render_checkpoint
 from stoilo.audit.format.proof import check_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import parse_envelope

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.merkle import (
-    MemoryTree,
+    Checkpoint,
     inclusion_proof,
     leaf_hash,
     range_root,
+    render_checkpoint,
 )
 from stoilo.audit.format.note import Note, render_note, sign_note
 from stoilo.audit.format.proof import Proof, render_proof
@@ -30,11 +30,13 @@ from stoilo.core.statement import (
 )
 from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.execution import installed_release
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.release.pack import read_release
 from stoilo.executor.verifier.release.targets import TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust, read_release
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.flavors.manifest import find_flavor
 from tests.drills.project import DrillProject, Packet
+from tests.support.memory_tree import MemoryTree
 
 __all__ = ["Thief", "read_entries"]
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from tuf.api.metadata import TargetFile
 
-from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
+from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.executor.verifier.release.targets import (

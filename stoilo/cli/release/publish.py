@@ -24,8 +24,6 @@ from stoilo.signer.ceremony.status import ReleaseState, read_state
 from stoilo.signer.ceremony.transcript import append_line
 from stoilo.signer.process.online_keys import find_key, renew_online_metadata
 
-__all__ = ["publish", "status"]
-
 
 @click.command()
 @click.argument("folder", type=FOLDER)
@@ -38,11 +36,7 @@ __all__ = ["publish", "status"]
 )
 @json_option
 def publish(
-    folder: Path,
-    data: Path | None,
-    release_directory: Path | None,
-    *,
-    as_json: bool,
+    folder: Path, data: Path | None, release_directory: Path | None, *, as_json: bool
 ) -> None:
     """Put the complete ceremony in FOLDER in place, beside a running server too.
 

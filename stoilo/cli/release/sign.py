@@ -44,8 +44,6 @@ from stoilo.signer.offline_keys import (
     group_digest,
 )
 
-__all__ = ["check_first_root", "combine", "review", "sign"]
-
 
 @click.command()
 @click.argument("folder", type=FOLDER)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stoilo.executor.volunteer.attachments import Attachments, Means
     from stoilo.executor.volunteer.transfer import Transfer
 
-__all__ = ["attach", "attachments_at", "data_option", "detach"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _MAX_FILE_BYTES = 1024 * 1024

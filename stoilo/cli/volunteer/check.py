@@ -15,7 +15,6 @@ from stoilo.core.errors import UsageError
 if TYPE_CHECKING:
     from stoilo.executor.verifier.inspection import SelfCheck
 
-__all__ = ["self_check"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _MAX_ROOT_BYTES = 512 * 1024
@@ -54,8 +53,8 @@ def self_check(
 
 def _compare(project: str, root: bytes, launcher: Path, ca: Path | None) -> SelfCheck:
     """Return what held."""
-    from stoilo.executor.verifier.host_verifier import installed_release  # noqa: PLC0415 - an extra
     from stoilo.executor.verifier.inspection import OwnParts, check_self, prove_release  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415 - an extra
     from stoilo.executor.verifier.release.trust import load_trust  # noqa: PLC0415 - as above
     from stoilo.executor.volunteer.release_fetch import fetch_release  # noqa: PLC0415 - as above
     from stoilo.flavors.launcher_build import MAX_LAUNCHER_BYTES, describe_launcher  # noqa: PLC0415 - as above

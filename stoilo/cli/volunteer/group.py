@@ -13,8 +13,6 @@ from stoilo.cli.volunteer.opt_in import opt_in
 from stoilo.cli.volunteer.run import run
 from stoilo.cli.volunteer.status import resume, status, suspend, update
 
-__all__ = ["volunteer"]
-
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NEEDED = ("project", "key", "state")
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stoilo.executor.verifier.optin import OptIn
     from stoilo.executor.volunteer.optin_file import FileState
 
-__all__ = ["describe_allowed", "opt_in"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _LIMITS = tuple(field.name for field in dataclasses.fields(RunLimits))

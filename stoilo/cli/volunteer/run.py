@@ -14,8 +14,6 @@ import click
 from stoilo.cli.volunteer.attach import attachments_at, data_option
 from stoilo.core.errors import UsageError
 
-__all__ = ["run"]
-
 _GRACE_S = 75.0  # a task under a launcher may take 60 s to write its state down
 _MODULE = "stoilo.executor.volunteer"
 

@@ -18,7 +18,6 @@ from stoilo.core.plaintext import show_plainly
 if TYPE_CHECKING:
     from stoilo.executor.volunteer.status import Control, CopyStanding, VolunteerStatus
 
-__all__ = ["resume", "status", "suspend", "update"]
 
 state_option = click.option(
     "--state",

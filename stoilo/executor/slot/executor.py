@@ -19,7 +19,6 @@ from typing import Final, Protocol, runtime_checkable
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.slot.layout import (
-    VERIFIER_ARCHIVE,
     ExitKind,
     Program,
     ProgramSource,
@@ -37,16 +36,6 @@ from stoilo.executor.verifier.boinc_slot import FINISH_FILE
 from stoilo.executor.verifier.execution import ActiveRuns
 from stoilo.executor.verifier.installation import HOME_NAME, own_directory, replace_file
 from stoilo.executor.verifier.workunit import Work
-
-__all__ = [
-    "VERIFIER_ARCHIVE",
-    "LaunchFailedError",
-    "Program",
-    "ProgramSource",
-    "PutOffError",
-    "SlotExecutor",
-    "SuspendableExecutor",
-]
 
 
 @runtime_checkable

@@ -35,22 +35,6 @@ from stoilo.executor.verifier.boinc_slot import (
 )
 from stoilo.executor.verifier.workunit import Work
 
-__all__ = [
-    "STDERR_FILE",
-    "VERIFIER_ARCHIVE",
-    "ExitKind",
-    "Program",
-    "ProgramSource",
-    "SlotExit",
-    "SlotTask",
-    "copy_in",
-    "judge_exit",
-    "lay_out",
-    "read_state",
-    "write_state",
-]
-
-
 VERIFIER_ARCHIVE: Final = "stoilo-verifier.tar"
 """Open name under which the launcher finds the verifier."""
 

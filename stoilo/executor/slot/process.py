@@ -31,8 +31,6 @@ from stoilo.executor.verifier.boinc_shm import (
 )
 from stoilo.sandbox.kernel.calls import kill_with_parent
 
-__all__ = ["SlotProcess", "start_in_slot"]
-
 TICK_S: Final = 1.0
 UNREAD_S: Final = 180.0
 """A control message that is not read for so long: the program is stuck."""

@@ -11,8 +11,9 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Final
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, render_leaf
+from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
@@ -39,7 +40,6 @@ from stoilo.executor.verifier.revocation import (
     open_revocations,
 )
 from stoilo.executor.verifier.workunit import (
-    COMPILED_FLOORS,
     Floors,
     HostState,
     InputFile,
@@ -47,29 +47,6 @@ from stoilo.executor.verifier.workunit import (
     VerifiedAdmission,
     VerifiedTask,
 )
-
-__all__ = [
-    "CLOCK_SKEW_S",
-    "COMPILED_FLOORS",
-    "Floors",
-    "HostState",
-    "TaskBundle",
-    "VerifiedAdmission",
-    "VerifiedTask",
-    "admission_leaf",
-    "check_floors",
-    "check_release_age",
-    "check_review_rules",
-    "check_revocations",
-    "check_runtime_floor",
-    "check_times",
-    "check_validator_module",
-    "check_verifier_floor",
-    "prove_leaf",
-    "verify_admission",
-    "verify_bundle",
-]
-
 
 CLOCK_SKEW_S: Final = 24 * 3600
 """How far a volunteer's clock may lag: wrong time zones are common, weeks are not."""

@@ -37,18 +37,6 @@ from stoilo.executor.verifier.checkpoints import Checkpoint, CheckpointFile, Kep
 from stoilo.sandbox.process.channel import Progress
 from stoilo.sandbox.process.exchange import Exchange
 
-__all__ = [
-    "Child",
-    "Due",
-    "Lookout",
-    "QuitReason",
-    "Reckoning",
-    "Session",
-    "Standing",
-    "heed",
-]
-
-
 SILENCE_S: Final = 30.0
 """How long a client whose process cannot be found may be silent, s."""
 

@@ -22,26 +22,6 @@ from typing import Final, Self
 
 from stoilo.core.errors import InternalError
 
-__all__ = [
-    "CHANNEL_BYTES",
-    "MMAP_FILE",
-    "SEGMENT_BYTES",
-    "AppStatus",
-    "Channel",
-    "Control",
-    "Heartbeat",
-    "Segment",
-    "open_segment",
-    "parse_control",
-    "parse_heartbeat",
-    "parse_status",
-    "put",
-    "render_control",
-    "render_heartbeat",
-    "render_status",
-    "take",
-]
-
 MMAP_FILE: Final = "boinc_mmap_file"
 CHANNEL_BYTES: Final = 1024
 SEGMENT_BYTES: Final = 8 * CHANNEL_BYTES

@@ -24,24 +24,6 @@ from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.installation import HOME_NAME, is_slot
 from stoilo.executor.verifier.optin import ServerPreferences
 
-__all__ = [
-    "FINISH_FILE",
-    "INIT_FILE",
-    "MAX_INIT_BYTES",
-    "TEMPORARY_EXIT_FILE",
-    "Slot",
-    "SlotInfo",
-    "finish",
-    "hold_slot",
-    "open_plain",
-    "parse_init_data",
-    "put_off",
-    "read_slot",
-    "render_soft_link",
-    "write_in_slot",
-]
-
-
 INIT_FILE: Final = "init_data.xml"
 MAX_INIT_BYTES: Final = 256 * 1024
 CHECKPOINT_PERIOD_S: Final = 300.0

@@ -29,18 +29,6 @@ from stoilo.executor.verifier.installation import replace_file
 from stoilo.sandbox.process.channel import MOST_STEPS, largest_state
 from stoilo.sandbox.process.exchange import Exchange
 
-__all__ = [
-    "CHECKPOINT_FILE",
-    "KEY_FILE",
-    "Checkpoint",
-    "CheckpointFile",
-    "KeptRun",
-    "RunKeeper",
-    "parse_checkpoint",
-    "render_checkpoint",
-]
-
-
 log = logging.getLogger(__name__)
 
 CHECKPOINT_FILE: Final = "stoilo_checkpoint"

@@ -24,7 +24,6 @@ from stoilo.core.run_status import RunLayer, RunStatus
 from stoilo.core.types import RunOutcome
 from stoilo.executor.verifier.checkpoints import KeptRun, RunKeeper
 from stoilo.executor.verifier.host_verifier import HostVerifier
-from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
@@ -38,18 +37,6 @@ from stoilo.sandbox.process.report import (
     read_outcome,
     read_refusal,
 )
-
-__all__ = [
-    "VERIFIER_VERSION",
-    "ActiveRuns",
-    "Cancellable",
-    "Executor",
-    "RunnerJail",
-    "VerifiedExecutor",
-    "Work",
-    "installed_release",
-]
-
 
 CANCELLED = "STO-S008"
 

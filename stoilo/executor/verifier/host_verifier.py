@@ -37,14 +37,6 @@ from stoilo.executor.verifier.result import seen_checkpoint
 from stoilo.executor.verifier.runtimes import Runtimes
 from stoilo.executor.verifier.workunit import HostState, TaskBundle, VerifiedTask, Work
 
-__all__ = [
-    "RELEASE_PACK",
-    "HostVerifier",
-    "VerifiedWorkunit",
-    "installed_release",
-    "newest_release",
-]
-
 RELEASE_PACK: Final = "release.pack"
 """In the state directory: the newest release that this host has verified."""
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stoilo.audit.format.proof import ProvenLeaf
-from stoilo.audit.format.release_proof import (
+from stoilo.audit.format.proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     LoggedRelease,
+    ProvenLeaf,
     check_release_proof,
 )
 from stoilo.core.digests import Digest
@@ -34,21 +34,6 @@ from stoilo.flavors.tree import MANIFEST_NAME, tree_digest
 
 if TYPE_CHECKING:
     from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
-
-__all__ = [
-    "Finding",
-    "OwnParts",
-    "SelfCheck",
-    "check_self",
-    "explain_refusal",
-    "explain_task",
-    "hash_own_tree",
-    "hash_program",
-    "prove_release",
-    "read_logged",
-    "render_check",
-    "summarize_task",
-]
 
 
 MIB = 1024 * 1024

@@ -31,26 +31,6 @@ from stoilo.executor.verifier.release.targets import InstalledRelease
 from stoilo.policies.levels import load_levels, load_older_levels
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 
-__all__ = [
-    "BUILT_FILE",
-    "HOME_NAME",
-    "OLDER_LANGUAGES",
-    "Built",
-    "BuiltFloors",
-    "Home",
-    "find_home",
-    "installed_release",
-    "is_frozen",
-    "is_slot",
-    "load_built",
-    "open_home",
-    "own_directory",
-    "parse_built",
-    "render_built",
-    "replace_file",
-]
-
-
 HOME_NAME: Final = "stoilo"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["LEFT_OUT"]
-
 LEFT_OUT: Final = {
     "tuf.ngclient.urllib3_fetcher": ("Urllib3Fetcher",),
     "securesystemslib.signer._aws_signer": ("AWSSigner",),

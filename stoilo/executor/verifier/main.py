@@ -76,8 +76,6 @@ from stoilo.executor.verifier.runtimes import Runtimes, TreeRuntimes
 from stoilo.executor.verifier.trees import tree_cap
 from stoilo.executor.verifier.workunit import Floors, HostState, Work
 
-__all__ = ["OPT_IN_FILE", "Surroundings", "catch_signals", "main", "run_verifier"]
-
 OPT_IN_FILE: Final = "optin.toml"
 """In the home of a BOINC data directory: an opt-in file for this client alone."""
 

@@ -31,16 +31,6 @@ from stoilo.executor.verifier.revocation import (
 )
 from stoilo.executor.verifier.workunit import Floors
 
-__all__ = [
-    "FLOORS_FILE",
-    "TIME_FILE",
-    "FloorMemory",
-    "RevocationMemory",
-    "TimeMemory",
-    "raise_floors",
-]
-
-
 TIME_FILE: Final = "newest-time"
 MAX_FILE_BYTES: Final = 64
 _LINE = re.compile(rb"stoilo-time/v1 (0|[1-9][0-9]{0,15})\n")

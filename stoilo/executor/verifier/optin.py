@@ -21,17 +21,6 @@ import msgspec
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import RunLimits, lowest_limits
 
-__all__ = [
-    "LEVEL_ORDER",
-    "SYSTEM_FILE",
-    "OptIn",
-    "ServerPreferences",
-    "default_files",
-    "load_opt_in",
-    "lower_by_server",
-    "parse_opt_in",
-]
-
 LEVEL_ORDER: Final[dict[str, int]] = {"pure": 0, "numeric": 1, "tensor": 2, "gpu": 3}
 """Every level's place (design §4); a name not listed here cannot be opted into."""
 

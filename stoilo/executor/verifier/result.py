@@ -24,17 +24,6 @@ from stoilo.core.limits import BOUNDS
 from stoilo.core.run_status import RunLayer, RunStatus
 from stoilo.sandbox.process.channel import MOST_STEPS
 
-__all__ = [
-    "Disposition",
-    "ResultFile",
-    "ResultHeader",
-    "largest_result",
-    "parse_result",
-    "parse_result_header",
-    "render_result",
-    "seen_checkpoint",
-]
-
 Format = Literal["stoilo-result/1", "stoilo-result/2"]
 FORMAT: Format = "stoilo-result/1"
 RESUMED_FORMAT: Format = "stoilo-result/2"

@@ -27,19 +27,6 @@ from stoilo.core.statement import Statement
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.release.targets import Reviewer
 
-__all__ = [
-    "ANY_ARGUMENTS",
-    "MAX_REVIEW_BYTES",
-    "REVIEW_PAYLOAD",
-    "OpenedReview",
-    "Review",
-    "Reviewable",
-    "check_reviews",
-    "digest_arguments",
-    "open_review",
-    "sign_review",
-]
-
 REVIEW_PAYLOAD: Final = "application/vnd.stoilo.review+json"
 ANY_ARGUMENTS: Final = "any"
 MAX_REVIEW_BYTES: Final = 8 * 1024

@@ -14,7 +14,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import ProvenLeaf, check_proof
 from stoilo.core.dsse import parse_envelope, verify_envelope
@@ -28,18 +29,6 @@ from stoilo.core.revocation import (
     split_revocations,
 )
 from stoilo.executor.verifier.release.targets import TrustedRelease
-
-__all__ = [
-    "LoggedRevocations",
-    "SeenRevocations",
-    "admission_age",
-    "check_revocation_age",
-    "in_force",
-    "newest_seen",
-    "open_revocations",
-    "prove_revocation",
-    "revocation_leaf",
-]
 
 ONLINE: Final = "online"
 SKEW_S: Final = 24 * 3600

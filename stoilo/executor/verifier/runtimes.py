@@ -32,15 +32,6 @@ from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.report import JailReport
 from stoilo.sandbox.process.supervisor import Jail
 
-__all__ = [
-    "RUNTIME_PROGRAM",
-    "InstalledRuntimes",
-    "RunnerJail",
-    "Runtimes",
-    "TreeRuntimes",
-    "installed_flavors",
-]
-
 RUNTIME_PROGRAM: Final = "stoilo-runtime"
 """The one program of a flavor's tree: the zygote; nothing on its command line."""
 

@@ -34,21 +34,6 @@ from stoilo.flavors.tree import (
     tree_digest,
 )
 
-__all__ = [
-    "DEFAULT_CAP_BYTES",
-    "WantedTree",
-    "check_tree",
-    "evict_trees",
-    "hold_tree",
-    "lock_tree",
-    "remove_directory",
-    "set_aside",
-    "temporary_name",
-    "touch_tree",
-    "tree_cap",
-]
-
-
 DEFAULT_CAP_BYTES: Final = 8 * 1024**3
 """What the unpacked trees of one computer may take without any preference, bytes."""
 

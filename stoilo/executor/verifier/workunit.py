@@ -27,29 +27,6 @@ from stoilo.core.statement import Statement
 from stoilo.executor.verifier.release.targets import GateEpoch
 from stoilo.executor.verifier.revocation import SeenRevocations
 
-__all__ = [
-    "ADMISSION",
-    "ARGUMENTS",
-    "COMPILED_FLOORS",
-    "FLAVOR",
-    "PROOF",
-    "RELEASE",
-    "RESULT",
-    "REVOCATIONS",
-    "TASK_MODULE",
-    "Floors",
-    "HostState",
-    "InputFile",
-    "Source",
-    "TaskBundle",
-    "VerifiedAdmission",
-    "VerifiedTask",
-    "Work",
-    "blob_name",
-    "open_name_bound",
-]
-
-
 ADMISSION = "admission"
 PROOF = "proof"
 TASK_MODULE = "task_module"

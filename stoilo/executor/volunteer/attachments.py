@@ -34,18 +34,6 @@ from stoilo.executor.volunteer.scheduler import (
 from stoilo.executor.volunteer.task_run import failed
 from stoilo.executor.volunteer.transfer import Transfer
 
-__all__ = [
-    "Attachment",
-    "AttachmentFile",
-    "Attachments",
-    "Means",
-    "arguments_of",
-    "choose_means",
-    "directory_name",
-    "leave_project",
-]
-
-
 NAME: Final = "attachment.json"
 KEY: Final = "key"
 ROOT: Final = "root.json"

@@ -51,8 +51,6 @@ from stoilo.executor.volunteer.task_run import Course, ResultRun, decide, failed
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.executor.volunteer.wakeup import Wakeup
 
-__all__ = ["Volunteer"]
-
 log = logging.getLogger(__name__)
 
 EXIT_ABORTED = 202  # BOINC: aborted by the project

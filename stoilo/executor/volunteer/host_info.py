@@ -23,18 +23,6 @@ from stoilo.core.boinc.messages import HostInfo
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier.installation import replace_file
 
-__all__ = [
-    "Benchmark",
-    "HostDescription",
-    "describe_host",
-    "measure_fpops",
-    "parse_meminfo",
-    "parse_os_release",
-    "parse_processor",
-    "read_benchmark",
-]
-
-
 NAME: Final = "benchmark.json"
 MAX_BENCHMARK_BYTES: Final = 4096
 COORDINATES: Final = 20_000

@@ -28,15 +28,6 @@ from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import sync_directory
 from stoilo.executor.verifier.installation import replace_file
 
-__all__ = [
-    "FileRecord",
-    "HostRecord",
-    "Ledger",
-    "Phase",
-    "ResultRecord",
-    "follow_project",
-]
-
 
 class Phase(StrEnum):
     """How far a copy is."""

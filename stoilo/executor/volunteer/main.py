@@ -30,13 +30,10 @@ from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, AppVersion, Wishes
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.slot.executor import Program, SlotExecutor
-from stoilo.executor.verifier.admission import HostState
-from stoilo.executor.verifier.execution import (
-    Executor,
-    VerifiedExecutor,
-    installed_release,
-)
+from stoilo.executor.slot.executor import SlotExecutor
+from stoilo.executor.slot.layout import Program
+from stoilo.executor.verifier.execution import Executor, VerifiedExecutor
+from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.optin import (
     LEVEL_ORDER,
     OptIn,
@@ -47,6 +44,7 @@ from stoilo.executor.verifier.optin import (
 )
 from stoilo.executor.verifier.release.targets import TrustedRelease
 from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.workunit import HostState
 from stoilo.executor.volunteer.attachments import Means, choose_means
 from stoilo.executor.volunteer.client import Volunteer
 from stoilo.executor.volunteer.ledger import Ledger
@@ -61,8 +59,6 @@ from stoilo.executor.volunteer.project_file import ProjectFile, specific_prefere
 from stoilo.executor.volunteer.release_fetch import fetch_release
 from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
-
-__all__ = ["choose_opt_in", "main", "run_volunteer", "wishes_of"]
 
 
 def _parser() -> argparse.ArgumentParser:

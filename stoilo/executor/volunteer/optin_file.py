@@ -19,16 +19,6 @@ from stoilo.core.files import write_durably
 from stoilo.core.limits import RunLimits
 from stoilo.executor.verifier.optin import OptIn, load_opt_in, parse_opt_in
 
-__all__ = [
-    "NO_LIMIT",
-    "FileState",
-    "describe_file",
-    "find_server_folder",
-    "read_own_file",
-    "render_opt_in",
-    "write_opt_in",
-]
-
 NO_LIMIT: Final = 2**53
 """How an absent limit is read."""
 

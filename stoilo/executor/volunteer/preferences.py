@@ -23,8 +23,6 @@ from stoilo.core.boinc.xml import Element, XmlBounds, parse_xml
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.installation import replace_file
 
-__all__ = ["ComputingPreferences", "PreferenceFiles", "parse_preferences"]
-
 SHARED: Final = "global_prefs.xml"
 OVERRIDE: Final = "global_prefs_override.xml"
 BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, depth=6, elements=500)

@@ -24,7 +24,7 @@ import msgspec
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.boinc.messages import AppVersion, ProgramFile
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.slot.executor import VERIFIER_ARCHIVE, Program
+from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
 from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.release.targets import TrustedRelease
@@ -33,8 +33,6 @@ from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
 from stoilo.flavors.tree import platform_name
-
-__all__ = ["Approval", "ConsentedPrograms", "Programs", "ReleasedPrograms"]
 
 NAME: Final = "programs.json"
 FOLDER: Final = "programs"

@@ -18,14 +18,6 @@ from stoilo.core.boinc.xml import XmlBounds, parse_xml, render_xml
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor.verifier.installation import replace_file
 
-__all__ = [
-    "ProjectFile",
-    "ProjectMemory",
-    "key_after",
-    "read_memory",
-    "specific_preferences",
-]
-
 NAME: Final = "project.json"
 MAX_BYTES: Final = 256 * 1024
 MOST_MESSAGES: Final = 20

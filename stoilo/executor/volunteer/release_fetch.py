@@ -15,13 +15,11 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from stoilo.audit.format.release_proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
+from stoilo.audit.format.proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import AnswerTooLargeError, HttpClient, HttpError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
-
-__all__ = ["FetchedRelease", "fetch_release", "wanted_names"]
 
 INDEX: Final = "index.json"
 MAX_INDEX_BYTES: Final = 2 * 1024 * 1024

@@ -36,20 +36,6 @@ from stoilo.executor.volunteer.ledger import (
 from stoilo.executor.volunteer.scheduler_rpc import CLIENT_VERSION, PLATFORM
 from stoilo.executor.volunteer.transfer import Transfer
 
-__all__ = [
-    "MOST_PER_SLOT",
-    "Caller",
-    "RequestFacts",
-    "Retries",
-    "Settings",
-    "identity_after",
-    "is_over",
-    "records_of",
-    "report_of",
-    "request_of",
-    "within_room",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:

@@ -34,23 +34,6 @@ from stoilo.core.boinc.messages import (
 from stoilo.core.boinc.xml import Element, XmlBounds, escape, parse_xml, render_xml
 from stoilo.core.errors import TrustError, UnreachableError
 
-__all__ = [
-    "BOINC_PLATFORMS",
-    "CLIENT_VERSION",
-    "PLATFORM",
-    "REPLY_BOUNDS",
-    "check_name",
-    "find_scheduler",
-    "may_ask",
-    "parse_reply",
-    "parse_upload_reply",
-    "render_request",
-    "render_size_query",
-    "render_upload_head",
-    "same_origin",
-]
-
-
 PAGE_CHARS: Final = 64 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -19,19 +19,6 @@ from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.volunteer.ledger import HostRecord, ResultRecord
 from stoilo.executor.volunteer.project_file import read_memory
 
-__all__ = [
-    "Control",
-    "ControlFile",
-    "CopyStanding",
-    "LiveStatus",
-    "StatusFile",
-    "VolunteerStatus",
-    "read_control",
-    "read_status",
-    "write_control",
-]
-
-
 CONTROL_FILE: Final = "control.json"
 MAX_CONTROL_BYTES: Final = 4096
 

@@ -38,16 +38,6 @@ from stoilo.executor.volunteer.scheduler_rpc import (
     same_origin,
 )
 
-__all__ = [
-    "Refused",
-    "Transfer",
-    "download_from_any",
-    "matches",
-    "parse_account",
-    "render_lookup",
-]
-
-
 Fetch = Callable[[FileRecord, Path], None]
 """Brings a file from its `url` to a part: checked and whole, or one of our errors."""
 

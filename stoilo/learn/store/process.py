@@ -32,8 +32,6 @@ from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
 from stoilo.sandbox.language.runtime import prepare_runtime
 from stoilo.sandbox.process.task_job import EndedError, find_entry, load_source
 
-__all__ = ["load_function", "main", "serve"]
-
 _PRINTED = 10_000  # characters; nobody reads them
 MakeShard = Callable[[p.OpenShard], LocalShard]
 

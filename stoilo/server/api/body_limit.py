@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 
 from stoilo.core.fairroom import FairRoom
 
-__all__ = ["BodyLimit", "Hold"]
-
 _Waiter = tuple[int, asyncio.Future[None]]
 
 

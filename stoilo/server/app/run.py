@@ -58,7 +58,6 @@ from stoilo.server.watching.lookout import Lookout, WatchedParts
 if TYPE_CHECKING:
     from stoilo.server.operations.volunteers import LocalVolunteers
 
-__all__ = ["UpLine", "check_addresses", "run_server"]
 
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"

@@ -16,12 +16,7 @@ from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Metadata, Root, Snapshot, Targets, Timestamp
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.signer.ceremony.expiry import (
-    ExpiryState,
-    RoleExpiry,
-    expiries,
-    worst_state,
-)
+from stoilo.signer.ceremony.expiry import ExpiryState, RoleExpiry, expiries, worst_state
 from stoilo.signer.repository import newest
 
 if TYPE_CHECKING:
@@ -32,17 +27,6 @@ if TYPE_CHECKING:
 
     from stoilo.executor.verifier.release.targets import TrustedRelease
 
-__all__ = [
-    "STATUS_FORMAT",
-    "PartStatus",
-    "ReleaseStatus",
-    "ReleaseWatch",
-    "RoleStatus",
-    "epochs_until",
-    "judge_release",
-    "read_roles",
-    "warnings_of",
-]
 
 LOGGER = logging.getLogger(__name__)
 STATUS_FORMAT: Final = "stoilo-release-status/1"

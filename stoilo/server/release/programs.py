@@ -41,13 +41,6 @@ if TYPE_CHECKING:
     from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
 
 
-__all__ = [
-    "ReleasedPrograms",
-    "TakesPrograms",
-    "offer_programs",
-    "read_programs",
-]
-
 LOGGER = logging.getLogger(__name__)
 MAX_FORMER_KEYS: Final = 16
 MAX_TEXT_BYTES: Final = 4096

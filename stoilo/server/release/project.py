@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.settings import read_witnesses, with_log
+from stoilo.audit.witness.client import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.release.pack import (
     ReleaseFiles,
-    load_trust,
     pack_release,
     read_release,
 )
+from stoilo.executor.verifier.release.targets import InstalledRelease, TrustedRelease
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.policies.levels import level_files
 from stoilo.server.config import DEFAULT_ORIGIN
 from stoilo.server.db import rows
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
 
-__all__ = ["REFRESH_S", "Project", "ProjectRoot", "Release", "start_project"]
 
 LOGGER = logging.getLogger(__name__)
 RETRY_S = 2.0

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.note import parse_vkey
-from stoilo.audit.witness.settings import with_log, without_urls
+from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.release.trust import is_development_root
 from stoilo.signer.process.online_keys import awaits_ceremony
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
     from stoilo.server.release.expiry import RoleStatus
 
-__all__ = ["ServerTerms", "check_certified", "check_offline_roles", "is_released"]
 
 _ASK = "propose it in the next ceremony: stoilo release request"
 

@@ -42,15 +42,6 @@ if TYPE_CHECKING:
     from stoilo.executor.verifier.release.targets import TrustedRelease
     from stoilo.server.log.ports import LabelledLog
 
-__all__ = [
-    "DRAFT_S",
-    "REISSUE_S",
-    "RevocationIssuer",
-    "RevocationSigner",
-    "next_statement",
-    "offline_records",
-]
-
 
 REISSUE_S: Final = 12 * 3600
 """A statement is replaced when it is older than this, s."""

@@ -38,21 +38,6 @@ from stoilo.signer.development.root import certify_fresh_epoch, offline_list
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "InForce",
-    "Wishes",
-    "Withdrawals",
-    "is_running",
-    "merge_wishes",
-    "renew_gate",
-    "replace_key",
-    "revocations_in_force",
-    "take_back",
-    "wait_in_force",
-    "wish",
-    "withdraw",
-]
-
 
 FOLDER: Final = "revocations"
 MAX_WISHES: Final = 1024

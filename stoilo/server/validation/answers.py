@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.engines.interface import ReceivedResult
 
-__all__ = [
-    "Answer",
-    "ItemAnswer",
-    "check_header",
-    "known_code",
-    "parse_answer",
-    "read_result",
-]
 
 ERROR_TEXT_CHARS = 4096
 

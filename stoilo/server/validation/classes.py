@@ -13,8 +13,6 @@ from stoilo.core.types import TaskState
 from stoilo.server.db.records import ItemResult
 from stoilo.server.validation.answers import Answer, ItemAnswer
 
-__all__ = ["CompareValues", "item_outcome", "item_outcomes", "same_items"]
-
 CompareValues = Callable[[bytes, bytes], bool]
 """Says whether two encoded values are the same answer."""
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import ReceivedResult
 
-__all__ = ["Opinion", "ResultValidation", "split_workunit"]
 
 log = logging.getLogger(__name__)
 _REJECTED = ItemAnswer(

@@ -19,19 +19,6 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement
 from stoilo.executor.verifier.admission import check_validator_module
 
-__all__ = [
-    "Call",
-    "JailRunner",
-    "JailTrouble",
-    "JudgeTrouble",
-    "SwappedProgram",
-    "ValidatorProgram",
-    "Validators",
-    "Watch",
-    "check_program",
-    "decide_default",
-]
-
 Watch = Callable[[Callable[[], None]], None]
 """Gets what ends a call early, from any thread."""
 

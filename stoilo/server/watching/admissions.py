@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.log.ports import AdmissionSigner
 
-__all__ = ["CountedSigner"]
-
 
 class CountedSigner:
     """Passes admissions on and counts what comes back; thread-safe.

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["BOUNDS_S", "CallMeter", "MeteredApp", "MeteredCalls", "route_of"]
 
 BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 OTHER: Final = "other"

@@ -10,8 +10,6 @@ from typing import Final
 
 from stoilo.server.watching.text import Kind, Metric
 
-__all__ = ["METRICS"]
-
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
 METRICS: Final = (

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from stoilo.server.watching.freshness import LogFigures
     from stoilo.server.watching.readiness import Readiness
 
-__all__ = ["Collector", "Sources", "collect"]
 
 KEPT_S: Final = 5.0
 """Figures of the databases are read at most this often, s."""
@@ -36,37 +35,22 @@ KEPT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the figures come from.
+    """Where the figures come from."""
 
-    Attributes:
-        store: the server's tables.
-        engine: workunits, copies, hosts.
-        log: the log now.
-        signer: counts admissions.
-        release: how the release stands.
-        epoch_rate: admissions that the open epoch allows a minute; 0 for none.
-        readiness: the newest answers.
-        places: disks by name.
-        clock: seconds since 1970.
-        validators: how many of their calls wait.
-        rpc: gRPC calls.
-        http: HTTP calls.
-        started_at: s since 1970.
-    """
-
-    store: Store
-    engine: MeasuredEngine
-    log: Callable[[], LogFigures]
-    signer: CountedSigner
-    release: Callable[[], ReleaseStatus]
+    store: Store  # the server's tables
+    engine: MeasuredEngine  # workunits, copies, hosts
+    log: Callable[[], LogFigures]  # the log now
+    signer: CountedSigner  # counts admissions
+    release: Callable[[], ReleaseStatus]  # how the release stands
+    # admissions that the open epoch allows a minute; 0 for none
     epoch_rate: Callable[[], int]
-    readiness: Callable[[], Readiness]
-    places: Mapping[str, Path]
-    clock: Callable[[], int]
-    validators: Callable[[], int] = lambda: 0
-    rpc: CallMeter = field(default_factory=CallMeter)
-    http: CallMeter = field(default_factory=CallMeter)
-    started_at: float = field(default_factory=time.time)
+    readiness: Callable[[], Readiness]  # the newest answers
+    places: Mapping[str, Path]  # disks by name
+    clock: Callable[[], int]  # seconds since 1970
+    validators: Callable[[], int] = lambda: 0  # how many of their calls wait
+    rpc: CallMeter = field(default_factory=CallMeter)  # gRPC calls
+    http: CallMeter = field(default_factory=CallMeter)  # HTTP calls
+    started_at: float = field(default_factory=time.time)  # s since 1970
 
 
 class Collector:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from stoilo.server.watching.collecting import Collector
     from stoilo.server.watching.readiness import Readiness
 
-__all__ = ["METRICS_SCOPE", "may_watch", "watch_app", "watch_routes"]
 
 METRICS_SCOPE: Final = "Metrics"
 _NOT_CACHED: Final = {"Cache-Control": "no-store"}

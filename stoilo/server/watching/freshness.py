@@ -5,24 +5,15 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-__all__ = ["HeadFreshness", "LogFigures"]
-
 
 @dataclass(frozen=True, slots=True)
 class LogFigures:
-    """One moment of the log.
+    """One moment of the log."""
 
-    Attributes:
-        leaves: acknowledged.
-        published: leaves under the newest checkpoint.
-        lag_s: for how long, at least, a leaf has waited for a checkpoint, s.
-        trouble: what keeps the log from publishing; empty for nothing known.
-    """
-
-    leaves: int
-    published: int
-    lag_s: float
-    trouble: str = ""
+    leaves: int  # acknowledged
+    published: int  # leaves under the newest checkpoint
+    lag_s: float  # for how long, at least, a leaf has waited for a checkpoint, s
+    trouble: str = ""  # what keeps the log from publishing; empty for nothing known
 
 
 class HeadFreshness:

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from stoilo.server.validation.docket import Docket
     from stoilo.server.watching.admissions import CountedSigner
 
-__all__ = ["Lookout", "WatchedLog", "WatchedParts"]
 
 SIGNER_S = 2.0
 WATCH_FILE = "watch"

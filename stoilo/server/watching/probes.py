@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from stoilo.server.release.expiry import ReleaseStatus
     from stoilo.server.watching.freshness import LogFigures
 
-__all__ = [
-    "FREE_BYTES",
-    "LAG_S",
-    "check_disk",
-    "check_engine",
-    "check_log",
-    "check_release",
-    "check_store",
-]
 
 FREE_BYTES: Final = 128 * 1024 * 1024
 """Below this the server takes no more work: uploads stop at half of it."""

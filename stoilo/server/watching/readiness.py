@@ -18,7 +18,6 @@ from stoilo.core.errors import StoiloError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["STALE_S", "Check", "Readiness", "Watchman", "ask"]
 
 LOGGER = logging.getLogger(__name__)
 

@@ -9,31 +9,23 @@ from sqlalchemy import func, select
 
 from stoilo.core.types import TaskState
 from stoilo.server.db import schema
-from stoilo.server.db.states import AttemptState
+from stoilo.server.db.records import AttemptState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy import Connection
 
-__all__ = ["ServerFigures", "read_server_figures"]
-
 
 @dataclass(frozen=True, slots=True)
 class ServerFigures:
-    """One moment of the server's tables.
+    """One moment of the server's tables."""
 
-    Attributes:
-        tasks: by state, every state named.
-        attempts: open ones by state, every open state named.
-        ages: s since the oldest attempt of a state was made; 0 for none.
-        events_waiting: events that have no leaf yet.
-    """
-
-    tasks: Mapping[str, int]
-    attempts: Mapping[str, int]
+    tasks: Mapping[str, int]  # by state, every state named
+    attempts: Mapping[str, int]  # open ones by state, every open state named
+    # s since the oldest attempt of a state was made; 0 for none
     ages: Mapping[str, int]
-    events_waiting: int
+    events_waiting: int  # events that have no leaf yet
 
 
 def read_server_figures(connection: Connection, now: int) -> ServerFigures:

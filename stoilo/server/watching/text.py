@@ -15,15 +15,6 @@ from stoilo.core.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = [
-    "CONTENT_TYPE",
-    "MOST_SERIES",
-    "Distribution",
-    "Kind",
-    "Metric",
-    "Sample",
-    "render_metrics",
-]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -43,34 +34,23 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric of the catalogue.
+    """One metric of the catalogue."""
 
-    Attributes:
-        name: with its unit.
-        kind: what the numbers mean.
-        help: one line.
-        labels: names of its labels; their values come from lists of ours only.
-    """
-
-    name: str
-    kind: Kind
-    help: str
+    name: str  # with its unit
+    kind: Kind  # what the numbers mean
+    help: str  # one line
+    # names of its labels; their values come from lists of ours only
     labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Observations sorted into buckets.
+    """Observations sorted into buckets."""
 
-    Attributes:
-        bounds: upper bounds, ascending, without infinity.
-        counts: observations of each bucket alone; the last is beyond all bounds.
-        total: sum of the observations.
-    """
-
-    bounds: tuple[float, ...]
+    bounds: tuple[float, ...]  # upper bounds, ascending, without infinity
+    # observations of each bucket alone; the last is beyond all bounds
     counts: tuple[int, ...]
-    total: float
+    total: float  # sum of the observations
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +98,6 @@ def _family(metric: Metric, samples: Sequence[Sample]) -> Iterator[str]:
 def _histogram(
     name: str, pairs: tuple[tuple[str, str], ...], value: Distribution
 ) -> Iterator[str]:
-    """Yield cumulative buckets, the sum and the count."""
     seen = 0
     for bound, count in zip((*value.bounds, math.inf), value.counts, strict=True):
         seen += count

@@ -31,18 +31,6 @@ from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget
 from stoilo.signer.offline_keys import OfflineKey
 
-__all__ = [
-    "BOINC_FOLDER",
-    "BOINC_KEY_FILE",
-    "check_boinc_files",
-    "check_folder_signatures",
-    "is_boinc_file",
-    "is_key_change",
-    "missing_boinc_files",
-    "sign_boinc_files",
-    "signature_name",
-]
-
 BOINC_FOLDER: Final = "boinc"
 BOINC_KEY_FILE: Final = "key.pub"
 MAX_FILE_BYTES: Final = 4096

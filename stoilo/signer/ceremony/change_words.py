@@ -33,8 +33,6 @@ from stoilo.executor.verifier.release.targets import (
 from stoilo.policies.levels import level_files
 from stoilo.signer.offline_keys import group_digest
 
-__all__ = ["describe_target", "render_time", "show_line"]
-
 _YEAR_10000: Final = 253_402_300_800
 
 

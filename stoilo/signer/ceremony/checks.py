@@ -37,8 +37,6 @@ from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import authorities, stray_signatures
 from stoilo.signer.roles import DELEGATED, OFFLINE, ceremony_bounds, role_limits
 
-__all__ = ["BuildView", "check_ceremony", "find_builds"]
-
 
 class BuildView(msgspec.Struct, frozen=True):
     """Who built one new archive equal; `builders` are names."""

@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 from tuf.api.metadata import Role, TargetFile
 
-from stoilo.audit.format.policy import parse_policy
-from stoilo.audit.format.policy_history import parse_history
+from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
@@ -51,16 +50,6 @@ from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.roles import DELEGATED, ceremony_bounds
-
-__all__ = [
-    "REQUIRED",
-    "check_content",
-    "named_targets",
-    "open_until",
-    "read_old",
-    "release_parts",
-]
-
 
 REQUIRED: Final = (
     PROJECT_FILE,

@@ -10,8 +10,6 @@ from tuf.api.metadata import Signed
 
 from stoilo.signer.roles import DAY_S, RoleLimits, role_limits
 
-__all__ = ["ExpiryState", "RoleExpiry", "expiries", "expiry_state", "worst_state"]
-
 ExpiryState = Literal["ok", "soon", "urgent", "expired"]
 _ORDER: tuple[ExpiryState, ...] = ("ok", "soon", "urgent", "expired")
 

@@ -24,22 +24,6 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.roles import DELEGATED, role_limits
 
-__all__ = [
-    "NAME_FIELD",
-    "ONLINE_ROLES",
-    "KeyHolder",
-    "Person",
-    "RoleChange",
-    "RoleSet",
-    "change_keys",
-    "check_role_keys",
-    "holder_of",
-    "role_keys",
-    "role_set",
-    "tuf_key",
-]
-
-
 NAME_FIELD: Final = "x-stoilo-name"
 MAX_NAME = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

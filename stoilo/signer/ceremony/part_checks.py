@@ -19,8 +19,6 @@ from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.pairing import check_built, check_launcher, read_tree
 
-__all__ = ["check_pairs"]
-
 MAX_PROGRAM_BYTES: Final = 16 * 1024**2
 
 

@@ -48,18 +48,6 @@ from stoilo.signer.ceremony.metadata import (
 )
 from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
 
-__all__ = [
-    "Changes",
-    "Draft",
-    "NewTarget",
-    "Proposal",
-    "ReleasePlan",
-    "amend_proposal",
-    "first_proposal",
-    "next_proposal",
-    "role_of_target",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class NewTarget:

@@ -43,8 +43,6 @@ from stoilo.signer.ceremony.transcript import parse_transcript
 from stoilo.signer.repository import checked_pieces
 from stoilo.signer.roles import OFFLINE
 
-__all__ = ["ReleaseWriter", "publish", "refuse_incomplete"]
-
 
 class ReleaseWriter:
     """Writes a directory's files durably, each replaced as a whole.

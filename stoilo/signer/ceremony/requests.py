@@ -14,14 +14,16 @@ from typing import TypeVar
 
 import msgspec
 
-from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
-from stoilo.audit.format.policy_history import (
+from stoilo.audit.format.policy import (
     MAX_RETIRED,
+    LogPolicy,
     parse_history,
+    parse_policy,
     render_history,
+    render_policy,
     succeed,
 )
-from stoilo.audit.witness.settings import with_log, without_urls
+from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.release.targets import (
@@ -63,28 +65,6 @@ from stoilo.signer.ceremony.metadata import open_root
 from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
-
-__all__ = [
-    "SERVER",
-    "FirstRelease",
-    "Withdrawal",
-    "accept_policies",
-    "add_builds",
-    "ask_for",
-    "begin_on",
-    "change_builders",
-    "find_release",
-    "first_targets",
-    "next_log_policy",
-    "online_role",
-    "raise_floors",
-    "roles_ending",
-    "take_levels",
-    "take_log_policy",
-    "take_online_keys",
-    "take_reviewers",
-    "withdraw",
-]
 
 SERVER = "server"
 """Who holds the online keys."""

@@ -33,15 +33,6 @@ from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import Quorum, quorums
 from stoilo.signer.roles import DELEGATED, OFFLINE
 
-__all__ = [
-    "KeyChange",
-    "Problem",
-    "Review",
-    "RoleReview",
-    "TargetChange",
-    "review",
-]
-
 
 class Problem(msgspec.Struct, frozen=True):
     """Why nobody may sign this."""

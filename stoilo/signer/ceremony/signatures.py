@@ -28,19 +28,6 @@ from stoilo.signer.ceremony.transcript import (
 )
 from stoilo.signer.roles import DELEGATED
 
-__all__ = [
-    "Quorum",
-    "SigningKey",
-    "add_signature",
-    "authorities",
-    "combine",
-    "quorums",
-    "sign_proposal",
-    "signable",
-    "stray_signatures",
-]
-
-
 Standing = Literal["in force", "proposed"]
 
 

@@ -11,12 +11,7 @@ from stoilo.executor.verifier.release.targets import ProjectFile, read_target
 from stoilo.executor.verifier.release.trust import PROJECT_FILE
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.content_checks import open_until, release_parts
-from stoilo.signer.ceremony.expiry import (
-    ExpiryState,
-    RoleExpiry,
-    expiries,
-    worst_state,
-)
+from stoilo.signer.ceremony.expiry import ExpiryState, RoleExpiry, expiries, worst_state
 from stoilo.signer.ceremony.folder import Ceremony, read_folder
 from stoilo.signer.ceremony.key_holders import Person, RoleSet, role_set
 from stoilo.signer.ceremony.metadata import open_targets
@@ -24,8 +19,6 @@ from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.requests import find_release
 from stoilo.signer.ceremony.signatures import quorums
 from stoilo.signer.roles import DAY_S, DELEGATED, ceremony_bounds, role_limits
-
-__all__ = ["ReleaseState", "RoleState", "judge_state", "read_state"]
 
 
 class RoleState(msgspec.Struct, frozen=True):

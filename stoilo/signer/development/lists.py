@@ -31,22 +31,7 @@ from stoilo.signer.development.root import (
 )
 from stoilo.signer.key_files import write_private_file
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
-from stoilo.signer.repository import (
-    newest_file,
-    publishing,
-)
-
-__all__ = [
-    "enroll_reviewer",
-    "list_reviewers",
-    "newest_online",
-    "replace_online_key",
-    "settle_list",
-    "settle_revocations",
-    "with_reviewer",
-    "withdraw_reviewer",
-    "without_reviewer",
-]
+from stoilo.signer.repository import newest_file, publishing
 
 
 def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:

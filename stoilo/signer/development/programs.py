@@ -46,15 +46,6 @@ from stoilo.signer.key_files import (
 )
 from stoilo.signer.repository import newest_file
 
-__all__ = [
-    "PublishedPrograms",
-    "ensure_boinc_key",
-    "next_serial",
-    "project_origin",
-    "project_root",
-    "publish_programs",
-]
-
 KEY_FILE: Final = "boinc.key"
 _BUILT_PLACE: Final = f"/stoilo/executor/verifier/{BUILT_FILE}"
 

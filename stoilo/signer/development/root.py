@@ -27,8 +27,9 @@ from tuf.api.metadata import Root, TargetFile, Targets
 
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
+from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.executor.verifier.release.pack import read_release
 from stoilo.executor.verifier.release.targets import (
     EpochFile,
     EpochsFile,
@@ -53,7 +54,6 @@ from stoilo.executor.verifier.release.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
-    read_release,
 )
 from stoilo.signer.ceremony.requests import next_log_policy
 from stoilo.signer.key_files import (
@@ -88,20 +88,6 @@ from stoilo.signer.repository import (
     store_target,
 )
 from stoilo.signer.roles import DELEGATED
-
-__all__ = [
-    "ONLINE_REVOCATION_KEY",
-    "DevelopmentRoot",
-    "certify_fresh_epoch",
-    "certify_parts",
-    "check_development",
-    "create_development_root",
-    "log_policy_files",
-    "offline_list",
-    "publish_reviewers",
-    "published_epochs",
-    "revoke",
-]
 
 EPOCHS_AHEAD: Final = 2
 

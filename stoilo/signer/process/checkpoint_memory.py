@@ -14,12 +14,9 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.format.checkpoint import Checkpoint, check_consistency
-from stoilo.audit.format.merkle import EMPTY_ROOT
+from stoilo.audit.format.merkle import EMPTY_ROOT, Checkpoint, check_consistency
 from stoilo.core.errors import TrustError
 from stoilo.signer.key_files import read_private_file, write_private_file
-
-__all__ = ["LEDGER_FILE", "CheckpointLedger", "create_ledger", "judge_next"]
 
 LEDGER_FILE: Final = "checkpoint.json"
 

@@ -11,12 +11,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
-from stoilo.audit.format.merkle import consistency_proof
+from stoilo.audit.format.merkle import consistency_proof, parse_checkpoint
 from stoilo.audit.format.tiles import Tile, TileNodes, render_tile_path
 from stoilo.signer.process.client import SignerClient
-
-__all__ = ["CheckpointSigner"]
 
 
 class CheckpointSigner:

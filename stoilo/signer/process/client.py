@@ -41,8 +41,6 @@ from stoilo.signer.process.protocol import (
     unix_address,
 )
 
-__all__ = ["SignerClient"]
-
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5
 

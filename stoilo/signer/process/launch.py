@@ -15,8 +15,6 @@ from stoilo.core.errors import InternalError, StoiloError
 from stoilo.signer.process.client import SignerClient
 from stoilo.signer.process.protocol import Pong
 
-__all__ = ["ForeignSigner", "SignerProcess"]
-
 START_S: Final = 20.0
 STOP_S: Final = 5.0
 PAUSE_S: Final = 0.05

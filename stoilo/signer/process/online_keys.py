@@ -35,29 +35,6 @@ from stoilo.signer.key_files import (
 from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, create_ledger
 from stoilo.signer.repository import newest, publishing, refresh_online_metadata
 
-__all__ = [
-    "CLOCK_MARGIN_S",
-    "DAY_S",
-    "DEFAULT_EPOCHS",
-    "EPOCH_LIFE_S",
-    "EPOCH_STEP_S",
-    "ONLINE_KEYS_FORMAT",
-    "REPLACEABLE",
-    "REQUESTED_FILE",
-    "OnlineKeys",
-    "awaits_ceremony",
-    "certified_online_key",
-    "epochs_ahead",
-    "find_key",
-    "last_epoch",
-    "make_epoch",
-    "make_online_keys",
-    "parse_online_keys",
-    "render_online_keys",
-    "renew_online_metadata",
-    "requested_keys",
-]
-
 ONLINE_KEYS_FORMAT: Final = "stoilo-online-keys/1"
 MAX_ONLINE_KEYS_BYTES: Final = 64 * 1024
 DEFAULT_EPOCHS: Final = 4

@@ -19,8 +19,6 @@ from stoilo.core.revocation import RevocationStatement, parse_revocation
 from stoilo.executor.verifier.release.targets import TrustedRelease
 from stoilo.signer.key_files import read_private_file, write_private_file
 
-__all__ = ["REVOCATION_LEDGER", "RevocationLedger", "judge_statement"]
-
 REVOCATION_LEDGER: Final = "revocation.json"
 SKEW_S: Final = 300
 """How far a statement's time may lie from the signer's clock."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, assert_never
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import (
     KeyType,
     Note,
@@ -30,16 +30,17 @@ from stoilo.core.rate_limit import WindowLimit
 from stoilo.core.revocation import RECORD_PAYLOAD
 from stoilo.core.statement import Statement, parse_statement, statement_digest
 from stoilo.executor.verifier.admission import (
-    VerifiedAdmission,
     admission_leaf,
     check_review_rules,
     check_revocations,
     check_times,
     prove_leaf,
 )
+from stoilo.executor.verifier.release.pack import read_release
 from stoilo.executor.verifier.release.targets import GateEpoch, InstalledRelease
-from stoilo.executor.verifier.release.trust import load_trust, read_release
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.revocation import in_force, prove_revocation
+from stoilo.executor.verifier.workunit import VerifiedAdmission
 from stoilo.signer.key_files import read_private_key, read_trusted_file
 from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, CheckpointLedger
 from stoilo.signer.process.online_keys import certified_online_key, find_key
@@ -63,9 +64,6 @@ from stoilo.signer.process.protocol import (
 )
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import publishing, refresh_online_metadata
-
-__all__ = ["ADMISSION_SKEW_S", "SignerService", "wall_clock"]
-
 
 MINUTE_S: Final = 60
 

@@ -5,14 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.format.record import (
-    MAX_RECORD_BYTES,
+from stoilo.audit.format.facts import (
     CodeCount,
     FlavorRecord,
     KeyRecord,
+    LeafKind,
     LevelRecord,
-    Mention,
     MentionKind,
     NamedDigest,
     OperatorAct,
@@ -26,8 +24,14 @@ from stoilo.audit.format.record import (
     ReviewRecord,
     RevocationRecord,
     WorkunitRecord,
+)
+from stoilo.audit.format.leaf import (
+    MAX_RECORD_BYTES,
+    Leaf,
+    Mention,
     check_record,
     mentions,
+    parse_leaf,
     parse_record,
     record_digest,
     record_leaf,

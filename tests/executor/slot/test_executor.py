@@ -11,9 +11,9 @@ from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.limits import RunLimits
-from stoilo.executor.slot.executor import Program, PutOffError, SlotExecutor
-from stoilo.executor.verifier.execution import installed_release
-from stoilo.executor.verifier.installation import render_built
+from stoilo.executor.slot.executor import PutOffError, SlotExecutor
+from stoilo.executor.slot.layout import Program
+from stoilo.executor.verifier.installation import installed_release, render_built
 from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition, parse_result

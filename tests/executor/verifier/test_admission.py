@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stoilo
-from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.note import (
     KeyType,
     Note,
@@ -28,9 +29,6 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.revocation import join_revocations, split_revocations
 from stoilo.core.statement import render_statement, statement_digest
 from stoilo.executor.verifier.admission import (
-    HostState,
-    TaskBundle,
-    VerifiedTask,
     admission_leaf,
     check_times,
     verify_admission,
@@ -45,7 +43,12 @@ from stoilo.executor.verifier.review import (
     digest_arguments,
     sign_review,
 )
-from stoilo.executor.verifier.workunit import InputFile
+from stoilo.executor.verifier.workunit import (
+    HostState,
+    InputFile,
+    TaskBundle,
+    VerifiedTask,
+)
 from stoilo.signer.development.lists import withdraw_reviewer
 from stoilo.signer.development.root import revoke
 from tests.support.gate import (

@@ -11,7 +11,7 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.execution import installed_release
+from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.main import Surroundings, main, run_verifier
 from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition

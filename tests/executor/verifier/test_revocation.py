@@ -13,7 +13,7 @@ from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.revocation import join_revocations, split_revocations
 from stoilo.executor.verifier import admission, revocation
-from stoilo.executor.verifier.admission import HostState, verify_bundle
+from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease
 from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.revocation import (
@@ -23,6 +23,7 @@ from stoilo.executor.verifier.revocation import (
     newest_seen,
     open_revocations,
 )
+from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.development.root import revoke
 from tests.support.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
 

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.merkle import (
     EMPTY_ROOT,
-    MemoryTree,
+    Checkpoint,
     consistency_proof,
     leaf_hash,
     range_root,
@@ -18,6 +17,7 @@ from stoilo.signer.process.checkpoint_memory import (
     create_ledger,
     judge_next,
 )
+from tests.support.memory_tree import MemoryTree
 
 ORIGIN = "log.example/t"
 TREE = MemoryTree(leaf_hash(bytes([n])) for n in range(40))

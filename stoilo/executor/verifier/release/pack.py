@@ -18,14 +18,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.strict_json import Json, parse_strict_json
 
-__all__ = [
-    "ReleaseFiles",
-    "pack_release",
-    "parse_release_pack",
-    "read_release",
-    "travels",
-]
-
 MAX_BYTES = BOUNDS.metadata_bytes
 MAX_FILES = 512
 MAX_ROLES = 32

@@ -22,33 +22,6 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
 from stoilo.core.strict_json import parse_strict_json
 
-__all__ = [
-    "PART_FORMAT",
-    "ArchiveFile",
-    "BuilderFile",
-    "BuilderKey",
-    "EpochFile",
-    "EpochsFile",
-    "FloorsFile",
-    "GateEpoch",
-    "InstalledRelease",
-    "PartFile",
-    "PolicyFile",
-    "ProjectFile",
-    "Reviewer",
-    "ReviewerFile",
-    "ReviewerKey",
-    "RevocationFile",
-    "TrustedRelease",
-    "is_part_file",
-    "part_target",
-    "read_epoch",
-    "read_epochs",
-    "read_parts",
-    "read_target",
-]
-
-
 PART_FORMAT: Final = "stoilo-part/1"
 MAX_EPOCHS = 16
 MAX_LEVELS = 16

@@ -15,18 +15,19 @@ from typing import Final
 from tuf.api import exceptions
 from tuf.api.metadata import Metadata, Root, TargetFile
 
-from stoilo.audit.format.policy import LogPolicy, parse_policy
-from stoilo.audit.format.policy_history import parse_history, with_history
+from stoilo.audit.format.policy import (
+    LogPolicy,
+    parse_history,
+    parse_policy,
+    with_history,
+)
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.executor.verifier.release.pack import (
     ReleaseFiles,
-    pack_release,
-    parse_release_pack,
     read_release,
-    travels,
 )
 from stoilo.executor.verifier.release.targets import (
     BuilderFile,
@@ -43,34 +44,9 @@ from stoilo.executor.verifier.release.targets import (
     read_target,
 )
 from stoilo.executor.verifier.release.tuf_client import (
-    ROLLBACK_CODES,
     ReleaseUpdater,
     cache_directory,
 )
-
-__all__ = [
-    "BUILDERS_FILE",
-    "DEVELOPMENT_MARK",
-    "EPOCHS_FILE",
-    "FLOORS_FILE",
-    "HISTORY_FILE",
-    "POLICIES_FILE",
-    "POLICY_FILE",
-    "PROJECT_FILE",
-    "REHEARSAL_MARK",
-    "RELEASE_BUILD",
-    "REVIEWERS_FILE",
-    "REVOCATION_FILE",
-    "ROLLBACK_CODES",
-    "ReleaseFiles",
-    "is_development_root",
-    "is_rehearsal_root",
-    "load_trust",
-    "pack_release",
-    "parse_release_pack",
-    "read_release",
-    "travels",
-]
 
 RELEASE_BUILD: Final = False
 """Frozen release builds set this to True; then development roots are refused (I3)."""

@@ -31,18 +31,6 @@ from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
 if TYPE_CHECKING:
     from tuf.ngclient._internal.trusted_metadata_set import TrustedMetadataSet
 
-__all__ = [
-    "MAX_ROOT_ROTATIONS",
-    "ROLLBACK_CODES",
-    "Phase",
-    "ReleaseUpdater",
-    "Setback",
-    "cache_directory",
-    "check_form",
-    "check_keys",
-    "named_refusal",
-]
-
 
 Phase = Literal["root", "timestamp", "snapshot", "targets", "file"]
 """Step of the client's workflow; the delegated roles are ``targets`` too."""
