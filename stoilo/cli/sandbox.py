@@ -21,8 +21,7 @@ from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome, Severity
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus, Severity
 from stoilo.policies.check import check_in_child
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.levels import load_level

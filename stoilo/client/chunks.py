@@ -16,8 +16,6 @@ from typing import Final
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import Redundancy
 
-__all__ = ["FIRST_ITEMS", "WINDOW", "ChunkCost", "ChunkSizer", "computing_budget_s"]
-
 FIRST_ITEMS: Final = 8
 TARGET_S: Final = 8.0
 """Wanted computing time of one chunk, s."""

@@ -13,8 +13,6 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["Journal", "JournalEntry", "default_journal"]
-
 logger = logging.getLogger("stoilo.client")
 
 MAX_READ_BYTES = 4 * 1024 * 1024

@@ -14,8 +14,6 @@ from stoilo.core.types import Redundancy, check_redundancy
 if TYPE_CHECKING:
     from stoilo.client.capture import Captured
 
-__all__ = ["TaskOptions", "create_request", "make_options"]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:

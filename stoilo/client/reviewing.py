@@ -31,15 +31,6 @@ from stoilo.executor.verifier.review import ANY_ARGUMENTS, Review, digest_argume
 if TYPE_CHECKING:
     from stoilo.core.rpc import reviews_pb2 as pb
 
-__all__ = [
-    "ReviewRequest",
-    "TaskUnderReview",
-    "make_review",
-    "read_folder",
-    "read_response",
-    "render_task",
-    "write_folder",
-]
 
 FORMAT = "stoilo-review-request/1"
 REQUEST, ARGUMENTS = "request.json", "arguments.bin"

@@ -14,8 +14,6 @@ from stoilo.client.wire import Wire
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 
-__all__ = ["Review", "Session", "source_digest"]
-
 PATIENCE_S = 60.0
 
 Review = Callable[[str], bool]

@@ -14,8 +14,6 @@ from importlib import resources
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["CodeEntry", "load_codebook", "parse_codes", "render_entry"]
-
 CODE_PATTERN = re.compile(r"STO-[A-Z][0-9]{3}")
 
 

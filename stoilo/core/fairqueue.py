@@ -12,12 +12,10 @@ Times come in as s of any steady clock; costs are of any one unit. Not thread-sa
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Generic, TypeVar
-
-__all__ = ["FairQueue", "Shares", "Turn"]
 
 Item = TypeVar("Item")
 NEGLIGIBLE = 1e-6
@@ -182,3 +180,39 @@ class FairQueue(Generic[Item]):
         ]
         for one in idle:
             del self._accounts[one]
+
+
+class FairRoom:
+    """How much each account holds. Not thread-safe.
+
+    Args:
+        size: of the whole room.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.held = 0
+        self._of: Counter[int] = Counter()
+
+    def of(self, account: int) -> int:
+        """Return what an account holds."""
+        return self._of.get(account, 0)
+
+    def fits(self, account: int, size: int) -> bool:
+        """Say whether an account may take `size` more."""
+        return self.of(account) + size <= self.size - self.held
+
+    def take(self, account: int, size: int) -> bool:
+        """Take `size` for an account if it may; returns whether it did."""
+        if not self.fits(account, size):
+            return False
+        self._of[account] += size
+        self.held += size
+        return True
+
+    def give(self, account: int, size: int) -> None:
+        """Give back what was taken."""
+        self.held -= size
+        self._of[account] -= size
+        if not self._of[account]:
+            del self._of[account]

@@ -13,14 +13,6 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = [
-    "DRAFT_SUFFIX",
-    "draft_of",
-    "read_bounded",
-    "sync_directory",
-    "write_durably",
-]
-
 DRAFT_SUFFIX = ".new"
 """Ends the name of a file that is being written; what a crash left is written over."""
 

@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from stoilo.core.errors import TrustError
 
-__all__ = ["receive_frame", "send_frame"]
-
 _PIECE = 1 << 20  # a body is asked for in pieces: a claimed length reserves no memory
 
 

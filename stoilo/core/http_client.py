@@ -23,8 +23,6 @@ from typing import Any
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-__all__ = ["Answer", "AnswerStream", "AnswerTooLargeError", "HttpClient", "HttpError"]
-
 CHUNK = 256 * 1024
 CONNECT_S = 10.0
 

@@ -14,15 +14,6 @@ from stoilo.core.digests import Digest, Domain, domain_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
 
-__all__ = [
-    "Level",
-    "LevelLimits",
-    "ModuleRule",
-    "SyscallRules",
-    "parse_level",
-    "parse_levels",
-]
-
 
 class ModuleRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a task sees of one library module.

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-__all__ = ["BOUNDS", "Bounds", "RunLimits", "lowest_limits"]
-
 KIB = 1024
 MIB = 1024 * KIB
 

@@ -44,16 +44,6 @@ from stoilo.flavors.tree import (
 )
 from stoilo.policies.levels import load_levels
 
-__all__ = [
-    "RUNTIME_PROGRAM",
-    "VERIFIER_PROGRAM",
-    "BuiltPart",
-    "build_flavor",
-    "build_verifier",
-    "check_flavor",
-    "flavor_level",
-]
-
 RUNTIME_PROGRAM = "stoilo-runtime"
 VERIFIER_PROGRAM = "stoilo-verifier"
 VERIFIER_FILES, VERIFIER_BYTES = 4096, 256 << 20

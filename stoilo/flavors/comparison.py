@@ -22,9 +22,6 @@ from stoilo.flavors.tree import (
     tree_digest,
 )
 
-__all__ = ["Difference", "LoadedTree", "compare_trees", "load_tree", "open_archive"]
-
-
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _FIRST_LINE = 256
 

@@ -28,8 +28,6 @@ from stoilo.flavors.processes import (
 )
 from stoilo.flavors.tree import platform_name
 
-__all__ = ["PACKAGE", "FreezePlan", "FrozenPart", "base_python", "freeze_part"]
-
 _SPEC = "from stoilo.flavors.pyinstaller_spec import freeze\nfreeze({plan!r})\n"
 PACKAGE = Path(__file__).resolve().parents[1]
 _TOOLS = ("objcopy", "strip")  # of the Debian package binutils

@@ -18,8 +18,6 @@ from pathlib import Path
 from stoilo.core.errors import TrustError
 from stoilo.flavors.contents import library_stem
 
-__all__ = ["Inside", "look_inside", "read_module_names"]
-
 _COOKIE = struct.Struct("!8sIIII64s")
 _MAGIC = b"MEI\014\013\012\013\016"
 _ENTRY = struct.Struct("!IIIIBc")

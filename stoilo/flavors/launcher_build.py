@@ -19,15 +19,6 @@ from pathlib import Path
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
 
-__all__ = [
-    "COMPILER",
-    "LauncherHeld",
-    "build_launcher",
-    "describe_launcher",
-    "launcher_sources",
-    "render_held",
-]
-
 COMPILER = "gcc"
 MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
 MAX_LAUNCHER_BYTES = 16 * 1024 * 1024

@@ -24,16 +24,6 @@ from stoilo.flavors.fields import broken_manifest, parse_fields
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "FlavorManifest",
-    "find_flavor",
-    "flavor_alias",
-    "foreign_ids",
-    "parse_manifest",
-    "shipped_flavors",
-    "shipped_manifest",
-    "smallest_flavor",
-]
 
 _MANIFEST_BYTES = 64 * 1024
 _DEFAULT_PYTHON = "3.11"

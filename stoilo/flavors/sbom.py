@@ -24,8 +24,6 @@ from stoilo.core.digests import Digest
 from stoilo.flavors.lock import Lock, LockedWheel, normal_name
 from stoilo.flavors.tree import Tree
 
-__all__ = ["HostLibrary", "describe_host_libraries", "read_licences", "render_sbom"]
-
 _METADATA_BYTES = 1 << 20
 _PACKAGE = re.compile(r"([a-z0-9][a-z0-9+.-]+)(?::[a-z0-9]+)?: /")
 

@@ -18,21 +18,6 @@ from stoilo.core.types import Finding, Severity, Verdict
 from stoilo.policies.policy import EVERYBODY, LevelRule, Policy, Review
 from stoilo.policies.render import escape
 
-__all__ = [
-    "AtLevel",
-    "Change",
-    "Effect",
-    "NameExplained",
-    "SourceExplained",
-    "diff_levels",
-    "diff_policies",
-    "explain_name",
-    "explain_source",
-    "render_changes",
-    "render_name",
-    "render_source",
-]
-
 
 class AtLevel(msgspec.Struct, frozen=True):
     """What one level says about a source.

@@ -54,7 +54,6 @@ from stoilo.sandbox.language.transformer import check_tree
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
 
-__all__ = ["GATE_VERSION", "GateRequest", "engine_digest", "judge", "verdict_key"]
 
 GATE_VERSION = "1"
 """Part of every cached verdict's key: raised when the gate's own rules change."""

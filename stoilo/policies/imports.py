@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.types import Finding
 
-__all__ = ["Need", "find_import_problems", "find_needs", "imported_modules"]
-
 
 @dataclass(frozen=True, slots=True)
 class Need:

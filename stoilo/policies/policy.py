@@ -21,18 +21,6 @@ from stoilo.core.limits import BOUNDS
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = [
-    "EVERYBODY",
-    "Denials",
-    "LevelRule",
-    "Policy",
-    "PolicyLimits",
-    "Quota",
-    "Review",
-    "check_access",
-    "default_policy",
-    "parse_policy",
-]
 
 EVERYBODY = "*"
 """In `LevelRule.open_to`: every authenticated submitter."""

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
-
 from securesystemslib.signer import CryptoSigner, Key
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import (
@@ -32,14 +31,15 @@ from tuf.api.metadata import (
     Timestamp,
 )
 from tuf.repository import AbortEdit, Repository
-
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory, write_durably
-from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.signer.key_files import write_private_file, write_public_file
 from stoilo.signer.roles import role_limits
+
+
 
 LIFETIMES: Final = {
     role: timedelta(days=role_limits(role).lifetime_days)

@@ -25,8 +25,6 @@ from stoilo.core.errors import InternalError
 from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.volunteer.optin_file import write_opt_in
 
-__all__ = ["Deployment", "UpLine"]
-
 START_TIMEOUT_S = 120.0
 VOLUNTEER = "stoilo.executor.volunteer"
 STOP_TIMEOUT_S = 60.0

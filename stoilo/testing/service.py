@@ -27,8 +27,6 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.core.types import TaskState
 
-__all__ = ["Answerer", "FakeTaskService", "Outcome", "serve_fake"]
-
 ERROR_KEY = "stoilo-error-bin"
 CHUNK = 1024 * 1024
 

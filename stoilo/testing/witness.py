@@ -20,8 +20,6 @@ from typing import Self
 
 from stoilo.core.errors import InternalError
 
-__all__ = ["WitnessProcess", "write_log_policy"]
-
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 

@@ -29,8 +29,6 @@ from stoilo.audit.read.source import (
 from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
 
-__all__ = ["Archive", "Entry", "Head", "View"]
-
 
 @dataclass(frozen=True, slots=True)
 class Head:

@@ -15,20 +15,6 @@ from stoilo.core.types import Redundancy
 from stoilo.policies.levels import load_level
 from stoilo.web.wording import render_amount, render_bytes, render_seconds, render_time
 
-__all__ = [
-    "Detail",
-    "Permission",
-    "Remark",
-    "Rule",
-    "Shape",
-    "describe_limits",
-    "describe_permission",
-    "describe_redundancy",
-    "judge_rules",
-    "list_details",
-    "remarks_of",
-]
-
 
 class Shape(StrEnum):
     """How a value is laid out."""

@@ -20,17 +20,6 @@ from markupsafe import Markup, escape
 
 from stoilo.policies.text import check_text, describe_char
 
-__all__ = [
-    "MAX_LINES",
-    "Colour",
-    "Listing",
-    "Mark",
-    "Piece",
-    "colour_source",
-    "list_source",
-    "reveal",
-]
-
 
 class Colour(StrEnum):
     """What a piece of source is; the value is its class in the style sheet."""

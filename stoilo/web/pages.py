@@ -31,8 +31,6 @@ from stoilo.web.details import (
 from stoilo.web.listing import Listing, list_source
 from stoilo.web.timeline import Attempt, Timeline
 
-__all__ = ["PAGE_ENTRIES", "Asset", "Pages", "load_assets"]
-
 PAGE_ENTRIES = 50
 
 

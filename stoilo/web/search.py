@@ -10,8 +10,6 @@ from stoilo.audit.format.leaf import Mention, task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.web.archive import Entry, View
 
-__all__ = ["MAX_QUERY_CHARS", "Query", "name_task", "parse_query", "run_query"]
-
 MAX_QUERY_CHARS = 128
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _HEX64 = re.compile(r"[0-9a-f]{64}")

@@ -17,8 +17,6 @@ from stoilo.audit.format.facts import (
 from stoilo.audit.format.leaf import Mention
 from stoilo.web.archive import Entry
 
-__all__ = ["Attempt", "Denial", "Timeline", "find_denials", "read_timeline"]
-
 _ISSUERS = ("offline", "online")
 _LOOKED_AT = 16  # entries of other kinds may name such a key too
 

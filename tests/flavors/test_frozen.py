@@ -12,7 +12,7 @@ import pytest
 
 from stoilo.cli.main import main
 from stoilo.core.codec import skeleton
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.flavors.contents import load_contents
 from stoilo.flavors.inspect import look_inside
 from stoilo.flavors.tree import platform_name

@@ -3,7 +3,7 @@
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.process.report import TaskRequest
 from stoilo.sandbox.process.task_job import run_call

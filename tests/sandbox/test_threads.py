@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.report import TaskRequest

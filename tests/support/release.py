@@ -11,33 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-
 import msgspec
 from tuf.api.metadata import TargetFile
-
 from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey, parse_public_key
-from stoilo.executor.verifier.release.targets import (
-    ArchiveFile,
-    EpochFile,
-    EpochsFile,
-    InstalledRelease,
-    PartFile,
-    PolicyFile,
-    ProjectFile,
-    ReviewerFile,
-    RevocationFile,
-    TrustedRelease,
-)
-from stoilo.executor.verifier.release.trust import (
-    EPOCHS_FILE,
-    POLICIES_FILE,
-    PROJECT_FILE,
-    REVIEWERS_FILE,
-    REVOCATION_FILE,
-    load_trust,
-)
+from stoilo.core.signatures import PrivateKey, parse_public_key
+from stoilo.executor.verifier.targets import ArchiveFile, EpochFile, EpochsFile, InstalledRelease, PartFile, PolicyFile, ProjectFile, ReviewerFile, RevocationFile, TrustedRelease
+from stoilo.executor.verifier.trust import EPOCHS_FILE, POLICIES_FILE, PROJECT_FILE, REVIEWERS_FILE, REVOCATION_FILE, load_trust
 from stoilo.signer.development.root import log_policy_files
 from stoilo.signer.key_files import write_private_file
 from stoilo.signer.process.online_keys import (
@@ -54,6 +34,28 @@ from stoilo.signer.repository import (
     publishing,
     store_target,
 )
+from stoilo.executor.verifier.targets import (
+    ArchiveFile,
+    EpochFile,
+    EpochsFile,
+    InstalledRelease,
+    PartFile,
+    PolicyFile,
+    ProjectFile,
+    ReviewerFile,
+    RevocationFile,
+    TrustedRelease,
+)
+from stoilo.executor.verifier.trust import (
+    EPOCHS_FILE,
+    POLICIES_FILE,
+    PROJECT_FILE,
+    REVIEWERS_FILE,
+    REVOCATION_FILE,
+    load_trust,
+)
+
+
 
 __all__ = ["DELEGATED", "ReleasedProject", "flavor_files"]
 

@@ -9,17 +9,16 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-
 import click
 import msgspec
-
 from stoilo.cli.extras import require_extra
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.core.revocation import RevocationStatement
-    from stoilo.executor.verifier.release.targets import RevocationFile
+    from stoilo.core.statement import RevocationStatement
+    from stoilo.executor.verifier.targets import RevocationFile
     from stoilo.server.operations.retention import Retained
+
 
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)

@@ -13,7 +13,7 @@ from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.base_release import BaseRelease
 from stoilo.signer.ceremony.change_words import render_time
 from stoilo.signer.ceremony.folder import Ceremony, read_folder

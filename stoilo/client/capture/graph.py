@@ -40,9 +40,6 @@ from stoilo.client.capture.targets import (
     reference,
 )
 
-__all__ = ["Graph", "Maker"]
-
-
 _OF_THIS_MACHINE = frozenset(
     {"__cached__", "__file__", "__loader__", "__path__", "__spec__"}
 )

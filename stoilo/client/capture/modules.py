@@ -26,8 +26,6 @@ from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
 
-__all__ = ["Captured", "CapturedCalls", "capture_calls", "capture_task"]
-
 VALIDATOR_LITERAL_CHARS = 64 * 1024
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from stoilo.client.capture.scopes import External
 
-__all__ = ["MISSING", "Outside"]
-
 MISSING = object()
 """The name is bound nowhere outside (it may be a built-in)."""
 

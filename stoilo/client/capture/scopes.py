@@ -11,8 +11,6 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["External", "externals_of", "identifiers_of"]
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 

@@ -6,20 +6,6 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = [
-    "Binding",
-    "ClassTarget",
-    "DataTarget",
-    "FunctionTarget",
-    "ImportTarget",
-    "Mention",
-    "SentinelTarget",
-    "Target",
-    "WrapperTarget",
-    "forwarding_call",
-    "reference",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Mention:

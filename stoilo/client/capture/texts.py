@@ -21,8 +21,6 @@ from typing import TypeVar
 from stoilo.client.capture.refusals import refuse
 from stoilo.core.errors import UsageError
 
-__all__ = ["SourceText", "find_class", "find_function", "place_of", "read_text"]
-
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Span = tuple[int, int, int, int]
 AnyNode = TypeVar("AnyNode", bound=ast.AST)

@@ -11,27 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "MOST_TOPICS",
-    "TOPIC",
-    "AppVersion",
-    "ClientVersion",
-    "FileInfo",
-    "FileRef",
-    "HostInfo",
-    "OtherResult",
-    "ProgramFile",
-    "ReportedResult",
-    "ResultInfo",
-    "ResultState",
-    "SchedulerReply",
-    "SchedulerRequest",
-    "UploadInfo",
-    "UserInfo",
-    "Wishes",
-    "WorkunitInfo",
-]
-
 
 class ResultState:
     """BOINC's client states in a report (``lib/common_defs.h``)."""

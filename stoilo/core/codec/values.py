@@ -30,8 +30,6 @@ from stoilo.core.codec.nodes import (
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 
-__all__ = ["References", "from_node", "to_node"]
-
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, datetime})
 _REFERENCES = frozenset({FunctionRef, ClassRef, Instance, BlobRef})
 

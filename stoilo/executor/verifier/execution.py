@@ -20,8 +20,7 @@ import msgspec
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor.verifier.checkpoints import KeptRun, RunKeeper
 from stoilo.executor.verifier.host_verifier import HostVerifier
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
@@ -215,7 +214,6 @@ class VerifiedExecutor:
     def _run(
         self, task: VerifiedTask, source: str, jail: RunnerJail, header: ResultHeader
     ) -> bytes:
-        """Run a verified task and write its result file."""
         statement = task.admission.statement
         request = TaskRequest(
             source=source,
@@ -300,7 +298,6 @@ def _text_of(task: VerifiedTask) -> str:
 def _refuse(
     header: ResultHeader, error: StoiloError, disposition: Disposition
 ) -> bytes:
-    """Return the result file of a copy that was not run."""
     log.info("%s: %s", header.result, error)
     return render_result(
         ResultHeader(
@@ -331,7 +328,6 @@ def _ending(report: JailReport, outcomes: tuple[RunOutcome, ...]) -> RunOutcome:
 def _frame(
     report: JailReport, outcomes: tuple[RunOutcome, ...], *, items: int
 ) -> bytes:
-    """Return what the jail wrote if it is readable, else our words for what happened."""
     unreadable = all(one.code == "STO-S021" for one in outcomes)
     if report.status is JailStatus.FINISHED and not unreadable:
         return report.frame

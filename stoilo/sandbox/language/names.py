@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
-from stoilo.core.finding import Finding
 from stoilo.core.levels import Level
+from stoilo.core.types import Finding
 from stoilo.sandbox.language import rules as F  # noqa: N812 - a table of rules
 from stoilo.sandbox.language.rules import (
     DEFINABLE_DUNDERS,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
-from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunLayer, RunStatus
 
 CUT_NOTE = "\n[output cut here]\n"
 

@@ -14,8 +14,14 @@ from types import ModuleType
 from typing import Any
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.forms import FORMS
-from stoilo.core.codec.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
+from stoilo.core.codec.nodes import (
+    FORMS,
+    BlobRef,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Node,
+)
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.sandbox.language.ownership import class_mro, is_own_class, keeps

@@ -16,12 +16,11 @@ from enum import StrEnum
 from typing import Any
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import Node
+from stoilo.core.codec.nodes import DATA_BOUNDS, Node
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import JailUsage, RunOutcome
+from stoilo.core.types import JailUsage, RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import name_syscall
 from stoilo.sandbox.process.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 
@@ -374,7 +373,7 @@ def _read_value(fields: dict[Any, Any]) -> bytes:
     if not isinstance(value, bytes | memoryview):
         raise TrustError("STO-D002", "a result without a value")
     # Nobody further on decodes what the strict codec has not accepted here.
-    skeleton.decode(value, skeleton.DATA_BOUNDS)
+    skeleton.decode(value, DATA_BOUNDS)
     return bytes(value)
 
 

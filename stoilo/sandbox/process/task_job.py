@@ -28,11 +28,12 @@ from typing import Any
 import msgspec
 
 from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import DATA_BOUNDS
 from stoilo.core.codec.values import from_node
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.sandbox.language.output import (
     Failure,
     OutputSink,
@@ -114,7 +115,7 @@ def run_steps(
 def read_state(encoded: bytes) -> object:
     """Return the state (hostile bytes) to go on from; raises ``STO-G122``."""
     try:
-        state: object = from_node(skeleton.decode(encoded, skeleton.DATA_BOUNDS))
+        state: object = from_node(skeleton.decode(encoded, DATA_BOUNDS))
     except Exception as error:  # any library may refuse what is in it
         raise TrustError(
             UNREADABLE_STATE, "the state to go on from cannot be read"

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from stoilo.core.plaintext import show_plainly
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.sandbox.process.report import JailReport
 from stoilo.sandbox.suite.case import Case, Header, Stop
 

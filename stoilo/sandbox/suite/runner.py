@@ -20,8 +20,7 @@ from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB, VALIDATE_JOB
 from stoilo.sandbox.process.report import (

@@ -6,23 +6,12 @@ Each check yields errors instead of raising them, so that a person sees all of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-
 import msgspec
 from tuf.api.metadata import Root, Targets
-
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.release.targets import (
-    BuilderFile,
-    PartFile,
-    part_target,
-    read_target,
-)
-from stoilo.executor.verifier.release.trust import (
-    BUILDERS_FILE,
-    DEVELOPMENT_MARK,
-    REHEARSAL_MARK,
-)
+from stoilo.core.signatures import parse_public_key
+from stoilo.executor.verifier.targets import BuilderFile, PartFile, part_target, read_target
+from stoilo.executor.verifier.trust import BUILDERS_FILE, DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.signer.attestations import attestation_path, check_builds, read_attestation
 from stoilo.signer.ceremony.content_checks import (
     check_content,
@@ -36,6 +25,18 @@ from stoilo.signer.ceremony.metadata import open_role, open_root, open_targets
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import authorities, stray_signatures
 from stoilo.signer.roles import DELEGATED, OFFLINE, ceremony_bounds, role_limits
+from stoilo.executor.verifier.targets import (
+    BuilderFile,
+    PartFile,
+    part_target,
+    read_target,
+)
+from stoilo.executor.verifier.trust import (
+    BUILDERS_FILE,
+    DEVELOPMENT_MARK,
+    REHEARSAL_MARK,
+)
+
 
 
 class BuildView(msgspec.Struct, frozen=True):

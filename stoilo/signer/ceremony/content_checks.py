@@ -10,16 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
-
 import msgspec
 from tuf.api.metadata import Role, TargetFile
-
 from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import parse_levels
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import parse_public_key
+from stoilo.executor.verifier.targets import BuilderFile, EpochFile, EpochsFile, FloorsFile, PartFile, PolicyFile, ProjectFile, ReviewerFile, RevocationFile, part_target, read_epoch, read_parts, read_target
+from stoilo.executor.verifier.trust import BUILDERS_FILE, EPOCHS_FILE, FLOORS_FILE, HISTORY_FILE, POLICIES_FILE, POLICY_FILE, PROJECT_FILE, REVIEWERS_FILE, REVOCATION_FILE
+from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
+from stoilo.signer.ceremony.folder import Ceremony
+from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
+from stoilo.signer.ceremony.proposal import Proposal
+from stoilo.signer.roles import DELEGATED, ceremony_bounds
+from stoilo.audit.format.policy import parse_policy
+from stoilo.audit.format.policy import parse_history
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     EpochFile,
     EpochsFile,
@@ -34,7 +41,7 @@ from stoilo.executor.verifier.release.targets import (
     read_parts,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -45,11 +52,8 @@ from stoilo.executor.verifier.release.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
 )
-from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
-from stoilo.signer.ceremony.folder import Ceremony
-from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
-from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.roles import DELEGATED, ceremony_bounds
+
+
 
 REQUIRED: Final = (
     PROJECT_FILE,

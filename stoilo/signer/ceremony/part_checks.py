@@ -13,7 +13,7 @@ from typing import IO, Final
 
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.release.targets import PartFile, part_target
+from stoilo.executor.verifier.targets import PartFile, part_target
 from stoilo.signer.ceremony.content_checks import release_parts
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
-
 import msgspec
-
 from stoilo.audit.format.policy import (
     MAX_RETIRED,
     LogPolicy,
@@ -24,32 +22,10 @@ from stoilo.audit.format.policy import (
     succeed,
 )
 from stoilo.audit.witness.client import with_log, without_urls
-from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.targets import (
-    BuilderFile,
-    BuilderKey,
-    EpochsFile,
-    FloorsFile,
-    InstalledRelease,
-    PolicyFile,
-    ProjectFile,
-    ReviewerFile,
-    RevocationFile,
-    read_target,
-)
-from stoilo.executor.verifier.release.trust import (
-    BUILDERS_FILE,
-    EPOCHS_FILE,
-    FLOORS_FILE,
-    HISTORY_FILE,
-    POLICIES_FILE,
-    POLICY_FILE,
-    PROJECT_FILE,
-    REHEARSAL_MARK,
-    REVIEWERS_FILE,
-    REVOCATION_FILE,
-)
+from stoilo.core.signatures import PublicKey, parse_public_key
+from stoilo.executor.verifier.targets import BuilderFile, BuilderKey, EpochsFile, FloorsFile, InstalledRelease, PolicyFile, ProjectFile, ReviewerFile, RevocationFile, read_target
+from stoilo.executor.verifier.trust import BUILDERS_FILE, EPOCHS_FILE, FLOORS_FILE, HISTORY_FILE, POLICIES_FILE, POLICY_FILE, PROJECT_FILE, REHEARSAL_MARK, REVIEWERS_FILE, REVOCATION_FILE
 from stoilo.policies.policy import Policy
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.expiry import expiries
@@ -65,6 +41,34 @@ from stoilo.signer.ceremony.metadata import open_root
 from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
+from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
+from stoilo.audit.format.policy import MAX_RETIRED, parse_history, render_history, succeed
+from stoilo.executor.verifier.targets import (
+    BuilderFile,
+    BuilderKey,
+    EpochsFile,
+    FloorsFile,
+    InstalledRelease,
+    PolicyFile,
+    ProjectFile,
+    ReviewerFile,
+    RevocationFile,
+    read_target,
+)
+from stoilo.executor.verifier.trust import (
+    BUILDERS_FILE,
+    EPOCHS_FILE,
+    FLOORS_FILE,
+    HISTORY_FILE,
+    POLICIES_FILE,
+    POLICY_FILE,
+    PROJECT_FILE,
+    REHEARSAL_MARK,
+    REVIEWERS_FILE,
+    REVOCATION_FILE,
+)
+
+
 
 SERVER = "server"
 """Who holds the online keys."""

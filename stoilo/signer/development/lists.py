@@ -9,19 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
 import msgspec
-
-from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import UsageError
-from stoilo.core.revocation import RevocationStatement
-from stoilo.executor.verifier.release.targets import (
-    ReviewerFile,
-    ReviewerKey,
-    RevocationFile,
-    read_target,
-)
-from stoilo.executor.verifier.release.trust import REVIEWERS_FILE
+from stoilo.core.signatures import PrivateKey, parse_public_key
+from stoilo.core.statement import RevocationStatement
+from stoilo.executor.verifier.targets import ReviewerFile, ReviewerKey, RevocationFile, read_target
+from stoilo.executor.verifier.trust import REVIEWERS_FILE
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     check_development,
@@ -32,6 +25,17 @@ from stoilo.signer.development.root import (
 from stoilo.signer.key_files import write_private_file
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import newest_file, publishing
+from stoilo.executor.verifier.targets import (
+    ReviewerFile,
+    ReviewerKey,
+    RevocationFile,
+    read_target,
+)
+from stoilo.signer.repository import (
+    newest_file,
+    publishing,
+)
+
 
 
 def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:

@@ -20,8 +20,8 @@ from typing import Final
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.installation import BUILT_FILE, Built, parse_built
-from stoilo.executor.verifier.release.targets import PartFile, ProjectFile, read_target
-from stoilo.executor.verifier.release.trust import PROJECT_FILE
+from stoilo.executor.verifier.targets import PartFile, ProjectFile, read_target
+from stoilo.executor.verifier.trust import PROJECT_FILE
 from stoilo.flavors.archive import read_any_archive
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,

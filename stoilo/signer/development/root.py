@@ -6,7 +6,7 @@ that nothing changes but the ceremony. It protects nobody, because its offline k
 the online ones: the root is marked and release-built verifiers refuse it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.executor.verifier.release.trust.read_release`
+    DIR/metadata, targets    public, see `stoilo.executor.verifier.trust.read_release`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -29,8 +29,7 @@ from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     EpochFile,
     EpochsFile,
     FloorsFile,
@@ -43,7 +42,7 @@ from stoilo.executor.verifier.release.targets import (
     is_part_file,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -54,6 +53,7 @@ from stoilo.executor.verifier.release.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
+    read_release,
 )
 from stoilo.signer.ceremony.requests import next_log_policy
 from stoilo.signer.key_files import (

@@ -17,8 +17,8 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from stoilo.core.backoff import Backoff
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
+from stoilo.core.rate_limit import Backoff
 from stoilo.signer.process.protocol import (
     MAX_BATCH,
     Admission,

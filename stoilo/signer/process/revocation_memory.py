@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
-
 import msgspec
-
-from stoilo.core.ed25519 import PublicKey
 from stoilo.core.errors import TrustError
-from stoilo.core.revocation import RevocationStatement, parse_revocation
-from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.core.signatures import PublicKey
+from stoilo.core.statement import RevocationStatement, parse_revocation
+from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.signer.key_files import read_private_file, write_private_file
+
+
 
 REVOCATION_LEDGER: Final = "revocation.json"
 SKEW_S: Final = 300

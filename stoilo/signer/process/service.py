@@ -23,12 +23,20 @@ from stoilo.audit.format.note import (
     render_vkey,
     sign_note,
 )
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.rate_limit import WindowLimit
-from stoilo.core.revocation import RECORD_PAYLOAD
-from stoilo.core.statement import Statement, parse_statement, statement_digest
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    PrivateKey,
+    render_envelope,
+    sign_envelope,
+)
+from stoilo.core.statement import (
+    RECORD_PAYLOAD,
+    Statement,
+    parse_statement,
+    statement_digest,
+)
 from stoilo.executor.verifier.admission import (
     admission_leaf,
     check_review_rules,
@@ -36,10 +44,9 @@ from stoilo.executor.verifier.admission import (
     check_times,
     prove_leaf,
 )
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import GateEpoch, InstalledRelease
-from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.revocation import in_force, prove_revocation
+from stoilo.executor.verifier.targets import GateEpoch, InstalledRelease
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.executor.verifier.workunit import VerifiedAdmission
 from stoilo.signer.key_files import read_private_key, read_trusted_file
 from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, CheckpointLedger

@@ -12,11 +12,9 @@ import cloudpickle
 import pytest
 
 from stoilo.client.capture import capture_task
-from stoilo.core.codec.equality import nodes_equal
-from stoilo.core.codec.skeleton import decode
+from stoilo.core.codec.skeleton import decode, nodes_equal
 from stoilo.core.codec.values import to_node
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.report import TaskRequest

@@ -14,7 +14,7 @@ import pytest
 from stoilo.client.capture import capture_task
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.codec.values import to_node
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import find_argument_types, load_level
 from stoilo.sandbox.process.channel import TASK_JOB

@@ -12,7 +12,7 @@ from torch import nn
 from stoilo.client.capture import capture_task
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import from_node
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.learn.backends.interface import Job
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.core.models import TorchModel

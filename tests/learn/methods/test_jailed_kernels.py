@@ -10,7 +10,7 @@ from torch import nn
 from stoilo.client.capture import capture_task
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.codec.values import from_node
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.learn.kernels import array_models, torch_models
 from stoilo.learn.kernels.checks import are_alike
 from stoilo.policies.levels import load_level

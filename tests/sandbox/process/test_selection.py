@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import FunctionRef, Ndarray, NumpyScalar
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.report import TaskRequest

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.sandbox.kernel.mechanisms import KernelHost, Mechanism, find_missing
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.run import encode_probe

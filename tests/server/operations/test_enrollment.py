@@ -1,19 +1,21 @@
+
+
 from __future__ import annotations
 
 from pathlib import Path
-
 import msgspec
 import pytest
-
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.release.targets import ReviewerFile, read_target
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.targets import ReviewerFile, read_target
 from stoilo.server.admission import tokens
 from stoilo.server.data_directory import ConnectionFile
 from stoilo.server.db.store import Store
 from stoilo.server.operations.accounts import enroll, reviewers_of, withdraw
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject
+
+
 
 KEY = PrivateKey.generate().public.raw.hex()
 

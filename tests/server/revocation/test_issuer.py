@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
 import msgspec
 import pytest
-
 from stoilo.audit.format.facts import LeafKind
 from stoilo.audit.format.leaf import parse_leaf, parse_record
 from stoilo.core.errors import (
@@ -17,8 +15,8 @@ from stoilo.core.errors import (
     UsageError,
     WaitError,
 )
-from stoilo.core.revocation import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.core.statement import FRESH_S, MAX_DIGESTS, RevocationStatement
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.revocation import open_revocations
 from stoilo.server.revocation.issuer import (
     REISSUE_S,
@@ -37,6 +35,10 @@ from stoilo.signer.process.protocol import (
 )
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import NOW, GateBench
+from stoilo.audit.format.leaf import parse_leaf
+from stoilo.audit.format.leaf import parse_record
+
+
 
 OLD = "a" * 64
 

@@ -1,12 +1,12 @@
+
+
 from pathlib import Path
-
 import pytest
-
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.revocation import RevocationStatement, render_revocation
-from stoilo.executor.verifier.release.targets import ReviewerKey, RevocationFile
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.core.signatures import PrivateKey
+from stoilo.core.statement import RevocationStatement, render_revocation
+from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.revocation import revocation_leaf
 from stoilo.signer.development.lists import (
     enroll_reviewer,
@@ -23,6 +23,8 @@ from stoilo.signer.development.root import (
 from stoilo.signer.process.protocol import RevocationSigned, SignRevocation
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import DAY_S, INSTALLED, NOW, GateBench
+
+
 
 KEY = PrivateKey.generate().public.raw.hex()
 

@@ -10,9 +10,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.dsse import (
+from stoilo.core.errors import TrustError
+from stoilo.core.signatures import (
     IN_TOTO_PAYLOAD,
     Envelope,
+    PrivateKey,
     Signature,
     pae,
     parse_envelope,
@@ -20,8 +22,6 @@ from stoilo.core.dsse import (
     sign_envelope,
     verify_envelope,
 )
-from stoilo.core.ed25519 import PrivateKey
-from stoilo.core.errors import TrustError
 
 # The vector published with the DSSE protocol (P-256, RFC 6979).
 HELLO_TYPE = "http://example.com/HelloWorld"

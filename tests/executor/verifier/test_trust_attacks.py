@@ -14,7 +14,7 @@ import pytest
 from tuf.api.metadata import DelegatedRole, Delegations, MetaFile, TargetFile
 
 from stoilo.core.codebook import find_entry
-from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from tests.support.gate import DAY_S, NOW
 from tests.support.metadata import ORIGIN, MetadataBench
 

@@ -26,10 +26,29 @@ from tuf.ngclient.updater import Updater
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
 
 if TYPE_CHECKING:
     from tuf.ngclient._internal.trusted_metadata_set import TrustedMetadataSet
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFiles:
+    """A release's public files, hostile: ``metadata/…`` and ``targets/…`` by name."""
+
+    files: tuple[tuple[str, bytes], ...]
+
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes of file `name`."""
+        return next((data for known, data in self.files if known == name), None)
+
+
+def travels(name: str) -> bool:
+    """Whether release file or target `name` travels with every workunit.
+
+    Metadata and small records do; launchers, archives, their manifests and their bills
+    of materials are fetched by those who need them.
+    """
+    return name.endswith((".json", ".txt", ".toml")) and not name.endswith(".sbom.json")
 
 
 Phase = Literal["root", "timestamp", "snapshot", "targets", "file"]
@@ -51,21 +70,13 @@ _EXPIRED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """An error of python-tuf's client, and where it came up.
+    """An error of python-tuf's client, and where it came up."""
 
-    Attributes:
-        phase: the step.
-        name: role or file that was being loaded.
-        error: the client's.
-        known: what it had accepted by then.
-        highest_root: the highest version of a root that the release has.
-    """
-
-    phase: Phase
-    name: str
-    error: Exception
-    known: TrustedMetadataSet
-    highest_root: int
+    phase: Phase  # the step
+    name: str  # role or file that was being loaded
+    error: Exception  # the client's
+    known: TrustedMetadataSet  # what it had accepted by then
+    highest_root: int  # the highest version of a root that the release has
 
 
 def named_refusal(setback: Setback) -> TrustError:
@@ -77,7 +88,6 @@ def named_refusal(setback: Setback) -> TrustError:
 
 
 def _expired(setback: Setback) -> TrustError:
-    """Return the refusal of metadata past its end."""
     role = _expired_role(setback.known) or setback.name
     return TrustError(_EXPIRED.get(role, "STO-K036"), f"{role} has expired")
 
@@ -92,23 +102,19 @@ def _expired_role(known: TrustedMetadataSet) -> str:
 
 
 def _missing(setback: Setback) -> TrustError:
-    """Return the refusal of a release that lacks a file."""
     return TrustError("STO-K014", f"{setback.name}: {setback.error}")
 
 
 def _too_long(setback: Setback) -> TrustError:
-    """Return the refusal of endless data."""
     return TrustError("STO-K037", f"{setback.name} is longer than it may be")
 
 
 def _exchanged(setback: Setback) -> TrustError:
-    """Return the refusal of a file whose digest or length is another's."""
     code = "STO-K038" if setback.phase == "file" else "STO-K019"
     return TrustError(code, f"{setback.name} is not the file that the metadata names")
 
 
 def _unsigned(setback: Setback) -> TrustError:
-    """Return the refusal of too few signatures."""
     known, highest = setback.known.root.version, setback.highest_root
     if setback.phase == "root":
         return TrustError(
@@ -136,7 +142,6 @@ def _bad_version(setback: Setback) -> TrustError:
 
 
 def _malformed(setback: Setback) -> TrustError:
-    """Return the refusal of what is no metadata, or lacks a role."""
     text = str(setback.error)
     if any(words in text for words in _VANISHED):
         return TrustError("STO-K018", f"a role has vanished: {text}")
@@ -161,9 +166,7 @@ _NAMED: Final[tuple[tuple[type[Exception], Callable[[Setback], TrustError]], ...
 def check_form(data: bytes, name: str) -> None:
     """Refuse metadata that is not in its one encoding.
 
-    Args:
-        data: a metadata file, hostile.
-        name: its name, for messages.
+    `data`: a metadata file, hostile.
 
     Raises:
         TrustError: STO-K042, keys in another order, white space, a name twice, floats,
@@ -182,9 +185,6 @@ def check_form(data: bytes, name: str) -> None:
 
 def check_keys(delegator: Root | Delegations) -> None:
     """Refuse a role that one key could sign for twice, under two key ids.
-
-    Args:
-        delegator: who names keys: a root, or what targets delegates.
 
     Raises:
         TrustError: STO-K040.
@@ -401,7 +401,6 @@ class ReleaseUpdater(Updater):
 
     @contextmanager
     def _phase(self, phase: Phase, name: str = "") -> Iterator[None]:
-        """Turn python-tuf's errors within one step of its workflow into ours."""
         try:
             with _machine_errors():
                 yield

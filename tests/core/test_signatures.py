@@ -5,14 +5,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.ed25519 import (
+from stoilo.core.errors import TrustError
+from stoilo.core.signatures import (
     PRIME,
     PrivateKey,
     load_private_key,
     load_public_key,
     parse_public_key,
 )
-from stoilo.core.errors import TrustError
 
 # The eight points whose order divides the cofactor, and their non-canonical spellings.
 SMALL_ORDER = [

@@ -4,7 +4,7 @@ import pytest
 from tuf.api.metadata import Metadata, Root
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.tuf_client import check_form, check_keys
+from stoilo.executor.verifier.tuf_client import check_form, check_keys
 from tests.support.gate import NOW
 from tests.support.metadata import MetadataBench
 

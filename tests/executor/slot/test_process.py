@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.executor.slot.layout import (
+from stoilo.executor.slot.process import (
     ExitKind,
     Program,
     SlotTask,

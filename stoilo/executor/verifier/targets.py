@@ -16,10 +16,10 @@ from tuf.api.metadata import TargetFile
 
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.digests import Digest
-from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
+from stoilo.core.signatures import PublicKey, parse_public_key
 from stoilo.core.strict_json import parse_strict_json
 
 PART_FORMAT: Final = "stoilo-part/1"
@@ -42,17 +42,14 @@ _FileName = Annotated[
 
 
 class ProjectFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``project.json``: what the release holds.
+    """``project.json``: what the release holds."""
 
-    Attributes:
-        origin: the project's name, equal to its log's origin.
-        levels: name of each level → digests of its files that may be admitted, the
-            newest first: an older one lets tasks of an earlier release run to their end.
-        languages: digests of the language layers that may be admitted, newest first.
-    """
-
+    # the project's name, equal to its log's origin
     origin: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    # name of each level → digests of its files that may be admitted, the newest first:
+    # an older one lets tasks of an earlier release run to their end
     levels: Annotated[dict[_Name, _Accepted], msgspec.Meta(max_length=MAX_LEVELS)]
+    # digests of the language layers that may be admitted, newest first
     languages: _Accepted
 
 
@@ -74,50 +71,34 @@ class EpochFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RevocationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``revocation/denied.json``: what the offline role has withdrawn.
+    """``revocation/denied.json``: what the offline role has withdrawn."""
 
-    Attributes:
-        digests: of anything.
-        epochs: gate epochs withdrawn before their end.
-        min_epoch: lowest gate epoch allowed.
-        flavors: ids of withdrawn flavors.
-        keys: public keys (hex) that may add to this list online.
-        settled: the highest sequence number of online statements that this list has
-            settled: what it did not take over from them is withdrawn no more.
-    """
-
-    digests: tuple[_Digest, ...] = ()
-    epochs: tuple[_Count, ...] = ()
-    min_epoch: _Count = 1
-    flavors: tuple[_Digest, ...] = ()
+    digests: tuple[_Digest, ...] = ()  # of anything
+    epochs: tuple[_Count, ...] = ()  # gate epochs withdrawn before their end
+    min_epoch: _Count = 1  # lowest gate epoch allowed
+    flavors: tuple[_Digest, ...] = ()  # ids of withdrawn flavors
+    # public keys (hex) that may add to this list online
     keys: Annotated[tuple[_Digest, ...], msgspec.Meta(max_length=8)] = ()
+    # the highest sequence number of online statements that this list has settled: what
+    # it did not take over from them is withdrawn no more
     settled: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)] = 0
 
 
 class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``policy/accepted.json``: the policies in force.
+    """``policy/accepted.json``: the policies in force."""
 
-    Attributes:
-        digests: of the policies; empty: not listed.
-        reviewed: digest of a policy → levels whose tasks need a review under it.
-    """
-
-    digests: tuple[_Digest, ...] = ()
+    digests: tuple[_Digest, ...] = ()  # of the policies; empty: not listed
+    # digest of a policy → levels whose tasks need a review under it
     reviewed: dict[_Digest, tuple[str, ...]] = {}
 
 
 class ReviewerKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reviewer.
+    """One reviewer."""
 
-    Attributes:
-        key: public key, hex.
-        name: for people.
-        accounts: salted commitments of the accounts that this person submits from; their
-            tasks are never admitted by this person's own review.
-    """
-
-    key: _Digest
-    name: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    key: _Digest  # public key, hex
+    name: Annotated[str, msgspec.Meta(max_length=128)] = ""  # for people
+    # salted commitments of the accounts that this person submits from; their tasks are
+    # never admitted by this person's own review
     accounts: Annotated[tuple[_Digest, ...], msgspec.Meta(max_length=64)] = ()
 
 
@@ -136,48 +117,32 @@ class ArchiveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PartFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``launcher|verifier/<platform>.json``, ``flavor/<name>/<platform>.json``: one part.
+    """``launcher|verifier/<platform>.json``, ``flavor/<name>/<platform>.json``: one part."""
 
-    Attributes:
-        format: `PART_FORMAT`.
-        part: ``launcher``, ``verifier`` or the flavor's name.
-        platform: for example ``x86_64-linux``.
-        version: for people.
-        serial: rises with every release of this part; floors are set by it.
-        archive: the file as shipped; a launcher's is the program itself.
-        tree: digest of the tree manifest; empty for a launcher.
-        python: minor version, for example ``3.11``; empty for a launcher.
-        flavor: SHA-256 of the flavor's manifest; empty for launcher and verifier.
-        alias: the thesis's MD5 id of that manifest; empty for launcher and verifier.
-        level: the level a flavor is made for; empty for launcher and verifier.
-        sbom: SHA-256 of the software bill of materials.
-        lock: SHA-256 of the lock file that the part was built from.
-    """
-
-    format: Literal["stoilo-part/1"]
-    part: _Name
-    platform: _Platform
-    version: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    serial: _Serial
-    archive: ArchiveFile
-    tree: _DigestOrNone = ""
+    format: Literal["stoilo-part/1"]  # `PART_FORMAT`
+    part: _Name  # ``launcher``, ``verifier`` or the flavor's name
+    platform: _Platform  # for example ``x86_64-linux``
+    version: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]  # for people
+    serial: _Serial  # rises with every release of this part; floors are set by it
+    archive: ArchiveFile  # the file as shipped; a launcher's is the program itself
+    tree: _DigestOrNone = ""  # digest of the tree manifest; empty for a launcher
+    # minor version, for example ``3.11``; empty for a launcher
     python: Annotated[str, msgspec.Meta(pattern=r"\A([0-9]\.[0-9]{1,3})?\Z")] = ""
+    # SHA-256 of the flavor's manifest; empty for launcher and verifier
     flavor: _DigestOrNone = ""
+    # the thesis's MD5 id of that manifest; empty for launcher and verifier
     alias: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{32})?\Z")] = ""
+    # the level a flavor is made for; empty for launcher and verifier
     level: Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{0,32}\Z")] = ""
-    sbom: _DigestOrNone = ""
-    lock: _DigestOrNone = ""
+    sbom: _DigestOrNone = ""  # SHA-256 of the software bill of materials
+    lock: _DigestOrNone = ""  # SHA-256 of the lock file that the part was built from
 
 
 class FloorsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``executor/floors.json``: the oldest parts that may still work.
+    """``executor/floors.json``: the oldest parts that may still work."""
 
-    Attributes:
-        verifier: lowest serial of a verifier that may do any work.
-        serials: other part → lowest serial that may run.
-    """
-
-    verifier: _Serial = 1
+    verifier: _Serial = 1  # lowest serial of a verifier that may do any work
+    # other part → lowest serial that may run
     serials: Annotated[dict[_Name, _Serial], msgspec.Meta(max_length=MAX_PARTS)] = {}
 
 
@@ -234,18 +199,12 @@ class Reviewer:
 
 @dataclass(frozen=True, slots=True)
 class InstalledRelease:
-    """What this executor's own package holds.
+    """What this executor's own package holds."""
 
-    Attributes:
-        levels: also older ones of the same name, if it still has them.
-        language_digest: of its language layer.
-        python: the minor version that it runs.
-        languages: digests of older language layers whose sources this one still runs.
-    """
-
-    levels: tuple[Level, ...]
-    language_digest: str
-    python: str = "3.11"
+    levels: tuple[Level, ...]  # also older ones of the same name, if it still has them
+    language_digest: str  # of its language layer
+    python: str = "3.11"  # the minor version that it runs
+    # digests of older language layers whose sources this one still runs
     languages: tuple[str, ...] = ()
 
     def runs(self, language: str) -> bool:
@@ -255,67 +214,41 @@ class InstalledRelease:
 
 @dataclass(frozen=True, slots=True)
 class TrustedRelease:
-    """Everything the verifier believes, from the root down.
+    """Everything the verifier believes, from the root down."""
 
-    Attributes:
-        origin: the project.
-        development: whether the root is marked as one of development.
-        root_version: newest root seen.
-        targets_version: version of the offline targets role.
-        timestamp_version: version of the timestamp seen.
-        expires: when the first piece of metadata expires, Unix seconds.
-        epochs: certified gate epochs, lowest number first.
-        log_policy: logs and witnesses to believe.
-        levels: the levels both certified and installed here; of one name the newest
-            certified comes first.
-        languages: the language layers both certified and run here.
-        installed_language: the one that this executor has.
-        python: the minor version that this executor runs.
-        policies: accepted policy digests; empty when the release lists none.
-        denied: withdrawn digests of any kind.
-        revoked_epochs: epochs withdrawn before their end.
-        min_epoch: lowest epoch allowed.
-        reviewers: those whose reviews count.
-        reviewed: policy digest → levels whose tasks need a review under it.
-        withdrawn_flavors: ids of flavors that must not run any more.
-        revocation_version: version of the offline revocation role.
-        revocation_digest: SHA-256 of its file.
-        revocation_keys: those who may add to it online.
-        revocations_settled: sequence number up to which online additions are settled.
-        rehearsal: whether the root is marked as one of a rehearsal.
-        parts: launcher, verifier and flavors of the release, by platform; empty where
-            none was published (development).
-        floors: the oldest parts that may still work.
-        builders: who attests builds.
-    """
-
-    origin: str
-    development: bool
-    root_version: int
-    targets_version: int
-    timestamp_version: int
-    expires: int
-    epochs: tuple[GateEpoch, ...]
-    log_policy: LogPolicy
+    origin: str  # the project
+    development: bool  # whether the root is marked as one of development
+    root_version: int  # newest root seen
+    targets_version: int  # version of the offline targets role
+    timestamp_version: int  # version of the timestamp seen
+    expires: int  # when the first piece of metadata expires, Unix seconds
+    epochs: tuple[GateEpoch, ...]  # certified gate epochs, lowest number first
+    log_policy: LogPolicy  # logs and witnesses to believe
+    # the levels both certified and installed here; of one name the newest certified
+    # comes first
     levels: tuple[Level, ...]
-    languages: frozenset[str]
-    installed_language: str
-    python: str
+    languages: frozenset[str]  # the language layers both certified and run here
+    installed_language: str  # the one that this executor has
+    python: str  # the minor version that this executor runs
+    # accepted policy digests; empty when the release lists none
     policies: frozenset[str]
-    denied: frozenset[str]
-    revoked_epochs: frozenset[int]
-    min_epoch: int
-    reviewers: tuple[Reviewer, ...]
+    denied: frozenset[str]  # withdrawn digests of any kind
+    revoked_epochs: frozenset[int]  # epochs withdrawn before their end
+    min_epoch: int  # lowest epoch allowed
+    reviewers: tuple[Reviewer, ...]  # those whose reviews count
+    # policy digest → levels whose tasks need a review under it
     reviewed: Mapping[str, frozenset[str]]
-    withdrawn_flavors: frozenset[str]
-    revocation_version: int
-    revocation_digest: Digest
-    revocation_keys: tuple[PublicKey, ...]
-    revocations_settled: int
-    rehearsal: bool = False
+    withdrawn_flavors: frozenset[str]  # ids of flavors that must not run any more
+    revocation_version: int  # version of the offline revocation role
+    revocation_digest: Digest  # SHA-256 of its file
+    revocation_keys: tuple[PublicKey, ...]  # those who may add to it online
+    revocations_settled: int  # sequence number up to which online additions are settled
+    rehearsal: bool = False  # whether the root is marked as one of a rehearsal
+    # launcher, verifier and flavors, by platform; none in a development release
     parts: tuple[PartFile, ...] = ()
+    # the oldest parts that may still work
     floors: FloorsFile = field(default_factory=FloorsFile)
-    builders: BuilderFile = field(default_factory=BuilderFile)
+    builders: BuilderFile = field(default_factory=BuilderFile)  # who attests builds
 
     def epoch_at(self, now: int, lifetime_s: int) -> GateEpoch | None:
         """Return the newest epoch that holds an admission from `now` for `lifetime_s`."""
@@ -443,7 +376,6 @@ def read_parts(
 def _check_part(
     part: PartFile, name: str, platform: str, infos: Mapping[str, TargetFile]
 ) -> None:
-    """Compare a record with its place, and with what the metadata says of its files."""
     target = part_target(name, platform)
     archive = target + _SUFFIXES.get(name, ".tar.xz")
     beside = [(archive, part.archive.sha256)]

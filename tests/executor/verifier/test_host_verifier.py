@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.verifier.memory import TIME_FILE, TimeMemory
+from stoilo.executor.verifier.host_verifier import TIME_FILE, TimeMemory
 
 
 def test_newest_time_survives_and_only_rises(tmp_path: Path) -> None:

@@ -1,12 +1,8 @@
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.pack import (
-    ReleaseFiles,
-    pack_release,
-    parse_release_pack,
-    travels,
-)
+from stoilo.executor.verifier.trust import pack_release, parse_release_pack
+from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
 
 
 @pytest.mark.parametrize(

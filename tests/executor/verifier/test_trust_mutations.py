@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.pack import pack_release, parse_release_pack
+from stoilo.executor.verifier.trust import pack_release, parse_release_pack
 from tests.support.gate import NOW
 from tests.support.metadata import ORIGIN, MetadataBench
 

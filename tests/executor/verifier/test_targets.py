@@ -9,8 +9,7 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
     FloorsFile,
     InstalledRelease,
@@ -20,7 +19,7 @@ from stoilo.executor.verifier.release.targets import (
     part_target,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.signer.development.root import (
     certify_parts,
     create_development_root,

@@ -8,16 +8,17 @@ import msgspec
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.verifier.release import pack
-from stoilo.executor.verifier.release import trust as module
-from stoilo.executor.verifier.release.pack import (
-    ReleaseFiles,
+from stoilo.executor.verifier import trust
+from stoilo.executor.verifier import trust as module
+from stoilo.executor.verifier.targets import RevocationFile
+from stoilo.executor.verifier.trust import (
+    is_development_root,
+    load_trust,
     pack_release,
     parse_release_pack,
     read_release,
 )
-from stoilo.executor.verifier.release.targets import RevocationFile
-from stoilo.executor.verifier.release.trust import is_development_root, load_trust
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.signer.development.root import create_development_root, revoke
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import RoleKeys, publish_targets, refresh_online_metadata
@@ -248,5 +249,5 @@ def test_link_in_a_release_is_not_followed(release: Path, name: str) -> None:
 def test_release_that_never_stands_still_is_not_waited_for(
     release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack, "_read_reachable", lambda _: None)
+    monkeypatch.setattr(trust, "_read_reachable", lambda _: None)
     assert load(release) == "STO-K014"

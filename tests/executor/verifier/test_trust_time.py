@@ -6,8 +6,8 @@ import pytest
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.admission import verify_bundle
-from stoilo.executor.verifier.release.targets import TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState, TaskBundle
 from tests.support.gate import DAY_S, NOW, GateBench
 from tests.support.metadata import ORIGIN, MetadataBench
