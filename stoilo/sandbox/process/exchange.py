@@ -218,7 +218,7 @@ _PIPE_BYTES = 1 << 16  # what a pipe holds before anybody asks for more
 
 
 def _widen(descriptor: int, wanted: int) -> None:
-    # refusal is harmless
+    # More at once is faster only; a host that refuses it loses nothing.
     if wanted > _PIPE_BYTES:
         try:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _CHUNK)
@@ -306,12 +306,7 @@ class Exchange:
     def finish(
         self, layers: tuple[str, ...], memory_kills: MemoryKills | None = None
     ) -> JailReport:
-        """Serve the run until it has ended, and judge it.
-
-        Args:
-            layers: mechanisms that are active.
-            memory_kills: tells whether the kernel ran out of memory; None: nobody knows.
-        """
+        """Serve the run until it has ended, and judge it."""
         begun = time.monotonic()
         self._watch()
         while self._ended is None and not self.zygote_silent:
@@ -398,11 +393,7 @@ class Exchange:
         self._unregister(self._to_child)
 
     def _read(self, descriptor: int, into: bytearray, most: int) -> bool:
-        """Append what is there, never keeping more than `most` bytes plus one.
-
-        Returns:
-            Whether there was anything.
-        """
+        """Append what is there, never keeping more than `most` bytes plus one."""
         try:
             data = os.read(descriptor, min(_CHUNK, most + 1 - len(into)))
         except BlockingIOError:
@@ -511,7 +502,7 @@ class Exchange:
             return self._child.pid if self._child is not None else 0
 
     def _end_lifeline(self) -> None:
-        # it kills the child then
+        # The zygote sees the end of the lifeline and kills the child.
         try:
             self._lifeline.shutdown(socket.SHUT_WR)
         except OSError:

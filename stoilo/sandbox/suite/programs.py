@@ -29,15 +29,10 @@ NOW = 1_700_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A temporary folder that any uid may use, so that no permission stands in for us.
+    """A temporary folder that any uid may use, so that no permission stands in for us."""
 
-    Attributes:
-        folder: the folder, deleted at the end of the ``with``.
-        token: random text inside the canary.
-    """
-
-    folder: Path
-    token: str
+    folder: Path  # the folder, deleted at the end of the ``with``
+    token: str  # random text inside the canary
 
     @classmethod
     def make(cls) -> Self:
