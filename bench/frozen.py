@@ -30,8 +30,8 @@ from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.report import TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
-from stoilo.signer.development.root import certify_parts
 from tests.support.gate import GateBench
+from tests.support.release import certify_parts
 from tests.support.slots import BoincData
 
 FLAVORS = ("pure", "numeric")

@@ -24,19 +24,12 @@ NEGLIGIBLE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How much may be held at once, and for how long use is remembered.
+    """How much may be held at once, and for how long use is remembered."""
 
-    Attributes:
-        slots: turns at the same time; two at least, or one could not be kept free.
-        busy_above: an account that has used more than that lately is busy.
-        half_life_s: after which half of what was used is forgotten, s.
-        expected: what a turn counts while nobody knows what it will cost.
-    """
-
-    slots: int
-    busy_above: float
-    half_life_s: float
-    expected: float = 1.0
+    slots: int  # turns at the same time; two at least, or one could not be kept free
+    busy_above: float  # an account that has used more than that lately is busy
+    half_life_s: float  # after which half of what was used is forgotten, s
+    expected: float = 1.0  # what a turn counts while nobody knows what it will cost
 
     def __post_init__(self) -> None:
         """Refuse shares that could keep nothing free."""
@@ -46,17 +39,11 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[Item]):
-    """One item that is being served.
+    """One item that is being served."""
 
-    Attributes:
-        account: whose it is.
-        group: of which of its groups.
-        item: what was put.
-    """
-
-    account: int
-    group: str
-    item: Item
+    account: int  # whose it is
+    group: str  # of which of its groups
+    item: Item  # what was put
 
 
 @dataclass(slots=True)

@@ -69,24 +69,16 @@ class WindowLimit:
 
 
 class Backoff:
-    """One run through growing pauses.
-
-    Args:
-        first_s: first pause, s.
-        most_s: longest pause, s.
-        factor: growth from one pause to the next.
-        jitter: largest share by which a pause is shortened.
-        draw: a random number from 0 to 1.
-    """
+    """One run through growing pauses."""
 
     def __init__(
         self,
-        first_s: float,
-        most_s: float,
+        first_s: float,  # first pause, s
+        most_s: float,  # longest pause, s
         *,
-        factor: float = 2.0,
-        jitter: float = 0.5,
-        draw: Callable[[], float] = random.random,
+        factor: float = 2.0,  # growth from one pause to the next
+        jitter: float = 0.5,  # largest share by which a pause is shortened
+        draw: Callable[[], float] = random.random,  # a random number from 0 to 1
     ) -> None:
         self._first = first_s
         self._most = most_s

@@ -52,68 +52,45 @@ _AMOUNTS: Final[dict[type, Callable[[object], tuple[int, ...]]]] = {
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One attempt's permission; times are Unix seconds, digests plain SHA-256 hex.
+    """One attempt's permission; times are Unix seconds, digests plain SHA-256 hex."""
 
-    Attributes:
-        origin: the project, equal to its log's origin.
-        nonce: 32 random bytes, hex; keeps public log entries unguessable.
-        task_id: the task.
-        attempt: counts from 1.
-        entry: name in the task module, called with one dict.
-        map_items: 0 for one call, n for a list of n calls.
-        task_module: digest of the source the volunteer runs.
-        validator_module: digest of the source that stays on the server.
-        arguments: digest of the encoded arguments.
-        blobs: digests, in the order that the arguments refer to them.
-        flavor: id (SHA-256) of the flavor manifest.
-        level: name of the level.
-        level_digest: digest of the level's file (domain-separated).
-        policy_digest: digest of the policy that admitted (domain-separated).
-        language_digest: digest of the language layer's version.
-        python: minor version, for example ``3.11``.
-        codec: version of the value codec.
-        limits: what the run may use.
-        redundancy: how many copies, how many must agree.
-        seed: 32 bytes, hex, for the random generators (I7).
-        reviewers: DSSE envelopes of reviews, as JSON text.
-        submitter: salted commitment to the account.
-        public_source: whether the submitter let the source be published.
-        topics: what the work is about, for volunteers who choose.
-        admitted_at: when the gate admitted; also the leaf's time and the task's `now`.
-        not_after: no run starts later.
-        epoch: number of the gate key's epoch.
-        critical: extension names a verifier must know or refuse.
-    """
-
-    origin: _Name
-    nonce: _Nonce
-    task_id: _TaskId
-    attempt: Annotated[int, msgspec.Meta(ge=1, le=1000)]
-    entry: _Entry
+    origin: _Name  # the project, equal to its log's origin
+    nonce: _Nonce  # 32 random bytes, hex; keeps public log entries unguessable
+    task_id: _TaskId  # the task
+    attempt: Annotated[int, msgspec.Meta(ge=1, le=1000)]  # counts from 1
+    entry: _Entry  # name in the task module, called with one dict
+    # 0 for one call, n for a list of n calls
     map_items: Annotated[int, msgspec.Meta(ge=0, le=BOUNDS.map_items)]
-    task_module: _Sha256
-    validator_module: _Sha256
-    arguments: _Sha256
+    task_module: _Sha256  # digest of the source the volunteer runs
+    validator_module: _Sha256  # digest of the source that stays on the server
+    arguments: _Sha256  # digest of the encoded arguments
+    # digests, in the order that the arguments refer to them
     blobs: Annotated[
         tuple[_Sha256, ...], msgspec.Meta(max_length=BOUNDS.blobs_per_task)
     ]
-    flavor: _Sha256
-    level: _Name
-    level_digest: _Sha256
-    policy_digest: _Sha256
-    language_digest: _Sha256
+    flavor: _Sha256  # id (SHA-256) of the flavor manifest
+    level: _Name  # name of the level
+    level_digest: _Sha256  # digest of the level's file (domain-separated)
+    policy_digest: _Sha256  # digest of the policy that admitted (domain-separated)
+    language_digest: _Sha256  # digest of the language layer's version
+    # minor version, for example `3.11`
     python: Annotated[str, msgspec.Meta(pattern=r"\A3\.[0-9]{1,2}\Z")]
-    codec: Annotated[int, msgspec.Meta(ge=1, le=255)]
-    limits: RunLimits
-    redundancy: Redundancy
-    seed: _Nonce
-    submitter: _Sha256
+    codec: Annotated[int, msgspec.Meta(ge=1, le=255)]  # version of the value codec
+    limits: RunLimits  # what the run may use
+    redundancy: Redundancy  # how many copies, how many must agree
+    seed: _Nonce  # 32 bytes, hex, for the random generators (I7)
+    submitter: _Sha256  # salted commitment to the account
+    # when the gate admitted; also the leaf's time and the task's `now`
     admitted_at: _Time
-    not_after: _Time
+    not_after: _Time  # no run starts later
+    # number of the gate key's epoch
     epoch: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+    # DSSE envelopes of reviews, as JSON text
     reviewers: Annotated[tuple[_Review, ...], msgspec.Meta(max_length=4)] = ()
-    public_source: bool = False
+    public_source: bool = False  # whether the submitter let the source be published
+    # what the work is about, for volunteers who choose
     topics: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=8)] = ()
+    # extension names a verifier must know or refuse
     critical: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=16)] = ()
 
     def subjects(self) -> tuple[tuple[str, str], ...]:
@@ -302,34 +279,27 @@ class RevocationStatement(
     tag_field="record",
     tag="revocation",
 ):
-    """What is withdrawn, beyond the offline list that it stands on.
+    """What is withdrawn, beyond the offline list that it stands on."""
 
-    Attributes:
-        origin: the project, equal to its log's origin.
-        time: when it was issued, Unix seconds; also its leaf's time.
-        epoch: the newest gate epoch then; also its leaf's epoch.
-        issuer: ``online`` adds; ``offline`` tells the log of a new offline list, and is
-            never signed by an online key.
-        sequence: rises by every statement of one online key; of an offline list, the
-            highest that it has settled.
-        base: version of the TUF role ``revocation`` that it stands on.
-        offline: SHA-256 of that version's ``revocation/denied.json``.
-        epochs: gate epochs withdrawn before their end.
-        min_epoch: lowest gate epoch allowed.
-        digests: of anything: source, arguments, policy, account commitment, reviewer key.
-        flavors: ids of withdrawn flavors.
-    """
-
+    # the project, equal to its log's origin
     origin: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.:/+-]{1,128}\Z")]
+    # when it was issued, Unix seconds; also its leaf's time
     time: Annotated[int, msgspec.Meta(ge=1, le=2**40)]
-    epoch: _Count
+    epoch: _Count  # the newest gate epoch then; also its leaf's epoch
+    # `online` adds; `offline` tells the log of a new offline list, and is never signed
+    # by an online key
     issuer: Literal["online", "offline"]
+    # rises by every statement of one online key; of an offline list, the highest that
+    # it has settled
     sequence: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQUENCE)]
-    base: _Count
-    offline: _Sha256
+    base: _Count  # version of the TUF role `revocation` that it stands on
+    offline: _Sha256  # SHA-256 of that version's `revocation/denied.json`
+    # gate epochs withdrawn before their end
     epochs: Annotated[tuple[_Count, ...], msgspec.Meta(max_length=MAX_EPOCHS)]
-    min_epoch: _Count
+    min_epoch: _Count  # lowest gate epoch allowed
+    # of anything: source, arguments, policy, account commitment, reviewer key
     digests: Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=MAX_DIGESTS)]
+    # ids of withdrawn flavors
     flavors: Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=MAX_FLAVORS)]
 
     def covers(self, other: RevocationStatement) -> bool:

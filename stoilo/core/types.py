@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -79,8 +79,7 @@ class Finding(msgspec.Struct, frozen=True):
 MAX_COPIES = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The gate's answer for one source under one policy."""
 
     admitted: bool
@@ -92,8 +91,7 @@ class Verdict:
     engine_digest: str = ""  # of gate, language layer, levels and Python minor
 
 
-@dataclass(frozen=True, slots=True)
-class JailUsage:
+class JailUsage(msgspec.Struct, frozen=True):
     """What a run used: s, s, bytes."""
 
     cpu_s: float = 0.0
@@ -101,31 +99,19 @@ class JailUsage:
     peak_memory_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """The result of one run, as far as the parent believes it.
+class RunOutcome(msgspec.Struct, frozen=True):
+    """The result of one run, as far as the parent believes it."""
 
-    Attributes:
-        status: how it ended.
-        value: the encoded skeleton of the returned value, when status is ok.
-        error: type and text of the task's exception or the reason of a refusal.
-        code: a stable code, empty when ok.
-        layer: who decided, None when ok.
-        output: captured print output, bounded.
-        limit: the name of the `RunLimits` field that was hit, empty if none.
-        usage: measured by the parent.
-        layers: mechanisms that were active, for the result header.
-    """
-
-    status: RunStatus
+    status: RunStatus  # how it ended
+    # the encoded skeleton of the returned value, when status is ok
     value: bytes | None = None
-    error: str = ""
-    code: str = ""
-    layer: RunLayer | None = None
-    output: str = ""
-    limit: str = ""
-    usage: JailUsage = field(default_factory=JailUsage)
-    layers: tuple[str, ...] = ()
+    error: str = ""  # type and text of the task's exception or the reason of a refusal
+    code: str = ""  # a stable code, empty when ok
+    layer: RunLayer | None = None  # who decided, None when ok
+    output: str = ""  # captured print output, bounded
+    limit: str = ""  # the name of the `RunLimits` field that was hit, empty if none
+    usage: JailUsage = JailUsage()  # measured by the parent
+    layers: tuple[str, ...] = ()  # mechanisms that were active, for the result header
 
 
 class TaskState(StrEnum):

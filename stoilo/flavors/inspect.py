@@ -29,21 +29,14 @@ _LIBRARY = re.compile(r"lib[^/]*\.so(\.[0-9.]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Everything that a tree holds; each field sorted.
+    """Everything that a tree holds; each field sorted."""
 
-    Attributes:
-        modules: import names: compressed, in the base library, and extension modules.
-        libraries: shared libraries without versions.
-        scripts: what the program runs, in order.
-        options: what the boot loader is told.
-        files: paths below ``_internal`` that are none of these.
-    """
-
+    # import names: compressed, in the base library, and extension modules
     modules: tuple[str, ...]
-    libraries: tuple[str, ...]
-    scripts: tuple[str, ...]
-    options: tuple[str, ...]
-    files: tuple[str, ...]
+    libraries: tuple[str, ...]  # shared libraries without versions
+    scripts: tuple[str, ...]  # what the program runs, in order
+    options: tuple[str, ...]  # what the boot loader is told
+    files: tuple[str, ...]  # paths below `_internal` that are none of these
 
 
 def look_inside(tree: Path, program: str) -> Inside:

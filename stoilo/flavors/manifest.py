@@ -32,23 +32,14 @@ _SUFFIX = ".yaml"
 
 @dataclass(frozen=True, slots=True)
 class FlavorManifest:
-    """One flavor.
+    """One flavor."""
 
-    Attributes:
-        name: for people; the file's name, not part of the identity.
-        requirements: pinned distributions, ``numpy==2.4.6``.
-        modules: top-level import names that the requirements give.
-        python: minor version of the interpreter.
-        digest: SHA-256 of the file's bytes, the identity.
-        alias: MD5 of the same bytes, the thesis's identity.
-    """
-
-    name: str
-    requirements: tuple[str, ...]
-    modules: tuple[str, ...]
-    python: str
-    digest: Digest
-    alias: str
+    name: str  # for people; the file's name, not part of the identity
+    requirements: tuple[str, ...]  # pinned distributions, `numpy==2.4.6`
+    modules: tuple[str, ...]  # top-level import names that the requirements give
+    python: str  # minor version of the interpreter
+    digest: Digest  # SHA-256 of the file's bytes, the identity
+    alias: str  # MD5 of the same bytes, the thesis's identity
 
     def holds(self, module: str) -> bool:
         """Whether a third-party dotted `module` can be imported in this flavor."""

@@ -19,14 +19,10 @@ _WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question to the log.
+    """One question to the log."""
 
-    Attributes:
-        index: a place in the log, if a number was asked for.
-        mentions: else, what entries may mention; any of them is a hit.
-    """
-
-    index: int | None
+    index: int | None  # a place in the log, if a number was asked for
+    # else, what entries may mention; any of them is a hit
     mentions: tuple[Mention, ...] = ()
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
 from securesystemslib.signer import CryptoSigner, Signer
+
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.trust import read_release
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.proposal import Changes
@@ -25,9 +26,6 @@ from stoilo.signer.offline_keys import OfflineKey
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import CeremonyBench, new_key
 from tests.support.metadata import NOTHING_INSTALLED
-from stoilo.executor.verifier.trust import load_trust, read_release
-
-
 
 __all__ = ["ReleaseHost", "ReleaseScene"]
 

@@ -8,6 +8,7 @@ the root. The control signs the very same change with the people's own keys.
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+
 import pytest
 from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import (
@@ -20,6 +21,7 @@ from tuf.api.metadata import (
     Targets,
     Timestamp,
 )
+
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.signatures import PrivateKey
@@ -28,8 +30,6 @@ from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import newest
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject, flavor_files
-
-
 
 ORIGIN = "project.example/log"
 CERTIFIED = {

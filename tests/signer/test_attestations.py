@@ -1,13 +1,18 @@
-
-
 import base64
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from stoilo.core.errors import TrustError
 from stoilo.core.signatures import PrivateKey, render_envelope, sign_envelope
-from stoilo.executor.verifier.targets import ArchiveFile, BuilderFile, BuilderKey, PartFile
+from stoilo.executor.verifier.targets import (
+    ArchiveFile,
+    BuilderFile,
+    BuilderKey,
+    PartFile,
+)
 from stoilo.signer.attestations import (
     BuildInputs,
     BuildTool,
@@ -19,16 +24,6 @@ from stoilo.signer.attestations import (
     make_attestation,
     read_attestation,
 )
-from stoilo.core.signatures import render_envelope, sign_envelope
-from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.targets import (
-    ArchiveFile,
-    BuilderFile,
-    BuilderKey,
-    PartFile,
-)
-
-
 
 ADA, BO, CY, EVE = (PrivateKey.generate() for _ in range(4))
 PART = PartFile(

@@ -10,10 +10,16 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.targets import BuilderFile, BuilderKey, EpochFile, PartFile
+from stoilo.executor.verifier.targets import (
+    BuilderFile,
+    BuilderKey,
+    EpochFile,
+    PartFile,
+)
 from stoilo.policies.policy import default_policy
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
 from stoilo.signer.ceremony.base_release import open_published
@@ -33,14 +39,6 @@ from stoilo.signer.offline_keys import OfflineKey, PublicKeyFile, fingerprint
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import INSTALLED
-from stoilo.executor.verifier.targets import (
-    BuilderFile,
-    BuilderKey,
-    EpochFile,
-    PartFile,
-)
-
-
 
 __all__ = ["DAY_S", "NOW", "ORIGIN", "CeremonyBench", "new_key"]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+
 from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import (
     DelegatedRole,
@@ -25,16 +26,14 @@ from tuf.api.metadata import (
     Targets,
     Timestamp,
 )
+
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.executor.verifier.targets import InstalledRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
-
-
 
 __all__ = ["DELEGATED", "NOTHING_INSTALLED", "ORIGIN", "MetadataBench", "unchanged"]
 

@@ -231,7 +231,8 @@ class ReleaseStage:
         signed = replace(ceremony, proposal=proposal)
         line = TranscriptLine(act="sign", time=self.now, proposal=ceremony.digest)
         return replace(
-            sign_boinc_files(signed, self.boinc), transcript=render_transcript([line])
+            sign_boinc_files(signed, self.boinc.boinc()),
+            transcript=render_transcript([line]),
         )
 
     def publish(self, directory: Path, ceremony: Ceremony) -> BaseRelease:

@@ -9,8 +9,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
 import click
 import msgspec
+
 from stoilo.cli.extras import require_extra
 from stoilo.core.errors import UsageError
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from stoilo.core.statement import RevocationStatement
     from stoilo.executor.verifier.targets import RevocationFile
     from stoilo.server.operations.retention import Retained
-
 
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)

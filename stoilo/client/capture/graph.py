@@ -51,19 +51,15 @@ Maker = Callable[["Graph", Any, str, str], Target]
 
 
 class Graph:
-    """All targets of one module.
-
-    Args:
-        make: returns a new target for a value: `makers.make_target`.
-        literal_chars: longest constant written as source, chars.
-        state_allowed: whether data may travel beside the source (validators: no).
-    """
+    """All targets of one module."""
 
     def __init__(
         self,
-        make: Maker,
+        make: Maker,  # returns a new target for a value: `makers.make_target`
         *,
+        # longest constant written as source, chars
         literal_chars: int = MODULE_LITERAL_CHARS,
+        # whether data may travel beside the source (validators: no)
         state_allowed: bool = True,
     ) -> None:
         self._make = make

@@ -14,16 +14,12 @@ MISSING = object()
 
 @dataclass(frozen=True, eq=False)
 class Outside:
-    """The surroundings of one unit, as they are now.
+    """The surroundings of one unit, as they are now."""
 
-    Attributes:
-        globals: the module dictionary.
-        cells: closure cells by name.
-        extra: values known by other ways (bases of a local class), by name.
-    """
-
-    globals: dict[str, object]
+    globals: dict[str, object]  # the module dictionary
+    # closure cells by name
     cells: dict[str, types.CellType] = field(default_factory=dict)
+    # values known by other ways (bases of a local class), by name
     extra: dict[str, object] = field(default_factory=dict)
 
     def is_cell(self, external: External) -> bool:

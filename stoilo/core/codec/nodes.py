@@ -48,17 +48,11 @@ _DATED = r"(datetime64|timedelta64)\[(Y|M|W|D|h|m|s|ms|us|ns)\]"
 
 
 class Ndarray(msgspec.Struct, frozen=True):
-    """A numpy array: little-endian, C order.
+    """A numpy array: little-endian, C order."""
 
-    Attributes:
-        dtype: ``float64``, ``int32``, ``bool``, ``S12``, ``U7``, ``datetime64[ns]`` …
-        shape: extents; ``()`` is a zero-dimensional array.
-        data: exactly ``prod(shape) * itemsize`` bytes; a view when decoded.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: Buffer
+    dtype: str  # `float64`, `int32`, `bool`, `S12`, `U7`, `datetime64[ns]` …
+    shape: tuple[int, ...]  # extents; `()` is a zero-dimensional array
+    data: Buffer  # exactly `prod(shape) * itemsize` bytes; a view when decoded
 
 
 class NumpyScalar(msgspec.Struct, frozen=True):
@@ -89,16 +83,12 @@ class ClassRef(msgspec.Struct, frozen=True):
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """An instance of a class of the task module: its name and attribute state.
+    """An instance of a class of the task module: its name and attribute state."""
 
-    Attributes:
-        class_name: (dotted) name in the task module.
-        state: attribute name → node.
-        base: the builtin part when the class extends list, dict, str …, else None.
-    """
-
-    class_name: str
+    class_name: str  # (dotted) name in the task module
+    # attribute name → node
     state: dict[str, Node] = msgspec.field(default_factory=dict)
+    # the builtin part when the class extends list, dict, str …, else None
     base: Node = None
 
 
@@ -209,15 +199,12 @@ _HASHABLE = SCALARS | {complex, datetime}
 
 
 class SkeletonBounds(msgspec.Struct, frozen=True):
-    """How much one value may hold: nesting, elements, encoded bytes; what may stand in it.
-
-    Attributes:
-        references: whether it may name functions, classes and blobs, as arguments do.
-    """
+    """How much one value may hold: nesting, elements, encoded bytes; what may stand in it."""
 
     depth: int = BOUNDS.value_depth
     nodes: int = BOUNDS.value_nodes
     size: int = BOUNDS.value_bytes
+    # whether it may name functions, classes and blobs, as arguments do
     references: bool = True
 
 

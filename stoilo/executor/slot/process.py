@@ -8,31 +8,17 @@ resume, quit, abort. Who does not listen is killed after BOINC's own patience.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
-from typing import Final
-from stoilo.executor.slot.process import STDERR_FILE, write_state
-from stoilo.executor.verifier.boinc_shm import (
-    MMAP_FILE,
-    AppStatus,
-    Channel,
-    Control,
-    Heartbeat,
-    Segment,
-    open_segment,
-    parse_status,
-    render_control,
-    render_heartbeat,
-)
-from stoilo.sandbox.kernel.calls import kill_with_parent
-import re
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Final, Protocol
+
 from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.plaintext import show_plainly
@@ -59,8 +45,7 @@ from stoilo.executor.verifier.boinc_slot import (
     render_soft_link,
 )
 from stoilo.executor.verifier.workunit import Work
-
-
+from stoilo.sandbox.kernel.calls import kill_with_parent
 
 VERIFIER_ARCHIVE: Final = "stoilo-verifier.tar"
 """Open name under which the launcher finds the verifier."""

@@ -23,8 +23,7 @@ import msgspec
 from stoilo.audit.format.proof import parse_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.core.revocation import RevocationStatement
-from stoilo.core.statement import MAX_LIFETIME_S
+from stoilo.core.statement import MAX_LIFETIME_S, RevocationStatement
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.installation import Built, installed_release, replace_file

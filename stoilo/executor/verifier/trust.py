@@ -7,12 +7,19 @@ Every check is offline. Source: TUF specification 1.0.34 §5.3 to §5.6.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextlib
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
+
 from tuf.api import exceptions
 from tuf.api.metadata import Metadata, Root, TargetFile
+
 from stoilo.audit.format.policy import (
     LogPolicy,
     parse_history,
@@ -22,19 +29,8 @@ from stoilo.audit.format.policy import (
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
-from stoilo.core.signatures import parse_public_key
-from stoilo.executor.verifier.trust import ReleaseFiles, read_release
-from stoilo.executor.verifier.targets import BuilderFile, FloorsFile, InstalledRelease, PolicyFile, ProjectFile, Reviewer, ReviewerFile, RevocationFile, TrustedRelease, read_epochs, read_parts, read_target
-from stoilo.executor.verifier.tuf_client import ReleaseUpdater, cache_directory
-import base64
-import binascii
-import contextlib
-import os
-import re
-from pathlib import Path, PurePosixPath
-from stoilo.audit.format.policy import LogPolicy, parse_policy
-from stoilo.audit.format.policy import parse_history, with_history
 from stoilo.core.limits import BOUNDS
+from stoilo.core.signatures import parse_public_key
 from stoilo.core.strict_json import Json, parse_strict_json
 from stoilo.executor.verifier.targets import (
     BuilderFile,
@@ -56,8 +52,6 @@ from stoilo.executor.verifier.tuf_client import (
     cache_directory,
     travels,
 )
-
-
 
 MAX_BYTES = BOUNDS.metadata_bytes
 MAX_FILES = 512

@@ -16,18 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
 from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.statement import MAX_REVOCATIONS_BYTES, Statement
-from stoilo.executor.verifier.targets import GateEpoch
 from stoilo.executor.verifier.revocation import SeenRevocations
-from stoilo.core.statement import MAX_REVOCATIONS_BYTES
-from stoilo.core.statement import Statement
-
-
+from stoilo.executor.verifier.targets import GateEpoch
 
 ADMISSION = "admission"
 PROOF = "proof"

@@ -29,8 +29,7 @@ from stoilo.server.release.released import (
     is_released,
 )
 from stoilo.signer.development.root import create_development_root
-from stoilo.signer.process.client import SignerClient
-from stoilo.signer.process.launch import ForeignSigner, SignerProcess
+from stoilo.signer.process.client import ForeignSigner, SignerClient, SignerProcess
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy

@@ -32,8 +32,12 @@ from stoilo.core.statement import (
     split_revocations,
 )
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.signer.development.lists import replace_online_key, settle_revocations
-from stoilo.signer.development.root import certify_fresh_epoch, offline_list
+from stoilo.signer.development.lists import (
+    certify_fresh_epoch,
+    offline_list,
+    replace_online_key,
+    settle_revocations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

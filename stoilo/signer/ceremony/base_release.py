@@ -80,6 +80,11 @@ class BaseRelease:
         for file in self.online:
             yield file.role, open_role(file).signed
 
+    def names(self) -> Iterator[str]:
+        """Yield the name of every target."""
+        for file in (self.targets, *self.delegated):
+            yield from targets_of(file)
+
     def info(self, name: str) -> TargetFile | None:
         """Return what the release says of target `name`."""
         prefix = name.partition("/")[0]

@@ -11,14 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
+
 import msgspec
+
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.core.signatures import parse_public_key
-from stoilo.executor.verifier.targets import BuilderFile, EpochFile, EpochsFile, FloorsFile, PartFile, PolicyFile, ProjectFile, ReviewerFile, RevocationFile, read_target
-from stoilo.policies.levels import level_files
-from stoilo.signer.offline_keys import group_digest
 from stoilo.executor.verifier.targets import (
     BuilderFile,
     EpochFile,
@@ -31,8 +30,8 @@ from stoilo.executor.verifier.targets import (
     RevocationFile,
     read_target,
 )
-
-
+from stoilo.policies.levels import level_files
+from stoilo.signer.offline_keys import group_digest
 
 _YEAR_10000: Final = 253_402_300_800
 

@@ -32,7 +32,7 @@ from stoilo.signer.key_files import (
     read_private_key,
     write_private_file,
 )
-from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, create_ledger
+from stoilo.signer.process.memory import LEDGER_FILE, create_ledger
 from stoilo.signer.repository import newest, publishing, refresh_online_metadata
 
 ONLINE_KEYS_FORMAT: Final = "stoilo-online-keys/1"

@@ -3,7 +3,7 @@
 It believes its caller in nothing. An admission is signed only when the log proof holds
 under the release's own log policy, its times lie inside its epoch, nothing in it is
 withdrawn and the epoch's rate is not exhausted. A checkpoint is signed only after it has
-been recorded as the next one of its log (`stoilo.signer.process.checkpoint_memory`).
+been recorded as the next one of its log (`stoilo.signer.process.memory`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,12 @@ from stoilo.executor.verifier.targets import GateEpoch, InstalledRelease
 from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.executor.verifier.workunit import VerifiedAdmission
 from stoilo.signer.key_files import read_private_key, read_trusted_file
-from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, CheckpointLedger
+from stoilo.signer.process.memory import (
+    LEDGER_FILE,
+    REVOCATION_LEDGER,
+    CheckpointLedger,
+    RevocationLedger,
+)
 from stoilo.signer.process.online_keys import certified_online_key, find_key
 from stoilo.signer.process.protocol import (
     Admission,
@@ -69,7 +74,6 @@ from stoilo.signer.process.protocol import (
     Signed,
     SignRevocation,
 )
-from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import publishing, refresh_online_metadata
 
 MINUTE_S: Final = 60

@@ -53,8 +53,7 @@ from stoilo.executor.verifier.workunit import (
     TaskBundle,
     VerifiedTask,
 )
-from stoilo.signer.development.lists import withdraw_reviewer
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke, withdraw_reviewer
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

@@ -10,16 +10,16 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+
 import pytest
 from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import Signed
+
 from stoilo.core.errors import TrustError
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.trust import load_trust
 from tests.support.gate import DAY_S, NOW
 from tests.support.metadata import NOTHING_INSTALLED, ORIGIN, MetadataBench
-
-
 
 TOP = ("targets", "snapshot", "timestamp")
 

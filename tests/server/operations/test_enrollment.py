@@ -1,10 +1,10 @@
-
-
 from __future__ import annotations
 
 from pathlib import Path
+
 import msgspec
 import pytest
+
 from stoilo.core.errors import UsageError
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import ReviewerFile, read_target
@@ -14,8 +14,6 @@ from stoilo.server.db.store import Store
 from stoilo.server.operations.accounts import enroll, reviewers_of, withdraw
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject
-
-
 
 KEY = PrivateKey.generate().public.raw.hex()
 

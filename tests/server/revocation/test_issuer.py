@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+
 import msgspec
 import pytest
+
 from stoilo.audit.format.facts import LeafKind
 from stoilo.audit.format.leaf import parse_leaf, parse_record
 from stoilo.core.errors import (
@@ -16,8 +18,8 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.statement import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.revocation import open_revocations
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.server.revocation.issuer import (
     REISSUE_S,
     RevocationIssuer,
@@ -25,8 +27,11 @@ from stoilo.server.revocation.issuer import (
     offline_records,
 )
 from stoilo.server.revocation.wishes import Withdrawals, wish
-from stoilo.signer.development.lists import replace_online_key, settle_revocations
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import (
+    replace_online_key,
+    revoke,
+    settle_revocations,
+)
 from stoilo.signer.process.protocol import (
     LastRevocation,
     Refused,
@@ -35,10 +40,6 @@ from stoilo.signer.process.protocol import (
 )
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import NOW, GateBench
-from stoilo.audit.format.leaf import parse_leaf
-from stoilo.audit.format.leaf import parse_record
-
-
 
 OLD = "a" * 64
 

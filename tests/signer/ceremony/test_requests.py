@@ -1,16 +1,26 @@
-
-
 import msgspec
 import pytest
+
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import parse_policy
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.digests import Digest
 from stoilo.core.errors import UsageError
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.trust import read_release
-from stoilo.executor.verifier.targets import BuilderKey, InstalledRelease, PolicyFile, ProjectFile, RevocationFile, read_target
-from stoilo.executor.verifier.trust import HISTORY_FILE, POLICY_FILE, load_trust
+from stoilo.executor.verifier.targets import (
+    BuilderKey,
+    InstalledRelease,
+    PolicyFile,
+    ProjectFile,
+    RevocationFile,
+    read_target,
+)
+from stoilo.executor.verifier.trust import (
+    HISTORY_FILE,
+    POLICY_FILE,
+    load_trust,
+    read_release,
+)
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.proposal import Changes, Proposal
 from stoilo.signer.ceremony.publication import publish
@@ -27,21 +37,6 @@ from stoilo.signer.ceremony.requests import (
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import NOW, ORIGIN, CeremonyBench, new_key
 from tests.support.gate import INSTALLED, small_level
-from stoilo.executor.verifier.targets import (
-    BuilderKey,
-    InstalledRelease,
-    PolicyFile,
-    ProjectFile,
-    RevocationFile,
-    read_target,
-)
-from stoilo.executor.verifier.trust import (
-    HISTORY_FILE,
-    POLICY_FILE,
-    load_trust,
-    read_release,
-)
-
 
 
 def base(bench: CeremonyBench) -> Proposal:

@@ -14,8 +14,12 @@ from stoilo.core.statement import (
 from stoilo.executor.verifier.admission import admission_leaf
 from stoilo.executor.verifier.revocation import open_revocations, revocation_leaf
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.signer.development.lists import replace_online_key
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import replace_online_key, revoke
+from stoilo.signer.process.memory import (
+    REVOCATION_LEDGER,
+    RevocationLedger,
+    judge_statement,
+)
 from stoilo.signer.process.protocol import (
     Admission,
     EnvelopesSigned,
@@ -25,11 +29,6 @@ from stoilo.signer.process.protocol import (
     RevocationSigned,
     SignAdmissions,
     SignRevocation,
-)
-from stoilo.signer.process.revocation_memory import (
-    REVOCATION_LEDGER,
-    RevocationLedger,
-    judge_statement,
 )
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import NOW, GateBench

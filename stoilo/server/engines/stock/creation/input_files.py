@@ -19,7 +19,9 @@ import secrets
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
 from sqlalchemy import func, insert, select, update
+
 from stoilo.core.boinc.xml import escape
 from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE, RESULT
@@ -30,19 +32,16 @@ from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.directory import fan_out
 from stoilo.server.engines.stock.project.levels import NO_BATCH, batch_of
 from stoilo.server.engines.workunits import WorkunitFile
-from stoilo.executor.verifier.workunit import RELEASE
-from stoilo.server.engines.stock.creation.creator import stdin_line
-from stoilo.server.engines.stock.creation.creator import Draft
-from stoilo.server.engines.stock.creation.input_files import InputSlot, input_template, result_template
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
     from sqlalchemy import Connection, Row
+
     from stoilo.server.engines.stock.project.boinc_rows import BoincRows
     from stoilo.server.engines.stock.project.database import Database, Settings
     from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.engines.workunits import WorkunitSpec
-
 
 
 _DIGITS: Final = 2

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
+
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import write_durably
 from stoilo.executor.verifier.installation import installed_release
@@ -42,22 +43,13 @@ from stoilo.server.engines.stock.project.database import open_database
 from stoilo.server.engines.stock.project.directory import read_project, tool_environment
 from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
 from stoilo.server.release.programs import ReleasedPrograms, read_programs
-from typing import TYPE_CHECKING
-from stoilo.core.errors import UsageError
-from stoilo.server.engines.stock.installation.app_versions import check_signatures
-from stoilo.server.engines.stock.installation.install import Installer
-from stoilo.server.engines.stock.installation.facts import read_facts
-from stoilo.server.engines.stock.installation.plan import WriteFile, make_plan
-from stoilo.server.engines.stock.project.directory import read_project
 
 if TYPE_CHECKING:
     from stoilo.server.engines.programs import SignedFile
     from stoilo.server.engines.stock.installation.app_versions import VersionFolder
     from stoilo.server.engines.stock.installation.plan import Plan, Step
     from stoilo.server.engines.stock.project.directory import StockProject
-    from stoilo.server.engines.stock.installation.plan import Plan
     from stoilo.server.release.programs import ReleasedPrograms
-
 
 
 TOOL_S: Final = 600.0

@@ -14,6 +14,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Final
 
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -21,7 +22,6 @@ from starlette.routing import Route
 
 from stoilo.core.errors import StoiloError
 from stoilo.server.admission import tokens
-from stoilo.server.watching.text import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from stoilo.server.db.store import Store
-    from stoilo.server.watching.collecting import Collector
+    from stoilo.server.watching.metrics import Collector
     from stoilo.server.watching.readiness import Readiness
 
 
@@ -77,7 +77,9 @@ def watch_routes(
         if not await permitted(request):
             return Response("not found\n", status_code=404, media_type="text/plain")
         text = await run_in_threadpool(collector.render)
-        return Response(text, headers={"Content-Type": CONTENT_TYPE, **_NOT_CACHED})
+        return Response(
+            text, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4, **_NOT_CACHED}
+        )
 
     return (
         Route("/healthz", health, methods=["GET"]),

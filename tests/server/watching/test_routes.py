@@ -16,13 +16,13 @@ from starlette.types import ASGIApp, Message
 from stoilo.core.errors import DeniedError
 from stoilo.server.admission import tokens
 from stoilo.server.db.store import Store
-from stoilo.server.watching.face import (
+from stoilo.server.watching.readiness import Check, Readiness
+from stoilo.server.watching.routes import (
     METRICS_SCOPE,
     may_watch,
     watch_app,
     watch_routes,
 )
-from stoilo.server.watching.readiness import Check, Readiness
 
 NOT_READY = Readiness((Check("disk", "5 bytes are free"), Check("log")))
 

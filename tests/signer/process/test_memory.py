@@ -12,11 +12,7 @@ from stoilo.audit.format.merkle import (
     range_root,
 )
 from stoilo.core.errors import TrustError
-from stoilo.signer.process.checkpoint_memory import (
-    CheckpointLedger,
-    create_ledger,
-    judge_next,
-)
+from stoilo.signer.process.memory import CheckpointLedger, create_ledger, judge_next
 from tests.support.memory_tree import MemoryTree
 
 ORIGIN = "log.example/t"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from stoilo.server.http.web_server import (
     listen,
@@ -14,17 +14,17 @@ from stoilo.server.http.web_server import (
     web_server,
 )
 from stoilo.server.watching.calls import MeteredApp
-from stoilo.server.watching.collecting import Collector, Sources
-from stoilo.server.watching.face import may_watch, watch_app, watch_routes
-from stoilo.server.watching.freshness import HeadFreshness, LogFigures
-from stoilo.server.watching.probes import (
+from stoilo.server.watching.metrics import Collector, Sources
+from stoilo.server.watching.readiness import (
+    HeadFreshness,
+    LogFigures,
+    ReadinessThread,
     check_disk,
-    check_engine,
     check_log,
     check_release,
     check_store,
 )
-from stoilo.server.watching.readiness import Watchman
+from stoilo.server.watching.routes import may_watch, watch_app, watch_routes
 from stoilo.signer.process.client import SignerClient
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 
+    from stoilo.audit.log.sequencer import Sequencer
     from stoilo.server.config import ServerConfig
     from stoilo.server.data_directory import DataDir
     from stoilo.server.db.store import Store
@@ -42,31 +43,12 @@ if TYPE_CHECKING:
     from stoilo.server.release.expiry import ReleaseWatch
     from stoilo.server.release.project import Release
     from stoilo.server.validation.docket import Docket
-    from stoilo.server.watching.admissions import CountedSigner
+    from stoilo.server.watching.calls import CountedSigner
 
 
 SIGNER_S = 2.0
+# Below ``DIR/run``: the watch address' URL as bound
 WATCH_FILE = "watch"
-"""Below ``DIR/run``: the watch address' URL as bound."""
-
-
-class WatchedLog(Protocol):
-    """What is asked of the log (`stoilo.audit.log.sequencer.Sequencer`)."""
-
-    @property
-    def size(self) -> int:
-        """Leaves acknowledged."""
-        ...
-
-    @property
-    def published_size(self) -> int:
-        """Leaves under the published checkpoint."""
-        ...
-
-    @property
-    def trouble(self) -> str:
-        """What keeps it from going on; empty for nothing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +57,7 @@ class WatchedParts:
 
     store: Store
     engine: MeasuredEngine
-    log: WatchedLog
+    log: Sequencer
     signer: CountedSigner
     signer_socket: Path
     release: Release
@@ -83,39 +65,43 @@ class WatchedParts:
     docket: Docket
 
 
-class Lookout:
+class ServerWatch:
     """Metrics and readiness of one server.
 
     Attributes:
         sources: where figures come from; its meters are to be hung into gRPC and HTTP.
-        watchman: asks whether the server is ready, from `start` on.
+        readiness: asks whether the server is ready, from `start` on.
     """
 
     def __init__(
-        self, sources: Sources, watchman: Watchman, allowed: Callable[[str], bool]
+        self,
+        sources: Sources,
+        readiness: ReadinessThread,
+        allowed: Callable[[str], bool],
     ) -> None:
         self.sources = sources
-        self.watchman = watchman
+        self.readiness = readiness
         self.collector = Collector(sources)
         self._allowed = allowed
 
     @classmethod
     def over(cls, home: DataDir, parts: WatchedParts, clock: Callable[[], int]) -> Self:
-        """Return the lookout over the parts of the server in `home`; starts nothing."""
+        """Return the watch over the parts of the server in `home`; starts nothing."""
         freshness = HeadFreshness()
 
         def log() -> LogFigures:
-            """Read the published size first: so it is never the larger."""
-            published = parts.log.published_size
+            published = parts.log.published_size  # first: so it is never the larger
             size = parts.log.size
             lag = freshness.lag(size, published, time.monotonic())
             return LogFigures(size, published, lag, parts.log.trouble if lag else "")
 
-        places = _places(home.path)
-        watchman = Watchman(
+        # places on one disk are shown each all the same
+        head = home.path / "audit-head"
+        places = {"data": home.path, "log": home.path / "audit", "log_head": head}
+        readiness = ReadinessThread(
             {
                 "database": lambda: check_store(parts.store),
-                "engine": lambda: check_engine(parts.engine),
+                "engine": parts.engine.check_database,
                 "signer": lambda: _ping(parts.signer_socket),
                 "log": lambda: check_log(log),
                 "release": lambda: check_release(parts.status.status),
@@ -129,16 +115,16 @@ class Lookout:
             signer=parts.signer,
             release=parts.status.status,
             epoch_rate=lambda: _epoch_rate(parts.release, clock()),
-            readiness=watchman.newest,
+            readiness=readiness.newest,
             places=places,
             clock=clock,
             validators=lambda: parts.docket.waiting,
         )
-        return cls(sources, watchman, may_watch(parts.store))
+        return cls(sources, readiness, may_watch(parts.store))
 
     def routes(self) -> Sequence[Route]:
         """Return the routes for the project's own address."""
-        return watch_routes(self.collector, self.watchman.newest, self._allowed)
+        return watch_routes(self.collector, self.readiness.newest, self._allowed)
 
     def metered(self, app: ASGIApp, prefix: str) -> MeteredApp:
         """Return `app` with its calls timed; `prefix` is its URL's path."""
@@ -152,7 +138,7 @@ class Lookout:
             return
         listener = listen(config.watch)
         web = web_server(
-            config, watch_app(self.collector, self.watchman.newest), tls=False
+            config, watch_app(self.collector, self.readiness.newest), tls=False
         )
         serving = asyncio.create_task(web.serve(sockets=[listener]))
         stack.push_async_callback(stop_web, web, serving)
@@ -164,9 +150,9 @@ class Lookout:
     async def start(self, stack: AsyncExitStack, told: Callable[[bool], None]) -> None:
         """Begin to ask; `told` hears, in the caller's event loop, what changes."""
         loop = asyncio.get_running_loop()
-        self.watchman.tell(lambda ready: _post(loop, told, ready))
-        await asyncio.to_thread(self.watchman.start)
-        stack.callback(self.watchman.stop)
+        self.readiness.tell(lambda ready: _post(loop, told, ready))
+        await asyncio.to_thread(self.readiness.start)
+        stack.callback(self.readiness.stop)
 
 
 def _post(
@@ -176,20 +162,10 @@ def _post(
         loop.call_soon_threadsafe(told, ready)
 
 
-def _places(data: Path) -> dict[str, Path]:
-    """Return the disks that matter; places on one disk are shown each all the same."""
-    return {
-        "data": data,
-        "log": data / "audit",
-        "log_head": data / "audit-head",
-    }
-
-
-def _ping(path: Path) -> str:
-    """Ask the signer on a connection of our own, so that nobody waits for the answer."""
+def _ping(path: Path) -> None:
+    # a connection of its own: nobody waits behind an answer that does not come
     with SignerClient(path, timeout_s=SIGNER_S) as client:
         client.ping()
-    return ""
 
 
 def _epoch_rate(release: Release, now: int) -> int:

@@ -12,9 +12,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.admission import admission_leaf, verify_bundle
 from stoilo.executor.verifier.workunit import HostState
-from stoilo.signer.process.checkpoint_signing import CheckpointSigner
-from stoilo.signer.process.client import SignerClient
-from stoilo.signer.process.launch import SignerProcess
+from stoilo.signer.process.client import CheckpointSigner, SignerClient, SignerProcess
 from tests.support.gate import GateBench
 
 
