@@ -181,7 +181,7 @@ def savez_compressed(
 
 
 def _read_text(file: Any) -> str:
-    # Only the length decides how much is read, and it is bounded: a forged header makes no memory.
+    # Only the length decides how much is read, and is bounded: a forged one makes no memory.
     start = file.read(len(npy.MAGIC_PREFIX) + 2)
     width = _LENGTHS.get(start[-2:])
     if not start.startswith(npy.MAGIC_PREFIX) or width is None:

@@ -152,7 +152,7 @@ def _check_name(name: object, parts: list[str]) -> None:
 
 
 def attrgetter(attr: Any, /, *attrs: Any) -> Any:
-    # Names at run time obey the rule of names in source: the library would read ``__globals__``.
+    # Names at run time obey the rule of names in source: or it would read ``__globals__``.
     for name in (attr, *attrs):
         if type(name) is not str:
             raise TypeError("attribute name must be a string")

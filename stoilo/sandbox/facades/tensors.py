@@ -148,9 +148,6 @@ def frombuffer(buffer: Any, **options: Any) -> torch.Tensor:
     return torch.frombuffer(bytearray(memoryview(buffer).tobytes()), **options)
 
 
-_BORROWED = (bytes, bytearray, memoryview)
-
-
 def _held(data: Any) -> Any:
     # A copy where torch would borrow memory without holding it: freed below the tensor, it
     # would be read and written.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import resource
 import signal
 import socket
 import time
@@ -170,14 +169,6 @@ def lock_memory(scene: Scene) -> bool:
     address = ctypes.addressof(ctypes.c_char.from_buffer(page))
     library = ctypes.CDLL(None, use_errno=True)
     return int(library.mlock(ctypes.c_void_p(address), ctypes.c_size_t(4096))) == 0
-
-
-def raise_limit(scene: Scene) -> bool:
-    """Raise a limit again."""
-    del scene
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, max(hard, 1 << 20)))
-    return (soft, hard) != resource.getrlimit(resource.RLIMIT_FSIZE) or soft == -1
 
 
 def read_descriptor(scene: Scene) -> bool:

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stoilo.sandbox.kernel.mechanisms import Mechanism
-
 
 class State(StrEnum):
     """Whether this machine has a mechanism, and whether a run had it."""
@@ -86,8 +84,3 @@ def judge_rows(rows: Iterable[Row]) -> int:
     if any(row.verdict is Verdict.DID_NOT_HOLD for row in rows):
         codes.add(EXIT_CODES[Verdict.DID_NOT_HOLD])
     return max(codes, default=0)
-
-
-def is_mandatory(name: str) -> bool:
-    """Whether a run without the mechanism is refused."""
-    return name in {mechanism.value for mechanism in Mechanism}
