@@ -82,7 +82,7 @@ class HeadDatabase:
         if self._connection is None and not self._path.exists():
             return None
         with damaged("head database"), self._guard:
-            query = "SELECT origin, size, root, published FROM head"
+            query = "SELECT origin, size, root, published FROM head WHERE id = 1"
             try:
                 row = self._open().execute(query).fetchone()
             except sqlite3.OperationalError as error:
