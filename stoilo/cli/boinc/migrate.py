@@ -11,8 +11,6 @@ import click
 
 from stoilo.cli.boinc.data import DATA, JSON
 
-__all__ = ["migrate"]
-
 
 @click.command()
 @DATA

@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.interface import Engine
     from stoilo.server.engines.workunits import WorkunitSpec
 
-__all__ = [
-    "HOLD_LEAST_S",
-    "HOLD_MOST_S",
-    "Issuer",
-    "Work",
-    "find_hold",
-    "hold_until",
-    "let_go",
-]
 
 LOGGER = logging.getLogger(__name__)
 

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from stoilo.server.log.ports import AdmissionSigner, Log
     from stoilo.server.reviews.review_queue import ReviewQueue
 
-__all__ = ["AdmissionPipeline"]
 
 LOGGER = logging.getLogger(__name__)
 BATCH = 256

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.log.ports import ProjectFacts
 
-__all__ = ["StatementWriter"]
-
 
 class StatementWriter:
     """Writes statements; `facts` is asked each time, because epochs change."""

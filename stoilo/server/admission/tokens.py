@@ -28,16 +28,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = [
-    "Role",
-    "check_permission",
-    "check_reviewer",
-    "find_owner",
-    "issue_token",
-    "revoke_digests",
-    "revoke_token",
-    "token_digest",
-]
 
 YEAR_S = 365 * 86_400
 

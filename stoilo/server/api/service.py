@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import Owner
     from stoilo.server.db.store import Store
 
-__all__ = ["TaskService", "render_detail", "status_of"]
 
 LOGGER = logging.getLogger(__name__)
 ERROR_KEY = "stoilo-error-bin"

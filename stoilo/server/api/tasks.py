@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine, WorkunitStatus
 
-__all__ = ["TaskDesk"]
 
 LOGGER = logging.getLogger(__name__)
 NEEDS_REVIEW = "STO-R022"

@@ -23,8 +23,6 @@ from stoilo.server.log.public_records import finish_task
 if TYPE_CHECKING:
     from stoilo.server.db.store import Store
 
-__all__ = ["cancel_for_operator", "note_start", "note_stop"]
-
 
 def note_start(store: Store, policy_digest: str, now: int) -> None:
     """Note that a server starts, with the digests of what it works by."""

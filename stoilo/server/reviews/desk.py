@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from stoilo.server.reviews.book import ReviewBook
     from stoilo.server.reviews.review_queue import ReviewQueue
 
-__all__ = ["ReviewDesk"]
 
 LISTED = 100
 REASON_CHARS = 1_000

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from stoilo.server.reviews.book import ReviewBook
 
 
-__all__ = ["WAIT_S", "ReviewQueue"]
-
 WAIT_S = 30 * 86_400
 """How long a task waits for a reviewer unless the settings say otherwise, s."""
 
@@ -86,10 +84,7 @@ class ReviewQueue:
     def park(self, attempts: Sequence[AttemptRow]) -> None:
         """Let attempts wait, durably."""
         self._move(
-            attempts,
-            AttemptState.PARKED,
-            TaskState.ADMITTING,
-            TaskState.WAITING_REVIEW,
+            attempts, AttemptState.PARKED, TaskState.ADMITTING, TaskState.WAITING_REVIEW
         )
 
     def release_once(self) -> int:

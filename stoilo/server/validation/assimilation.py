@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import ReceivedResult, WorkunitOutcome
 
-__all__ = ["OutcomeKeeper"]
 
 LOGGER = logging.getLogger(__name__)
 INLINE_VALUE_BYTES = 1024 * 1024

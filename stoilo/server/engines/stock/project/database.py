@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = [
-    "PACKET_BYTES",
-    "STOCK",
-    "Database",
-    "DatabaseHost",
-    "FolderLock",
-    "Settings",
-    "claim_project",
-    "find_socket",
-    "is_maria",
-    "join_cache_level",
-    "open_database",
-    "owner_name",
-    "parse_host",
-]
-
 
 # Less than MariaDB's own default: no file of ours lies in these tables.
 PACKET_BYTES: Final = 4 * 1024 * 1024
@@ -198,15 +182,10 @@ SOCKETS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DatabaseHost:
-    """Where the database listens; `port` 0: MariaDB's own.
+    """Where the database listens; `port` 0: MariaDB's own."""
 
-    Attributes:
-        name: of the host; `LOCAL`: its unix socket.
-        port: for TCP.
-    """
-
-    name: str
-    port: int = 0
+    name: str  # of the host; `LOCAL`: its unix socket
+    port: int = 0  # for TCP
 
     @property
     def is_local(self) -> bool:
