@@ -28,7 +28,7 @@ from stoilo.audit.log.store import LogPaths
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
 from stoilo.core.files import sync_directory
-from stoilo.server.backup.manifest import copy_checked, open_backup
+from stoilo.server.backup.manifest import copy_checked, read_manifest
 from stoilo.server.backup.tables import (
     free_references,
     read_revision,
@@ -155,7 +155,7 @@ class Restore:
     """What is to be restored, and on what evidence.
 
     Attributes:
-        backup: a directory or a tar file.
+        backup: the directory of one.
         data: the data directory to make.
         newest: the newest checkpoint that others hold, a signed note; None for none.
         nothing_newer: the operator says that nothing was published after the backup.
@@ -227,12 +227,11 @@ def _check_wish(wish: Restore) -> None:
 
 def _copy(place: Path, draft: Path) -> Manifest:
     """Copy every file that the manifest names, each checked."""
-    with open_backup(place) as backup:
-        manifest = backup.manifest()
-        for file in manifest.files:
-            copy_checked(backup, f"files/{file.path}", file, draft / file.path)
-        for table in manifest.tables:
-            copy_checked(backup, table.path, table, draft / _TABLES / table.path)
+    manifest = read_manifest(place)
+    for file in manifest.files:
+        copy_checked(place / "files" / file.path, file, draft / file.path)
+    for table in manifest.tables:
+        copy_checked(place / table.path, table, draft / _TABLES / table.path)
     return manifest
 
 
