@@ -40,7 +40,6 @@ class FindingKind(StrEnum):
     SILENCE = "silence"
     SEEN = "seen"  # what an executor saw does not fit
     UNREADABLE = "unreadable"  # the log cannot be verified or reached
-    POLICY = "policy"  # the monitor's own was changed
     FORK = "fork"  # two histories
 
 
@@ -106,12 +105,7 @@ _NAMED: Final = {"task": task_commitment, "result": result_commitment}
 _ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """One thing to look for."""
-
-    kind: WatchKind
-    value: str
+Watch = tuple[WatchKind, str]
 
 
 class WatchList:
@@ -136,9 +130,9 @@ class WatchList:
             *((WatchKind(one.kind.value), one.value) for one in mentions),
         )
 
-    def find(self, *pairs: tuple[WatchKind, str]) -> tuple[str, ...]:
+    def find(self, *pairs: Watch) -> tuple[str, ...]:
         """Return the watches for any of these, sorted."""
-        said = {Watch(*pair) for pair in pairs}
+        said = set(pairs)
         return tuple(sorted(self._names[one] for one in said & self._names.keys()))
 
 
@@ -160,21 +154,21 @@ def parse_commitments(texts: Sequence[str]) -> frozenset[str]:
     """
     lines = [line for text in texts for line in _expand(text)]
     return frozenset(
-        _parse(f"commitment:{line.removeprefix('commitment:')}").value for line in lines
+        _parse(f"commitment:{line.removeprefix('commitment:')}")[1] for line in lines
     )
 
 
 def _parse(text: str) -> Watch:
     name, _, value = text.partition(":")
     if name in _NAMED and _ID.fullmatch(value):
-        return Watch(WatchKind.COMMITMENT, _NAMED[name](value))
+        return WatchKind.COMMITMENT, _NAMED[name](value)
     if name not in set(WatchKind) or not _FORM[WatchKind(name)].fullmatch(value):
         raise UsageError(
             "STO-L126",
             f"not something to watch for: {text[:80]!r}",
             hint="commitment:HEX, digest:HEX, code:STO-R052, key:HEX, kind:NAME, @FILE",
         )
-    return Watch(WatchKind(name), value)
+    return WatchKind(name), value
 
 
 def _expand(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,9 @@ from stoilo.audit.format.policy import (
     LogPolicy,
     log_keys_of,
     open_checkpoint,
-    render_policy,
 )
 from stoilo.audit.format.tiles import TileNodes
-from stoilo.audit.monitor.cross_check import SeenCheck, WitnessCheck
+from stoilo.audit.monitor.cross_check import SeenCheck, check_witnesses
 from stoilo.audit.monitor.finding import Finding, FindingKind, MonitorSettings, Severity
 from stoilo.audit.monitor.inspection import Inspection, read_leaves
 from stoilo.audit.monitor.state import MonitorState
@@ -66,7 +66,6 @@ class Monitor:
         self._settings = settings or MonitorSettings()
         self._clock = clock
         state.check(policy)
-        self._note_policy()
 
     def poll(self) -> None:
         """Look at the log once; findings are in the state, committed.
@@ -158,7 +157,6 @@ class Monitor:
                 state, self._settings, target.origin, now, first=first
             )
             read_leaves(self._source, state.mirror, target, inspection)
-            inspection.finish()
             state.remember(
                 note=note,
                 size=target.size,
@@ -250,19 +248,21 @@ class Monitor:
     def _check_witnesses(self) -> None:
         """Compare what witnesses cosigned with our own hashes."""
         if self._state.memory.note:
-            WitnessCheck(
+            check_witnesses(
                 self._policy,
                 self._state,
                 self._settings,
                 self._prove_ourselves,
                 self._fetch,
-            ).run(self._origin(), self._now())
+                self._now(),
+            )
 
     def _tell_time(self) -> None:
         """Raise the alarms that time alone raises."""
         state, now = self._state, self._now()
         with state.change():
             self._inspection().tell_overdue()
+            state.tell_omitted()
             memory = state.memory
             quiet = now - memory.changed_at
             if memory.note and not memory.silent and quiet > self._settings.silence_s:
@@ -278,17 +278,6 @@ class Monitor:
 
     def _now(self) -> int:
         return int(self._clock())
-
-    def _note_policy(self) -> None:
-        """Remember the policy in use, and tell when it is another one than before."""
-        state, text = self._state, render_policy(self._policy)
-        if text == state.memory.policy:
-            return
-        with state.change():
-            if state.memory.policy:
-                message = "the monitor now judges by another policy than before"
-                state.report(Finding(FindingKind.POLICY, Severity.NOTICE, message))
-            state.remember(policy=text)
 
 
 def _describe(shown: Misbehaviour) -> str:
@@ -403,19 +392,12 @@ def _show_all(
     for number, finding in state.findings():
         place = ""
         if finding.proof:
-            place = _keep_proof(state.path.parent, finding.proof.encode())
+            with contextlib.suppress(OSError):  # it is shown anyway
+                place = str(write_proof(state.path.parent, finding.proof.encode()))
         show(finding, place)
         state.forget_finding(number)
         found.append(finding)
     return found
-
-
-def _keep_proof(directory: Path, proof: bytes) -> str:
-    """Return the file of a proof; empty if none can be written: it is shown anyway."""
-    try:
-        return str(write_proof(directory, proof))
-    except OSError:
-        return ""
 
 
 def write_proof(directory: Path, proof: bytes) -> Path:

@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -31,6 +32,7 @@ from stoilo.audit.format.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, TileNodes
 from stoilo.audit.log.sqlite import connect
 from stoilo.audit.monitor.finding import (
     Finding,
+    FindingKind,
     Severity,
     parse_finding,
     render_finding,
@@ -94,10 +96,6 @@ class Mirror:
                 "STO-L124", f"the state's hashes at level {level}, {index} are gone"
             ) from error
 
-    def leaf_hash(self, index: int) -> bytes:
-        """Return the hash of one leaf."""
-        return self.node(0, index)
-
     def root_at(self, size: int) -> bytes:
         """Return the root that the log had with its first `size` leaves."""
         return range_root(0, size, self.node)
@@ -115,7 +113,8 @@ class Mirror:
         return b"" if row is None else bytes(row[0])
 
 
-_VERSION = 1
+_VERSION = 2
+MOST_OF_A_KIND = 1000  # alarms of one poll; matches are all told
 _MACHINE = frozenset(
     {
         sqlite3.SQLITE_PERM,
@@ -162,7 +161,6 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         note: newest checkpoint that was verified and matched; empty before the first.
         size: leaves under it.
-        policy: under which it was verified, as text.
         changed_at: when the log last gave a sign of life, s by our clock.
         cosigned_at: newest cosignature, POSIX s; 0 without witnesses.
         silent: silence was told already.
@@ -175,7 +173,6 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     note: bytes = b""
     size: int = 0
-    policy: bytes = b""
     changed_at: int = 0
     cosigned_at: int = 0
     silent: bool = False
@@ -193,6 +190,7 @@ class MonitorState:
         self.path = path
         self.connection = connection
         self._lock = lock
+        self._told: Counter[FindingKind] = Counter()
         self.memory = self._load()
         self.mirror = Mirror(connection, self.memory.size)
 
@@ -253,7 +251,7 @@ class MonitorState:
     @contextlib.contextmanager
     def change(self) -> Iterator[None]:
         """Commit everything done inside, or nothing of it."""
-        before, size = self.memory, self.mirror.size
+        before, size, told = self.memory, self.mirror.size, self._told.copy()
         with _whole():
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -262,7 +260,7 @@ class MonitorState:
                 self.connection.execute("COMMIT")
             except BaseException:
                 # What this process remembers must not run ahead of its file.
-                self.memory, self.mirror.size = before, size
+                self.memory, self.mirror.size, self._told = before, size, told
                 self.mirror.forget_cache()
                 self.connection.rollback()
                 raise
@@ -276,8 +274,22 @@ class MonitorState:
         proof = finding.severity is Severity.PROOF
         if proof:
             self.remember(condemned=True)
+        if finding.severity is Severity.ALARM:
+            # A log that is all rubbish must not fill our disk with words about it.
+            self._told[finding.kind] += 1
+            if self._told[finding.kind] > MOST_OF_A_KIND:
+                return
         query = "INSERT INTO finding (body, proof) VALUES (?, ?)"
         self.connection.execute(query, (render_finding(finding), proof))
+
+    def tell_omitted(self) -> None:
+        """Say how many alarms of a kind were left out since the last time."""
+        told, self._told = self._told, Counter()
+        for kind, count in told.items():
+            if count > MOST_OF_A_KIND:
+                message = f"{count - MOST_OF_A_KIND} more of kind {kind}"
+                self.report(Finding(kind, Severity.ALARM, message))
+        self._told = Counter()
 
     def findings(self) -> Iterator[tuple[int, Finding]]:
         """Yield (number, finding) of proofs and what was not shown yet, oldest first."""
