@@ -51,22 +51,15 @@ _KINDS = frozenset(LeafKind)
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One event in the log.
+    """One event in the log."""
 
-    Attributes:
-        kind: what happened.
-        digest: SHA-256 of what it happened to; salted wherever it could be guessed.
-        epoch: the gate epoch it happened in.
-        time: POSIX seconds.
-        count: refusals only, how many.
-        root: refusals only, Merkle root over the refused digests, hex.
-    """
-
-    kind: LeafKind
+    kind: LeafKind  # what happened
+    # SHA-256 of what it happened to; salted wherever it could be guessed
     digest: Digest
-    epoch: str
-    time: int
-    count: int | None = None
+    epoch: str  # the gate epoch it happened in
+    time: int  # POSIX seconds
+    count: int | None = None  # refusals only, how many
+    # refusals only, Merkle root over the refused digests, hex
     root: Digest | None = None
 
 
@@ -106,20 +99,13 @@ def parse_leaf(data: bytes) -> Leaf:
 
 @dataclass(frozen=True, slots=True)
 class RefusalBatch:
-    """Refusals of one researcher in one interval.
+    """Refusals of one researcher in one interval."""
 
-    Attributes:
-        commitment: salted commitment of the researcher.
-        start: POSIX seconds, inclusive.
-        end: POSIX seconds, exclusive.
-        count: how many submissions were refused.
-        root: Merkle root (RFC 6962) over the refused submissions' commitments, hex.
-    """
-
-    commitment: Digest
-    start: int
-    end: int
-    count: int
+    commitment: Digest  # salted commitment of the researcher
+    start: int  # POSIX seconds, inclusive
+    end: int  # POSIX seconds, exclusive
+    count: int  # how many submissions were refused
+    # Merkle root (RFC 6962) over the refused submissions' commitments, hex
     root: Digest
 
 
@@ -137,15 +123,10 @@ RECORD_PAYLOAD: Final = "application/vnd.stoilo.record+json"
 
 
 class Mention(NamedTuple):
-    """One thing that a record names.
+    """One thing that a record names."""
 
-    Attributes:
-        kind: of the value.
-        value: 64 hex digits; a code for CODE; a role for KEY (``gate``) besides the
-            key's digest.
-    """
-
-    kind: MentionKind
+    kind: MentionKind  # of the value
+    # 64 hex digits; a code for CODE; a role for KEY (``gate``) besides the key's digest
     value: str
 
 

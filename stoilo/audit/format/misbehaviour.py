@@ -51,19 +51,14 @@ MAX_MISBEHAVIOUR_BYTES: Final = 4 * MAX_NOTE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Misbehaviour:
-    """What a proof has shown: no log that only appends has both of these trees.
+    """What a proof has shown: no log that only appends has both of these trees."""
 
-    Attributes:
-        first: the smaller checkpoint (or one of two of the same size).
-        second: the larger one.
-        root: the root that the second tree has at the first one's size; the first
-            signed another.
-        witnesses: policy names of witnesses that cosigned both: they misbehaved too.
-    """
-
-    first: Checkpoint
-    second: Checkpoint
+    first: Checkpoint  # the smaller checkpoint (or one of two of the same size)
+    second: Checkpoint  # the larger one
+    # the root that the second tree has at the first one's size; the first signed
+    # another
     root: bytes
+    # policy names of witnesses that cosigned both: they misbehaved too
     witnesses: frozenset[str]
 
 

@@ -78,17 +78,11 @@ _KEY_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class VerifierKey:
-    """A public key with its name, from configuration.
+    """A public key with its name, from configuration."""
 
-    Attributes:
-        name: schema-less URL; for a log, its origin.
-        kind: signature type.
-        public: raw public key, 32 or 1312 bytes.
-    """
-
-    name: str
-    kind: KeyType
-    public: bytes
+    name: str  # schema-less URL; for a log, its origin
+    kind: KeyType  # signature type
+    public: bytes  # raw public key, 32 or 1312 bytes
 
     @property
     def key_id(self) -> bytes:

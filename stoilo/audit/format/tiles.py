@@ -40,17 +40,11 @@ _PATH = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tile:
-    """The name of one tile.
+    """The name of one tile."""
 
-    Attributes:
-        level: 0…7, or `ENTRIES` for a bundle of leaves.
-        index: place in its level, from 0.
-        width: 1…256 hashes or entries; 256 is full.
-    """
-
-    level: int
-    index: int
-    width: int = TILE_WIDTH
+    level: int  # 0…7, or `ENTRIES` for a bundle of leaves
+    index: int  # place in its level, from 0
+    width: int = TILE_WIDTH  # 1…256 hashes or entries; 256 is full
 
     @property
     def full(self) -> Tile:

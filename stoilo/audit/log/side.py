@@ -83,15 +83,10 @@ class SideObject:
 
 @dataclass(frozen=True, slots=True)
 class SideFault:
-    """Something wrong in the side store.
+    """Something wrong in the side store."""
 
-    Attributes:
-        where: the object (``record 0123…``), ``leaf 17`` or the file.
-        message: what is wrong with it.
-    """
-
-    where: str
-    message: str
+    where: str  # the object (``record 0123…``), ``leaf 17`` or the file
+    message: str  # what is wrong with it
 
 
 def side_path(data_dir: Path) -> Path:

@@ -133,23 +133,15 @@ EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A log found sound.
+    """A log found sound."""
 
-    Attributes:
-        frontier: of all committed leaves.
-        head: of the head database; at most as large as the frontier.
-        published: the published checkpoint, None before the first.
-        note: its signed note.
-        builder: tile builder that stands at the published size.
-        is_witnessed: whether readers under today's policy accept the note; if not, it is
-            older than its witnesses and is published again with their cosignatures.
-    """
-
-    frontier: Frontier
-    head: TreeHead
-    published: Checkpoint | None
-    note: bytes
-    builder: TileBuilder
+    frontier: Frontier  # of all committed leaves
+    head: TreeHead  # of the head database; at most as large as the frontier
+    published: Checkpoint | None  # the published checkpoint, None before the first
+    note: bytes  # its signed note
+    builder: TileBuilder  # tile builder that stands at the published size
+    # whether readers under today's policy accept the note; if not, it is older than its
+    # witnesses and is published again with their cosignatures
     is_witnessed: bool = True
 
 

@@ -50,17 +50,11 @@ class TreeHead:
 
 @dataclass(frozen=True, slots=True)
 class HeadState:
-    """What the head database remembers.
+    """What the head database remembers."""
 
-    Attributes:
-        origin: the log's name.
-        head: newest acknowledged tree head.
-        published: newest checkpoint known to be published, a signed note.
-    """
-
-    origin: str
-    head: TreeHead
-    published: bytes | None
+    origin: str  # the log's name
+    head: TreeHead  # newest acknowledged tree head
+    published: bytes | None  # newest checkpoint known to be published, a signed note
 
 
 class HeadDatabase:

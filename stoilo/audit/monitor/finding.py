@@ -44,31 +44,18 @@ class FindingKind(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One finding.
+    """One finding."""
 
-    Attributes:
-        kind: what was found.
-        severity: how bad it is.
-        message: one or two sentences, ASCII or hostile text made harmless.
-        code: stable code, empty for notices.
-        place: leaf it is about, -1 for none.
-        leaf: kind of that leaf, empty for none.
-        digest: that it names, empty for none.
-        time: of the leaf, POSIX seconds as the log claims; 0 for none.
-        watch: the watch that matched, empty for none.
-        proof: text of a proof of misbehaviour, empty for none.
-    """
-
-    kind: FindingKind
-    severity: Severity
-    message: str
-    code: str = ""
-    place: int = -1
-    leaf: str = ""
-    digest: str = ""
-    time: int = 0
-    watch: str = ""
-    proof: str = ""
+    kind: FindingKind  # what was found
+    severity: Severity  # how bad it is
+    message: str  # one or two sentences, ASCII or hostile text made harmless
+    code: str = ""  # stable code, empty for notices
+    place: int = -1  # leaf it is about, -1 for none
+    leaf: str = ""  # kind of that leaf, empty for none
+    digest: str = ""  # that it names, empty for none
+    time: int = 0  # of the leaf, POSIX seconds as the log claims; 0 for none
+    watch: str = ""  # the watch that matched, empty for none
+    proof: str = ""  # text of a proof of misbehaviour, empty for none
 
 
 def render_finding(finding: Finding) -> bytes:
@@ -190,20 +177,16 @@ def _expand(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """What to look for, and how long to wait before saying so.
+    """What to look for, and how long to wait before saying so."""
 
-    Attributes:
-        watches: what to tell about.
-        known: commitments of the submitters that are expected; None tells about each
-            new one instead.
-        explain_s: an admission must be explained, and a record shown, within so long, s.
-        silence_s: a log without a sign of life for longer is silent, s. Ours issues a
-            revocation statement at least every 12 h.
-        most_new: leaves that one poll reads; a log that claims more is not believed.
-    """
-
-    watches: WatchList = field(default_factory=WatchList)
+    watches: WatchList = field(default_factory=WatchList)  # what to tell about
+    # commitments of the submitters that are expected; None tells about each new one
+    # instead
     known: frozenset[str] | None = None
+    # an admission must be explained, and a record shown, within so long, s
     explain_s: int = 900
+    # a log without a sign of life for longer is silent, s. Ours issues a revocation
+    # statement at least every 12 h.
     silence_s: int = 86_400
+    # leaves that one poll reads; a log that claims more is not believed
     most_new: int = 1 << 27

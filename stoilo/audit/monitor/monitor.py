@@ -302,21 +302,14 @@ _VERIFICATION_FAILED = TrustError.exit_code
 
 @dataclass(frozen=True, slots=True)
 class MonitorReport:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        origin: of the log; empty when nothing was seen of it yet.
-        size: leaves that were matched.
-        root: of them, hex.
-        findings: how many were shown.
-        exit_code: 4 after misbehaviour or, of a single poll, any alarm; that of the
-            error when the only poll failed; else 0.
-    """
-
-    origin: str
-    size: int
-    root: str
-    findings: int
+    origin: str  # of the log; empty when nothing was seen of it yet
+    size: int  # leaves that were matched
+    root: str  # of them, hex
+    findings: int  # how many were shown
+    # 4 after misbehaviour or, of a single poll, any alarm; that of the error when the
+    # only poll failed; else 0
     exit_code: int
 
 

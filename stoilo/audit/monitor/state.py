@@ -156,30 +156,20 @@ COMMIT;
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The small part of the memory.
+    """The small part of the memory."""
 
-    Attributes:
-        note: newest checkpoint that was verified and matched; empty before the first.
-        size: leaves under it.
-        changed_at: when the log last gave a sign of life, s by our clock.
-        cosigned_at: newest cosignature, POSIX s; 0 without witnesses.
-        silent: silence was told already.
-        shorter: size of the older checkpoint that was told last, -1 for none.
-        seen: rows of seen checkpoints that were checked.
-        seen_lost: it was told already that rows are gone.
-        condemned: the log has misbehaved, provably; it is followed no further.
-        hidden: (witness, since, s) whose checkpoint is ahead of what the log shows.
-    """
-
+    # newest checkpoint that was verified and matched; empty before the first
     note: bytes = b""
-    size: int = 0
-    changed_at: int = 0
-    cosigned_at: int = 0
-    silent: bool = False
-    shorter: int = -1
-    seen: int = 0
-    seen_lost: bool = False
+    size: int = 0  # leaves under it
+    changed_at: int = 0  # when the log last gave a sign of life, s by our clock
+    cosigned_at: int = 0  # newest cosignature, POSIX s; 0 without witnesses
+    silent: bool = False  # silence was told already
+    shorter: int = -1  # size of the older checkpoint that was told last, -1 for none
+    seen: int = 0  # rows of seen checkpoints that were checked
+    seen_lost: bool = False  # it was told already that rows are gone
+    # the log has misbehaved, provably; it is followed no further
     condemned: bool = False
+    # (witness, since, s) whose checkpoint is ahead of what the log shows
     hidden: tuple[tuple[str, int], ...] = ()
 
 

@@ -36,23 +36,14 @@ from stoilo.core.errors import TrustError, UsageError
 
 @dataclass(slots=True)
 class ExportReport:
-    """What a bundle holds.
+    """What a bundle holds."""
 
-    Attributes:
-        origin: the log's name.
-        size: leaves.
-        root: the tree's root, hex.
-        records: records written.
-        missing: leaves whose record was not there.
-        sources: published sources written.
-    """
-
-    origin: str
-    size: int
-    root: str
-    records: int = 0
-    missing: int = 0
-    sources: int = 0
+    origin: str  # the log's name
+    size: int  # leaves
+    root: str  # the tree's root, hex
+    records: int = 0  # records written
+    missing: int = 0  # leaves whose record was not there
+    sources: int = 0  # published sources written
 
 
 def export_log(

@@ -46,30 +46,21 @@ _FLIPPED_BITS = 4  # in a key id; another key's differs in 16 of 32, give or tak
 
 @dataclass(frozen=True, slots=True)
 class FsckReport:
-    """What a check of a whole log found.
+    """What a check of a whole log found."""
 
-    Attributes:
-        origin: the log's name, empty when nothing tells it.
-        published: leaves under the checkpoint that was used.
-        acknowledged: leaves that the head database knows; None without one.
-        committed: leaves that the log database says it holds; None without one.
-        is_proven: whether the tree built from the sound copies has a signed root: then
-            every finding about a copy is certain.
-        own_policy: whether the key came from the log itself.
-        findings: faults and notices, in the order in which they were found.
-        omitted: further findings that were only counted.
-        faults: how many of all findings are faults.
-    """
-
-    origin: str
-    published: int
-    acknowledged: int | None
+    origin: str  # the log's name, empty when nothing tells it
+    published: int  # leaves under the checkpoint that was used
+    acknowledged: int | None  # leaves that the head database knows; None without one
+    # leaves that the log database says it holds; None without one
     committed: int | None
+    # whether the tree built from the sound copies has a signed root: then every finding
+    # about a copy is certain
     is_proven: bool
-    own_policy: bool
+    own_policy: bool  # whether the key came from the log itself
+    # faults and notices, in the order in which they were found
     findings: tuple[Fault, ...]
-    omitted: int
-    faults: int
+    omitted: int  # further findings that were only counted
+    faults: int  # how many of all findings are faults
 
     @property
     def first_fault(self) -> Fault | None:

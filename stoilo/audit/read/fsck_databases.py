@@ -39,17 +39,11 @@ _SCHEMAS: dict[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class FileFault:
-    """Something wrong in an SQLite file.
+    """Something wrong in an SQLite file."""
 
-    Attributes:
-        place: ``header``, ``page N`` or ``frame N``; empty when SQLite names none.
-        message: what is wrong.
-        is_damage: False for what an interrupted write leaves as well.
-    """
-
-    place: str
-    message: str
-    is_damage: bool = True
+    place: str  # ``header``, ``page N`` or ``frame N``; empty when SQLite names none
+    message: str  # what is wrong
+    is_damage: bool = True  # False for what an interrupted write leaves as well
 
 
 def check_database_file(path: Path) -> Iterator[FileFault]:

@@ -33,23 +33,15 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing found.
+    """One thing found."""
 
-    Attributes:
-        code: the stable code, for `stoilo explain`.
-        severity: a fault, or the harmless remains of a crash.
-        file: the file, relative to the directory that was checked.
-        place: the first place in the file (``leaf 17``, ``page 3``), empty for all of it.
-        message: what is there and what should be.
-        remedy: which backup or other copy would help; empty for a notice.
-    """
-
-    code: str
-    severity: Severity
-    file: str
+    code: str  # the stable code, for `stoilo explain`
+    severity: Severity  # a fault, or the harmless remains of a crash
+    file: str  # the file, relative to the directory that was checked
+    # the first place in the file (``leaf 17``, ``page 3``), empty for all of it
     place: str
-    message: str
-    remedy: str
+    message: str  # what is there and what should be
+    remedy: str  # which backup or other copy would help; empty for a notice
 
     def __str__(self) -> str:
         """Return one line: where, what, which code."""

@@ -31,27 +31,19 @@ _FIRST_CHECKPOINT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """A log that verified.
+    """A log that verified."""
 
-    Attributes:
-        origin: the log's name.
-        size: leaves under the checkpoint.
-        root: the tree's root, hex.
-        tiles_checked: tiles and bundles compared.
-        own_policy: True when the key came from the log itself: it then only agrees with
-            itself, and somebody who replaced all of it would not be noticed.
-        checkpoint_time: newest witness time, POSIX seconds, None without witnesses.
-        witnesses: policy names of those who cosigned, sorted.
-        unpublished: acknowledged leaves not yet published; None without databases.
-    """
-
-    origin: str
-    size: int
-    root: str
-    tiles_checked: int
+    origin: str  # the log's name
+    size: int  # leaves under the checkpoint
+    root: str  # the tree's root, hex
+    tiles_checked: int  # tiles and bundles compared
+    # True when the key came from the log itself: it then only agrees with itself, and
+    # somebody who replaced all of it would not be noticed
     own_policy: bool
+    # newest witness time, POSIX seconds, None without witnesses
     checkpoint_time: int | None
-    witnesses: tuple[str, ...]
+    witnesses: tuple[str, ...]  # policy names of those who cosigned, sorted
+    # acknowledged leaves not yet published; None without databases
     unpublished: int | None
 
 

@@ -183,15 +183,10 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class CosignSettings:
-    """How long witnesses are waited for.
+    """How long witnesses are waited for."""
 
-    Attributes:
-        timeout_s: for the quorum, s.
-        linger_s: for the others, once there is a quorum, s.
-    """
-
-    timeout_s: float = 5.0
-    linger_s: float = 0.02
+    timeout_s: float = 5.0  # for the quorum, s
+    linger_s: float = 0.02  # for the others, once there is a quorum, s
 
 
 @dataclass(frozen=True, slots=True)

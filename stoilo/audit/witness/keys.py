@@ -44,15 +44,10 @@ ALGORITHMS: dict[str, Callable[[], CosignerKey]] = {
 
 @dataclass(frozen=True, slots=True)
 class WitnessKey:
-    """A cosigner: its private key under its name.
+    """A cosigner: its private key under its name."""
 
-    Attributes:
-        verifier: name and public key, as policies name them.
-        private: stays in this process.
-    """
-
-    verifier: VerifierKey
-    private: CosignerKey
+    verifier: VerifierKey  # name and public key, as policies name them
+    private: CosignerKey  # stays in this process
 
     @property
     def vkey(self) -> str:

@@ -54,35 +54,24 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AddCheckpoint:
-    """A request to cosign, nothing of it verified.
+    """A request to cosign, nothing of it verified."""
 
-    Attributes:
-        old: size that the log believes the witness has cosigned last.
-        proof: consistency proof from `old` to the checkpoint's size.
-        note: the checkpoint with its signatures, verbatim.
-    """
-
-    old: int
-    proof: tuple[bytes, ...]
-    note: bytes
+    old: int  # size that the log believes the witness has cosigned last
+    proof: tuple[bytes, ...]  # consistency proof from `old` to the checkpoint's size
+    note: bytes  # the checkpoint with its signatures, verbatim
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a witness decided about a request.
+    """What a witness decided about a request."""
 
-    Attributes:
-        status: the answer; only `COSIGNED` lets the checkpoint be stored and cosigned.
-        checkpoint: what the log signed, None unless a trusted log key verified.
-        note: the checkpoint with its verified log signatures alone.
-        reason: for people.
-        contradiction: True when the log's key has signed two trees of one size.
-    """
-
+    # the answer; only `COSIGNED` lets the checkpoint be stored and cosigned
     status: Status
+    # what the log signed, None unless a trusted log key verified
     checkpoint: Checkpoint | None = None
-    note: Note | None = None
-    reason: str = ""
+    note: Note | None = None  # the checkpoint with its verified log signatures alone
+    reason: str = ""  # for people
+    # True when the log's key has signed two trees of one size
     contradiction: bool = False
 
 

@@ -59,17 +59,11 @@ CREATE TABLE IF NOT EXISTS cosigned (
 
 @dataclass(frozen=True, slots=True)
 class Cosigned:
-    """The newest cosigned checkpoint of one log.
+    """The newest cosigned checkpoint of one log."""
 
-    Attributes:
-        checkpoint: origin, size and root.
-        time: of the cosignature, POSIX s.
-        note: with the log's signatures and this witness's cosignature.
-    """
-
-    checkpoint: Checkpoint
-    time: int
-    note: bytes
+    checkpoint: Checkpoint  # origin, size and root
+    time: int  # of the cosignature, POSIX s
+    note: bytes  # with the log's signatures and this witness's cosignature
 
 
 Decide = Callable[[Cosigned | None], Cosigned | None]

@@ -41,17 +41,13 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Snapshots of one moment.
+    """Snapshots of one moment."""
 
-    Attributes:
-        files: SQLite databases by path, each in a read transaction.
-        tables: MariaDB databases by branch, each in a read transaction.
-        taken_at: the moment, s since 1970.
-    """
-
+    # SQLite databases by path, each in a read transaction
     files: Mapping[Path, sqlite3.Connection]
+    # MariaDB databases by branch, each in a read transaction
     tables: Mapping[str, Connection]
-    taken_at: int
+    taken_at: int  # the moment, s since 1970
 
 
 @contextlib.contextmanager

@@ -42,21 +42,13 @@ class BackupFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One table's rows, for a database that is no file.
+    """One table's rows, for a database that is no file."""
 
-    Attributes:
-        branch: whose tables: ``server`` or ``engine``.
-        revision: of the branch's schema when the rows were read.
-        table: its name.
-        size: bytes of the file ``tables/BRANCH/TABLE``.
-        sha256: its digest.
-    """
-
-    branch: Literal["server", "engine"]
-    revision: str
-    table: str
-    size: int
-    sha256: str
+    branch: Literal["server", "engine"]  # whose tables: ``server`` or ``engine``
+    revision: str  # of the branch's schema when the rows were read
+    table: str  # its name
+    size: int  # bytes of the file ``tables/BRANCH/TABLE``
+    sha256: str  # its digest
 
     @property
     def path(self) -> str:
@@ -74,27 +66,16 @@ class LogPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole backup.
+    """A whole backup."""
 
-    Attributes:
-        format: `FORMAT`.
-        version: of stoilo.
-        taken_at: the moment that everything in it is of, s since 1970.
-        offline_keys: whether ``keys/offline`` is in it.
-        development: whether the server cannot start without them.
-        log: where the log stood.
-        files: below the data directory.
-        tables: of databases that are no files.
-    """
-
-    format: str
-    version: str
-    taken_at: int
-    offline_keys: bool
-    development: bool
-    log: LogPlace
-    files: tuple[BackupFile, ...]
-    tables: tuple[TableFile, ...] = ()
+    format: str  # `FORMAT`
+    version: str  # of stoilo
+    taken_at: int  # the moment that everything in it is of, s since 1970
+    offline_keys: bool  # whether ``keys/offline`` is in it
+    development: bool  # whether the server cannot start without them
+    log: LogPlace  # where the log stood
+    files: tuple[BackupFile, ...]  # below the data directory
+    tables: tuple[TableFile, ...] = ()  # of databases that are no files
 
 
 def render_manifest(manifest: Manifest) -> bytes:

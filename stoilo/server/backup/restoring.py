@@ -152,24 +152,18 @@ _TABLES: Final = ".tables"
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """What is to be restored, and on what evidence.
+    """What is to be restored, and on what evidence."""
 
-    Attributes:
-        backup: the directory of one.
-        data: the data directory to make.
-        newest: the newest checkpoint that others hold, a signed note; None for none.
-        nothing_newer: the operator says that nothing was published after the backup.
-        log: a data directory at rest whose log survived, to take the log from; None to
-            take the backup's.
-        database: URL of an empty MariaDB for all tables; empty: SQLite files.
-    """
-
-    backup: Path
-    data: Path
+    backup: Path  # the directory of one
+    data: Path  # the data directory to make
+    # the newest checkpoint that others hold, a signed note; None for none
     newest: bytes | None = None
+    # the operator says that nothing was published after the backup
     nothing_newer: bool = False
+    # a data directory at rest whose log survived, to take the log from; None to take
+    # the backup's
     log: Path | None = None
-    database: str = ""
+    database: str = ""  # URL of an empty MariaDB for all tables; empty: SQLite files
 
 
 def restore_backup(wish: Restore) -> Manifest:

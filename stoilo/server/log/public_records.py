@@ -41,27 +41,16 @@ _COSIGNATURE_BYTES = {4 + 8 + 64, 4 + 8 + 2420}  # Ed25519, ML-DSA-44
 
 
 class ResultPayload(msgspec.Struct, frozen=True):
-    """What a result's record is made of; private, because it holds the salt.
+    """What a result's record is made of; private, because it holds the salt."""
 
-    Attributes:
-        task_id: the task.
-        attempt: the one that decided.
-        state: the task's final state.
-        code: why it did not succeed.
-        result_sha256: of the canonical result.
-        finished_at: s.
-        nonce: the salt, 64 hex digits.
-        agreeing: copies that agreed.
-    """
-
-    task_id: str
-    attempt: int
-    state: str
-    code: str
-    result_sha256: str
-    finished_at: int
-    nonce: str
-    agreeing: int = 0
+    task_id: str  # the task
+    attempt: int  # the one that decided
+    state: str  # the task's final state
+    code: str  # why it did not succeed
+    result_sha256: str  # of the canonical result
+    finished_at: int  # s
+    nonce: str  # the salt, 64 hex digits
+    agreeing: int = 0  # copies that agreed
 
 
 class Sealed(msgspec.Struct, frozen=True):

@@ -64,23 +64,14 @@ Columns = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What was moved, or would be.
+    """What was moved, or would be."""
 
-    Attributes:
-        users: accounts that were not there.
-        users_there: accounts that were.
-        hosts: computers that were not there.
-        hosts_there: computers that were.
-        tasks: running tasks that get a new attempt.
-        apps: levels that the stock project has an app for.
-    """
-
-    users: int
-    users_there: int
-    hosts: int
-    hosts_there: int
-    tasks: int
-    apps: tuple[str, ...]
+    users: int  # accounts that were not there
+    users_there: int  # accounts that were
+    hosts: int  # computers that were not there
+    hosts_there: int  # computers that were
+    tasks: int  # running tasks that get a new attempt
+    apps: tuple[str, ...]  # levels that the stock project has an app for
 
 
 def move_project(
