@@ -121,7 +121,7 @@ class WorkunitRecord(_Public, frozen=True, tag="workunit"):
     validator: _Sha256  # salted commitment of the validator module
     arguments: _Sha256  # salted commitment of the arguments' digest
     blobs: _Sha256  # salted commitment of the ordered blobs' digests
-    level: _Name  # name of the level
+    level: _Name
     level_digest: _Sha256  # of the level
     policy_digest: _Sha256  # the policy that admitted
     language_digest: _Sha256  # of the language layer

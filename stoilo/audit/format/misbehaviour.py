@@ -101,13 +101,12 @@ def _rebuild(start: int, end: int, cut: int, pieces: Iterator[bytes]) -> bytes:
     return node_hash(left, _rebuild(middle, end, cut, pieces))
 
 
-def render_misbehaviour(one: bytes, other: bytes, node: NodeReader) -> bytes:
+def render_misbehaviour(
+    one: bytes,  # a note whose signature the caller verified
+    other: bytes,  # another one
+    node: NodeReader,  # reads the larger one's tree; not asked when the sizes are equal
+) -> bytes:
     """Return the proof that two signed notes disagree, in either order.
-
-    Args:
-        one: a note whose signature the caller verified.
-        other: another one.
-        node: reads the larger one's tree; not asked when the sizes are equal.
 
     The caller checks the proof before he shows it: `check_misbehaviour`.
 

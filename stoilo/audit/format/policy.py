@@ -433,16 +433,16 @@ def render_history(older: tuple[RetiredPolicy, ...]) -> bytes:
     )
 
 
-def succeed(old: LogPolicy, new: LogPolicy, *, now: int, size: int) -> LogPolicy:
+def succeed(
+    old: LogPolicy,  # the policy in force, with its own older ones
+    new: LogPolicy,  # its successor; its older ones are dropped
+    *,
+    now: int,  # POSIX seconds of the change
+    size: int,  # leaves of the newest checkpoint accepted under `old`
+) -> LogPolicy:
     """Return `new`, under which what `old` accepted up to now stays acceptable.
 
     Where `new` demands witnesses, predecessors that demanded none are forgotten.
-
-    Args:
-        old: the policy in force, with its own older ones.
-        new: its successor; its older ones are dropped.
-        now: POSIX seconds of the change.
-        size: leaves of the newest checkpoint accepted under `old`.
 
     Raises:
         TrustError: ``STO-L060`` when there are too many to remember.

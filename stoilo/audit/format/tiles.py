@@ -246,13 +246,13 @@ _CACHED_TILES = 128  # about 35 KiB each
 
 
 class TileNodes:
-    """Serves perfect subtree roots from tiles; thread-safe.
+    """Serves perfect subtree roots from tiles; thread-safe."""
 
-    Args:
-        read: tile → bytes, None when absent. Hostile: readers check the proofs.
-    """
-
-    def __init__(self, read: Callable[[Tile], bytes | None]) -> None:
+    def __init__(
+        self,
+        # tile → bytes, None when absent. Hostile: readers check the proofs.
+        read: Callable[[Tile], bytes | None],
+    ) -> None:
         self._read = read
         self._guard = threading.Lock()
         self._cache: OrderedDict[Tile, list[list[bytes]]] = OrderedDict()

@@ -58,16 +58,17 @@ class AppendRequest:
 
 
 class AppendQueue:
-    """Requests in order of arrival, handed out in batches.
+    """Requests in order of arrival, handed out in batches."""
 
-    Args:
-        batch_leaves: most leaves in a batch (one larger request is a batch of its own).
-        gather_s: how long a batch waits for one more caller, s, until there are as many
-            as the last one had. They were released together and are on their way back; a
-            lone caller at rest never waits.
-    """
-
-    def __init__(self, batch_leaves: int, gather_s: float) -> None:
+    def __init__(
+        self,
+        # most leaves in a batch (one larger request is a batch of its own)
+        batch_leaves: int,
+        # how long a batch waits for one more caller, s, until there are as many as the
+        # last one had. They were released together and are on their way back; a lone
+        # caller at rest never waits.
+        gather_s: float,
+    ) -> None:
         self._batch_leaves = batch_leaves
         self._gather_s = gather_s
         self._batches = deque([AppendBatch()])  # the last one still takes requests

@@ -37,19 +37,15 @@ from stoilo.core.errors import TrustError
 
 
 class TileScrub:
-    """Takes a log's leaves in order and checks every tile as it becomes known.
-
-    Args:
-        read: tile → bytes as stored, None when absent. Hostile.
-        required: size of the checkpoint whose tiles must all be there.
-        partials: full tile → widths of the partial tiles stored at its place, which are
-            checked although nothing requires them; nothing where that cannot be known.
-    """
+    """Takes a log's leaves in order and checks every tile as it becomes known."""
 
     def __init__(
         self,
+        # tile → bytes as stored, None when absent. Hostile.
         read: Callable[[Tile], bytes | None],
-        required: int,
+        required: int,  # size of the checkpoint whose tiles must all be there
+        # full tile → widths of the partial tiles stored at its place, which are checked
+        # although nothing requires them; nothing where that cannot be known
         partials: Callable[[Tile], Iterable[int]] = lambda _: (),
     ) -> None:
         self._read = read

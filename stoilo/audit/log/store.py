@@ -52,7 +52,7 @@ class TreeHead:
 class HeadState:
     """What the head database remembers."""
 
-    origin: str  # the log's name
+    origin: str
     head: TreeHead  # newest acknowledged tree head
     published: bytes | None  # newest checkpoint known to be published, a signed note
 

@@ -39,21 +39,15 @@ class SeenCheck:
     """One pass over the rows that were not checked yet.
 
     A note that contradicts our hashes is proven and reported in the same change.
-
-    Args:
-        source: of the rows, hostile.
-        policy: whose signature a row's checkpoint needs.
-        state: the monitor's memory; each page is one change of it.
-        settings: what its owner wants.
-        prove: signed note → finding with the proof that it contradicts our hashes.
     """
 
     def __init__(
         self,
-        source: LogSource,
-        policy: LogPolicy,
-        state: MonitorState,
-        settings: MonitorSettings,
+        source: LogSource,  # of the rows, hostile
+        policy: LogPolicy,  # whose signature a row's checkpoint needs
+        state: MonitorState,  # the monitor's memory; each page is one change of it
+        settings: MonitorSettings,  # what its owner wants
+        # signed note → finding with the proof that it contradicts our hashes
         prove: Callable[[bytes], Finding],
     ) -> None:
         self._prove = prove
@@ -197,23 +191,16 @@ def witness_url(prefix: str, origin: str) -> str:
 
 
 def check_witnesses(
-    policy: LogPolicy,
-    state: MonitorState,
-    settings: MonitorSettings,
+    policy: LogPolicy,  # names the log's keys and the witnesses
+    state: MonitorState,  # the monitor's memory, of a log that was seen before
+    settings: MonitorSettings,  # how long a checkpoint may stay hidden
+    # signed note → finding with the proof that it contradicts our hashes
     prove: Callable[[bytes], Finding],
+    # (URL, most bytes) → hostile bytes, None when there are none
     fetch: Callable[[str, int], bytes | None],
-    now: int,
+    now: int,  # our clock, s
 ) -> None:
-    """Ask each witness of `policy`; report contradictions, and what stays hidden from us.
-
-    Args:
-        policy: names the log's keys and the witnesses.
-        state: the monitor's memory, of a log that was seen before.
-        settings: how long a checkpoint may stay hidden.
-        prove: signed note → finding with the proof that it contradicts our hashes.
-        fetch: (URL, most bytes) → hostile bytes, None when there are none.
-        now: our clock, s.
-    """
+    """Ask each witness of `policy`; report contradictions, and what stays hidden from us."""
     origin = state.memory.note.partition(b"\n")[0].decode()
     for witness in policy.witnesses:
         if not witness.url:

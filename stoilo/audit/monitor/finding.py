@@ -102,15 +102,12 @@ class WatchList:
         self._names = dict(names or {})
 
     def match(
-        self, kind: LeafKind, digest: str, mentions: Iterable[Mention] = ()
+        self,
+        kind: LeafKind,
+        digest: str,  # that the leaf names
+        mentions: Iterable[Mention] = (),  # what its record names; empty without one
     ) -> tuple[str, ...]:
-        """Return the watches that a leaf and its record fulfil, sorted.
-
-        Args:
-            kind: of the leaf.
-            digest: that the leaf names.
-            mentions: what its record names; empty without one.
-        """
+        """Return the watches that a leaf and its record fulfil, sorted."""
         return self.find(
             (WatchKind.KIND, kind.value),
             (WatchKind.DIGEST, digest),

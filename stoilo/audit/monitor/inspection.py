@@ -33,23 +33,16 @@ _WITHOUT_RECORD = frozenset({LeafKind.ADMISSION, LeafKind.RELEASE})
 
 
 class Inspection:
-    """One pass over new leaves, inside of one change of the state.
-
-    Args:
-        state: the monitor's memory.
-        settings: what its owner wants.
-        origin: of the log; records must say the same.
-        now: our clock, s.
-        first: nothing was seen before, so ages come from the leaves' own times.
-    """
+    """One pass over new leaves, inside of one change of the state."""
 
     def __init__(
         self,
-        state: MonitorState,
-        settings: MonitorSettings,
-        origin: str,
-        now: int,
+        state: MonitorState,  # the monitor's memory
+        settings: MonitorSettings,  # what its owner wants
+        origin: str,  # of the log; records must say the same
+        now: int,  # our clock, s
         *,
+        # nothing was seen before, so ages come from the leaves' own times
         first: bool = False,
     ) -> None:
         self._state = state

@@ -36,14 +36,6 @@ _RETRIED_RECORDS = 256
 class Monitor:
     """Follows one log; not thread-safe.
 
-    Args:
-        source: the log, hostile in every byte.
-        policy: whose signatures count; from the owner's hand, never from the log.
-        state: the monitor's memory, open.
-        settings: what to look for.
-        clock: s since 1970, ours.
-        fetch: how witnesses are asked: (URL, most bytes) → bytes, None for none.
-
     Raises:
         UsageError: ``STO-L123`` the state is another log's.
         TrustError: ``STO-L124`` the state is damaged.
@@ -51,12 +43,14 @@ class Monitor:
 
     def __init__(
         self,
-        source: LogSource,
+        source: LogSource,  # the log, hostile in every byte
+        # whose signatures count; from the owner's hand, never from the log
         policy: LogPolicy,
-        state: MonitorState,
-        settings: MonitorSettings | None = None,
+        state: MonitorState,  # the monitor's memory, open
+        settings: MonitorSettings | None = None,  # what to look for
         *,
-        clock: Callable[[], float],
+        clock: Callable[[], float],  # s since 1970, ours
+        # how witnesses are asked: (URL, most bytes) → bytes, None for none
         fetch: Callable[[str, int], bytes | None] = read_url,
     ) -> None:
         self._fetch = fetch
@@ -322,24 +316,17 @@ class Stop(Protocol):
 
 
 def run_monitor(
-    monitor: Monitor,
-    state: MonitorState,
+    monitor: Monitor,  # of the log
+    state: MonitorState,  # its memory
+    # takes each finding and the file of its proof (empty for none); a finding is
+    # forgotten when `show` has returned
     show: Callable[[Finding, str], None],
     *,
-    once: bool = False,
-    interval_s: float = 60.0,
-    stop: Stop,
+    once: bool = False,  # one poll only
+    interval_s: float = 60.0,  # pause between polls, s
+    stop: Stop,  # when to end
 ) -> MonitorReport:
     """Poll until `stop` says so or the log has misbehaved (or once).
-
-    Args:
-        monitor: of the log.
-        state: its memory.
-        show: takes each finding and the file of its proof (empty for none); a finding
-            is forgotten when `show` has returned.
-        once: one poll only.
-        interval_s: pause between polls, s.
-        stop: when to end.
 
     Raises:
         TrustError: ``STO-L124`` the state is damaged.

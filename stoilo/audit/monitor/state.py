@@ -50,14 +50,13 @@ _TILE_BYTES = TILE_WIDTH * HASH_BYTES
 
 
 class Mirror:
-    """Hash tiles in a database; the caller owns the transactions.
+    """Hash tiles in a database; the caller owns the transactions."""
 
-    Args:
-        connection: where table ``tile`` is.
-        size: leaves that it holds.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, size: int) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,  # where table ``tile`` is
+        size: int,  # leaves that it holds
+    ) -> None:
         self._connection = connection
         self._nodes = TileNodes(self._read)
         self.size = size

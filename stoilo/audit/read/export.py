@@ -38,7 +38,7 @@ from stoilo.core.errors import TrustError, UsageError
 class ExportReport:
     """What a bundle holds."""
 
-    origin: str  # the log's name
+    origin: str
     size: int  # leaves
     root: str  # the tree's root, hex
     records: int = 0  # records written
@@ -47,19 +47,15 @@ class ExportReport:
 
 
 def export_log(
-    location: str | Path,
-    target: Path,
+    location: str | Path,  # where the log is: path or URL; hostile
+    target: Path,  # a new directory
+    # whose signatures count; None takes the log's own copy
     policy: LogPolicy | None = None,
     *,
+    # digests of the published sources to take along; None for all
     sources: frozenset[str] | None = frozenset(),
 ) -> ExportReport:
     """Write the log at `location` to `target` and verify the copy.
-
-    Args:
-        location: where the log is: path or URL; hostile.
-        target: a new directory.
-        policy: whose signatures count; None takes the log's own copy.
-        sources: digests of the published sources to take along; None for all.
 
     Raises:
         UsageError: ``STO-L064`` `target` exists or cannot be written; see `open_log`.

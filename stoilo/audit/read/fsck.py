@@ -74,12 +74,13 @@ class FsckReport:
         return self.faults == 0
 
 
-def fsck_log(location: str | Path, policy: LogPolicy | None = None) -> FsckReport:
+def fsck_log(
+    # a data directory, its ``audit`` directory or a log directory
+    location: str | Path,
+    # whose signatures count; None takes the log's own copy
+    policy: LogPolicy | None = None,
+) -> FsckReport:
     """Check every part of the log at a path; nothing is written.
-
-    Args:
-        location: a data directory, its ``audit`` directory or a log directory.
-        policy: whose signatures count; None takes the log's own copy.
 
     Raises:
         UsageError: ``STO-L001`` when there is no log.

@@ -58,14 +58,10 @@ def _notice(parts: LogParts, path: Path) -> None:
 
 
 def find_unfit_leaves(
-    side: SideStore, entries: Iterable[tuple[int, bytes]]
+    side: SideStore,  # opened for reading
+    entries: Iterable[tuple[int, bytes]],  # leaves of the log (place, bytes), in order
 ) -> Iterator[tuple[int, str]]:
-    """Yield each leaf that needs a record, with what is wrong about it, or with nothing.
-
-    Args:
-        side: opened for reading.
-        entries: leaves of the log (place, bytes), in order.
-    """
+    """Yield each leaf that needs a record, with what is wrong about it, or with nothing."""
     waiting = iter(entries)
     while chunk := list(itertools.islice(waiting, _CHUNK)):
         leaves: list[tuple[int, Leaf]] = []
@@ -93,16 +89,12 @@ def find_unfit_leaves(
 
 
 def check_beside(
-    parts: LogParts, rows: LeafRows | None, size: int, damaged: frozenset[int]
+    parts: LogParts,
+    rows: LeafRows | None,  # the log database's leaves, None when there is none
+    size: int,  # how many of them are acknowledged: their records must be there
+    damaged: frozenset[int],  # places of leaves already reported
 ) -> None:
-    """Check records, sources and seen checkpoints against their digests and leaves.
-
-    Args:
-        parts: the log.
-        rows: the log database's leaves, None when there is none.
-        size: how many of them are acknowledged: their records must be there.
-        damaged: places of leaves already reported.
-    """
+    """Check records, sources and seen checkpoints against their digests and leaves."""
     if parts.paths is None:
         return
     side = side_path(parts.top)

@@ -35,18 +35,13 @@ _MIXTURES = 64
 
 
 def settle(
+    # what each place says, shorter or with None where it says nothing; the most trusted
+    # first
     copies: Sequence[Hashes],
-    width: int,
-    is_right: Callable[[list[bytes]], bool] = lambda _: False,
+    width: int,  # 1…256
+    is_right: Callable[[list[bytes]], bool] = lambda _: False,  # asks the tree above
 ) -> Hashes:
-    """Choose among copies of a block of `width` leaves.
-
-    Args:
-        copies: what each place says, shorter or with None where it says nothing; the
-            most trusted first.
-        width: 1…256.
-        is_right: asks the tree above.
-    """
+    """Choose among copies of a block of `width` leaves."""
     first, *others = [one for one in copies if one] or [[]]
     if len(first) == width and None not in first and all(o == first for o in others):
         return first  # a sound log: nothing to vote on
@@ -98,23 +93,17 @@ def read_bundle(data: bytes, width: int) -> list[bytes]:
 
 
 class TreeCheck:
-    """One walk over all leaves; use `run`.
-
-    Args:
-        parts: the log.
-        stored: the tiles that lie on the disk.
-        rows: the log database's leaves, None when there is none.
-        states: what the databases say; a root is recorded at each of their sizes.
-        anchor: the checkpoint whose tiles must all be there; its root decides when it
-            is signed.
-    """
+    """One walk over all leaves; use `run`."""
 
     def __init__(
         self,
         parts: LogParts,
-        stored: Iterable[Tile],
-        rows: LeafRows | None,
+        stored: Iterable[Tile],  # the tiles that lie on the disk
+        rows: LeafRows | None,  # the log database's leaves, None when there is none
+        # what the databases say; a root is recorded at each of their sizes
         states: States,
+        # the checkpoint whose tiles must all be there; its root decides when it is
+        # signed
         anchor: Anchor | None,
     ) -> None:
         self._parts = parts

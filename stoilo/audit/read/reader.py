@@ -33,7 +33,7 @@ _FIRST_CHECKPOINT_S = 2.0
 class LogReport:
     """A log that verified."""
 
-    origin: str  # the log's name
+    origin: str
     size: int  # leaves under the checkpoint
     root: str  # the tree's root, hex
     tiles_checked: int  # tiles and bundles compared
@@ -47,12 +47,12 @@ class LogReport:
     unpublished: int | None
 
 
-def verify_log(location: str | Path, policy: LogPolicy | None = None) -> LogReport:
+def verify_log(
+    location: str | Path,  # where it is
+    # whose signatures count; None takes the log's own copy and says so
+    policy: LogPolicy | None = None,
+) -> LogReport:
     """Verify the log at a path (log or data directory) or URL.
-
-    Args:
-        location: where it is.
-        policy: whose signatures count; None takes the log's own copy and says so.
 
     Raises:
         UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy.

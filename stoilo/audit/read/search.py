@@ -268,13 +268,13 @@ def prove_leaf(
     return FoundProof(index, log.size, leaf, proof)
 
 
-def find_entries(log: LogView, name: str) -> list[int]:
+def find_entries(
+    log: LogView,
+    # a task's id or its public commitment (64 hex digits), or an index. Below a data
+    # directory the server's own labels answer; elsewhere every record is read.
+    name: str,
+) -> list[int]:
     """Return the places that a name means, lowest first, never none.
-
-    Args:
-        log: the log.
-        name: a task's id or its public commitment (64 hex digits), or an index. Below a
-            data directory the server's own labels answer; elsewhere every record is read.
 
     Raises:
         UsageError: ``STO-L057`` when the log has none.

@@ -119,12 +119,12 @@ def _parse(data: bytes) -> Leaf | None:
         return None
 
 
-def open_log(location: str | Path, policy: LogPolicy | None = None) -> LogView:
+def open_log(
+    location: str | Path,  # where it is; hostile
+    # whose signatures count; None takes the log's own copy
+    policy: LogPolicy | None = None,
+) -> LogView:
     """Open the log at a path (data directory, log directory, bundle) or URL.
-
-    Args:
-        location: where it is; hostile.
-        policy: whose signatures count; None takes the log's own copy.
 
     Raises:
         UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy.
@@ -153,21 +153,15 @@ class Evidence:
 
 
 def check_evidence(
-    proof: bytes,
-    policy: LogPolicy,
+    proof: bytes,  # ``.tlog-proof`` text
+    policy: LogPolicy,  # whose signatures count
     *,
-    leaf: bytes | None = None,
-    record: bytes | None = None,
+    leaf: bytes | None = None,  # the leaf's bytes; None takes those in the proof
+    record: bytes | None = None,  # bytes that must be the leaf's record
+    # bytes that must be the published source which the record names
     source: bytes | None = None,
 ) -> Evidence:
     """Return what a proof shows; everything but `policy` is hostile.
-
-    Args:
-        proof: ``.tlog-proof`` text.
-        policy: whose signatures count.
-        leaf: the leaf's bytes; None takes those in the proof.
-        record: bytes that must be the leaf's record.
-        source: bytes that must be the published source which the record names.
 
     Raises:
         UsageError: ``STO-L061`` there is no leaf, or a source without a record.

@@ -65,7 +65,7 @@ class WitnessSettings:
     """How one witness runs."""
 
     data: Path  # its own directory, with the key of `make_witness_key`
-    listen: ListenAddress  # where
+    listen: ListenAddress
     # reads the keys of the logs that it watches; again on SIGHUP
     logs: Callable[[], Sequence[VerifierKey]]
     certificate: Path | None = None  # PEM file, needed beyond loopback

@@ -113,16 +113,14 @@ def _parse_hash(line: str) -> bytes:
 
 
 def judge_checkpoint(
-    stored: Checkpoint | None, request: AddCheckpoint, keys: Sequence[VerifierKey]
+    # the newest checkpoint that this witness cosigned for the request's origin, None
+    # for none. The caller reads it and stores the new one in one transaction.
+    stored: Checkpoint | None,
+    request: AddCheckpoint,  # hostile
+    # of the logs that this witness watches; a key's name is its log's origin
+    keys: Sequence[VerifierKey],
 ) -> Judgement:
     """Decide about a request; pure, and total for any bytes in it.
-
-    Args:
-        stored: the newest checkpoint that this witness cosigned for the request's
-            origin, None for none. The caller reads it and stores the new one in one
-            transaction.
-        request: hostile.
-        keys: of the logs that this witness watches; a key's name is its log's origin.
 
     Returns:
         the answer, in the order of the protocol: 404, 403, 400, 409, 422, 200.

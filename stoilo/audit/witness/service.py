@@ -198,24 +198,19 @@ class WitnessAnswer:
 class WitnessService:
     """One witness; thread-safe.
 
-    Args:
-        key: its own.
-        logs: keys of the logs that it watches; a key's name is its log's origin.
-        store: its memory.
-        clock: POSIX s.
-        evidence: directory for contradictions of a log, None to keep none.
-
     Raises:
         TrustError: ``STO-L106`` when the memory does not hold what this key signed.
     """
 
     def __init__(
         self,
-        key: WitnessKey,
+        key: WitnessKey,  # its own
+        # keys of the logs that it watches; a key's name is its log's origin
         logs: Sequence[VerifierKey],
-        store: WitnessStore,
+        store: WitnessStore,  # its memory
         *,
-        clock: Callable[[], int],
+        clock: Callable[[], int],  # POSIX s
+        # directory for contradictions of a log, None to keep none
         evidence: Path | None = None,
     ) -> None:
         self._key = key

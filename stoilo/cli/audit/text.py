@@ -31,7 +31,7 @@ class ShownEntry:
     time: int | None  # POSIX seconds
     leaf: str  # the leaf's bytes, base64
     leaf_hash: str  # RFC 6962, hex
-    origin: str  # the log's name
+    origin: str
     size: int  # leaves under the checkpoint that proves it
     root: str  # the checkpoint's root, hex
     cosigned: tuple[str, ...]  # policy names of the witnesses

@@ -77,13 +77,12 @@ def open_newest(data: Path, note: bytes) -> Checkpoint:
         ) from error
 
 
-def check_not_older(data: Path, newest: Checkpoint, held_by: str = "others") -> None:
+def check_not_older(
+    data: Path,  # a data directory
+    newest: Checkpoint,  # what is known
+    held_by: str = "others",  # who knows it
+) -> None:
     """Check that the log below `data`, which is whole, continues what is known of it.
-
-    Args:
-        data: a data directory.
-        newest: what is known.
-        held_by: who knows it.
 
     Raises:
         TrustError: ``STO-B067`` it is older, or another history.

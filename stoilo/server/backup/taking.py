@@ -76,14 +76,12 @@ class _Draft:
 
 
 def take_backup(
-    config: ServerConfig, output: Path, *, offline_keys: bool = False
+    config: ServerConfig,  # the server's settings
+    output: Path,  # a directory to make
+    *,
+    offline_keys: bool = False,  # take ``keys/offline`` along
 ) -> Manifest:
     """Write a backup of the server in ``config.data``; the server may run meanwhile.
-
-    Args:
-        config: the server's settings.
-        output: a directory to make.
-        offline_keys: take ``keys/offline`` along.
 
     Raises:
         UsageError: ``STO-U004`` not a data directory, ``STO-B063`` `output` exists.

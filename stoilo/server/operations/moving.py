@@ -75,15 +75,14 @@ class Moved:
 
 
 def move_project(
-    config: ServerConfig, boinc_url: str, *, weak: bool = False, dry_run: bool = False
+    config: ServerConfig,  # of the embedded project, whose server is stopped
+    boinc_url: str,  # SQLAlchemy URL of the stock project's database
+    *,
+    # take the weak keys, by which most hosts are attached, as BOINC's one key
+    weak: bool = False,
+    dry_run: bool = False,  # count only; nothing is written into any database
 ) -> Moved:
     """Move people, hosts, credit and running tasks.
-
-    Args:
-        config: of the embedded project, whose server is stopped.
-        boinc_url: SQLAlchemy URL of the stock project's database.
-        weak: take the weak keys, by which most hosts are attached, as BOINC's one key.
-        dry_run: count only; nothing is written into any database.
 
     Raises:
         InternalError: ``STO-R070`` the server runs; ``STO-B074`` BOINC's database refuses.
@@ -246,18 +245,13 @@ def host_values(row: Any) -> Columns:  # noqa: ANN401 - a row of SQLAlchemy
 
 
 def missing_rows(
-    wanted: Sequence[Columns],
-    present: Mapping[int, str],
+    wanted: Sequence[Columns],  # rows to be there
+    present: Mapping[int, str],  # number of each row there → what it is known by
+    # what rows there are known by, where that must be unique; else empty
     taken: Collection[str],
-    known_by: str,
+    known_by: str,  # the column that tells one from another
 ) -> list[Columns]:
     """Return those rows that are not there yet; what is there is left as it is.
-
-    Args:
-        wanted: rows to be there.
-        present: number of each row there → what it is known by.
-        taken: what rows there are known by, where that must be unique; else empty.
-        known_by: the column that tells one from another.
 
     Raises:
         UsageError: ``STO-B073`` a number or an address is somebody else's.
