@@ -74,7 +74,7 @@ from stoilo.executor.verifier.optin import (
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.executor.verifier.runtimes import Runtimes, TreeRuntimes
 from stoilo.executor.verifier.trees import tree_cap
-from stoilo.executor.verifier.workunit import Floors, HostState, Work
+from stoilo.executor.verifier.workunit import HostState, Work
 
 OPT_IN_FILE: Final = "optin.toml"
 """In the home of a BOINC data directory: an opt-in file for this client alone."""
@@ -339,7 +339,7 @@ def _prepare(slot: Slot, around: Surroundings) -> _Ready:
         slot=slot,
         work=Work(info.result, info.workunit, info.app, slot.files),
         state=state,
-        host=_host_state(opt_in, built),
+        host=HostState.under(opt_in, floors=built.floors, serial=built.serial),
         runtimes=make(home, built, info),
     )
 
@@ -352,26 +352,6 @@ def _opt_in(home: Home, slot: Slot, around: Surroundings) -> OptIn:
     files = (*around.opt_in_files, home.path / OPT_IN_FILE)
     own = load_opt_in(files, server_writable=home.server_writable)
     return lower_by_server(own, slot.info.preferences)
-
-
-def _host_state(opt_in: OptIn, built: Built) -> HostState:
-    floors = built.floors
-    return HostState(
-        max_level=opt_in.max_level,
-        require_review=opt_in.require_review,
-        require_public_source=opt_in.require_public_source,
-        topics=opt_in.topics,
-        limits=opt_in.limits,
-        serial=built.serial,
-        floors=Floors(
-            root=floors.root,
-            targets=floors.targets,
-            epoch=floors.epoch,
-            log_size=floors.log_size,
-            verifier=floors.serials.get("verifier", 0),
-            serials=floors.serials,
-        ),
-    )
 
 
 def _not_here(slot: Slot, error: StoiloError, built: Built) -> bytes:

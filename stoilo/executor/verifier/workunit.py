@@ -11,11 +11,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.digests import Digest
@@ -24,8 +23,9 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.revocation import MAX_REVOCATIONS_BYTES
 from stoilo.core.statement import Statement
+from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.verifier.revocation import SeenRevocations
-from stoilo.executor.verifier.targets import GateEpoch
+from stoilo.executor.verifier.targets import LOWEST, Floors, GateEpoch
 
 ADMISSION = "admission"
 PROOF = "proof"
@@ -198,43 +198,24 @@ class TaskBundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Floors:
-    """Lowest versions this host accepts; raised by releases, never by a server."""
+class HostState(OptIn):
+    """What this volunteer allows, what it has learnt, and what runs here."""
 
-    root: int = 1  # TUF root version
-    targets: int = 1  # TUF targets version
-    epoch: int = 1  # gate epoch
-    log_size: int = 0  # leaves that the log had when this executor was released
-    verifier: int = 0  # serial of a verifier that may do any work
-    # other part → lowest serial that may run
-    serials: Mapping[str, int] = field(default_factory=dict)
-    revocation: int = 0  # version of the offline revocation role
-
-
-COMPILED_FLOORS: Final = Floors()
-"""What this release was built with; frozen builds set the versions of their day."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostState:
-    """What this volunteer allows (see `stoilo.executor.verifier.optin`), and the floors."""
-
-    max_level: str = "pure"  # highest level allowed, by name
-    require_review: bool = False  # only tasks that a reviewer signed
-    require_public_source: bool = False  # only tasks whose source may be published
-    # when not empty, only tasks that carry one of these
-    topics: frozenset[str] = frozenset()
-    # this host's own limits; None: those of admission and level
-    limits: RunLimits | None = None
     # ids of the runtimes unpacked here, for bundles that name none
     flavors: frozenset[str] = frozenset()
-    floors: Floors = COMPILED_FLOORS  # lowest versions
+    floors: Floors = LOWEST
     newest_time: int = 0  # of any cosignature ever verified on this host, POSIX s
     # the newest statement that this host has seen; None before any
     revocations: SeenRevocations | None = None
     serial: int = 0  # of this verifier's release; 0 for an unfrozen one, which has none
     # whose frozen runtimes would run the task; empty: what is installed
     platform: str = ""
+
+    @classmethod
+    def under(cls, opt_in: OptIn, *, floors: Floors = LOWEST, serial: int = 0) -> Self:
+        """Return the state of a host whose person allows `opt_in`."""
+        allowed = {one.name: getattr(opt_in, one.name) for one in fields(opt_in)}
+        return cls(**allowed, floors=floors, serial=serial)
 
 
 @dataclass(frozen=True, slots=True)
