@@ -26,7 +26,7 @@ def task(kwargs, state=None):
 
 
 class FakeKeeper:
-    """A `RunKeeper` in memory.
+    """What a session keeps, in memory.
 
     Args:
         kept: what the task goes on from.
