@@ -24,9 +24,15 @@ from stoilo.core.types import RunOutcome
 from stoilo.executor.verifier.boinc_session import Session
 from stoilo.executor.verifier.checkpoints import KeptRun
 from stoilo.executor.verifier.host_verifier import HostVerifier
-from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, Runtimes
-from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
+from stoilo.executor.verifier.workunit import (
+    Disposition,
+    HostState,
+    ResultHeader,
+    VerifiedTask,
+    Work,
+    render_result,
+)
 from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.progress import UNREADABLE_STATE, largest_state
 from stoilo.sandbox.process.report import JailReport, JailStatus

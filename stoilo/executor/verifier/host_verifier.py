@@ -28,7 +28,6 @@ from stoilo.core.statement import MAX_LIFETIME_S
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.installation import Built, installed_release, replace_file
-from stoilo.executor.verifier.result import seen_checkpoint
 from stoilo.executor.verifier.revocation import (
     SeenRevocations,
     newest_seen,
@@ -43,6 +42,7 @@ from stoilo.executor.verifier.workunit import (
     TaskBundle,
     VerifiedTask,
     Work,
+    seen_checkpoint,
 )
 
 MEMORY_FILE: Final = "memory.json"

@@ -17,9 +17,8 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.run_status import RunStatus
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.result import Disposition, parse_result
 from stoilo.executor.verifier.trust import pack_release, read_release
-from stoilo.executor.verifier.workunit import HostState, Work
+from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
