@@ -25,8 +25,6 @@ from stoilo.flavors.tree import hash_file
 from stoilo.signer.attestations import BuildInputs, BuildTool, BuiltLibrary
 from stoilo.signer.pairing import read_tree
 
-__all__ = ["FoundBuild", "find_builds", "read_inputs"]
-
 MAX_FOLDERS: Final = 4096
 MAX_BOM_BYTES: Final = 16 * 1024**2
 TOOLS: Final = ("pyinstaller", "pyinstaller-hooks-contrib", "cyclonedx-bom", "pip")

@@ -22,8 +22,6 @@ from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.flavors.manifest import FlavorManifest
 from stoilo.flavors.tree import platform_name
 
-__all__ = ["build_parts", "built_file", "launcher_record", "part_record", "render_part"]
-
 FORMAT: Final = "stoilo-part/1"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 import stoilo
-from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.format.merkle import Checkpoint, parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.cli.demo.researcher import load_research
 from stoilo.core.errors import InternalError

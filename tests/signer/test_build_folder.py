@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built
 from stoilo.executor.verifier.targets import BuilderFile, BuilderKey
 from stoilo.signer.attestations import check_builds, make_attestation

@@ -17,15 +17,6 @@ from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.witness import WitnessProcess, write_log_policy
 
-__all__ = [
-    "IssuedAdmission",
-    "begin_witness",
-    "count_witnessed",
-    "explain_refusal",
-    "hide_witnesses",
-    "read_admissions",
-]
-
 NAME = "witness.localhost/demo"
 
 

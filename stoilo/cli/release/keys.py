@@ -17,13 +17,10 @@ from stoilo.cli.keys import (
     passphrase_option,
     read_public_file,
 )
+from stoilo.core.boinc.codesign import parse_boinc_public, render_boinc_public
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.config import DEFAULT_ORIGIN, load_config
-from stoilo.signer.boinc_keys import (
-    parse_boinc_public,
-    render_boinc_public,
-    sign_key_change,
-)
+from stoilo.signer.boinc_keys import sign_key_change
 from stoilo.signer.key_files import write_private_file
 from stoilo.signer.offline_keys import (
     BOINC_ROLE,
@@ -40,9 +37,6 @@ from stoilo.signer.process.online_keys import (
     render_online_keys,
     requested_keys,
 )
-
-__all__ = ["boinc_change", "keygen", "online_keys"]
-
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 

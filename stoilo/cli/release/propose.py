@@ -73,8 +73,6 @@ from stoilo.signer.ceremony.review import review
 from stoilo.signer.process.online_keys import parse_online_keys
 from stoilo.signer.roles import OFFLINE
 
-__all__ = ["init", "request", "revoke", "rotate"]
-
 SEVERAL = ("root", "targets")
 """Roles that one person never holds alone."""
 

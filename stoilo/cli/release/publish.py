@@ -24,8 +24,6 @@ from stoilo.signer.ceremony.status import ReleaseState, read_state
 from stoilo.signer.ceremony.transcript import append_line
 from stoilo.signer.process.online_keys import find_key, renew_online_metadata
 
-__all__ = ["publish", "status"]
-
 
 @click.command()
 @click.argument("folder", type=FOLDER)
@@ -38,11 +36,7 @@ __all__ = ["publish", "status"]
 )
 @json_option
 def publish(
-    folder: Path,
-    data: Path | None,
-    release_directory: Path | None,
-    *,
-    as_json: bool,
+    folder: Path, data: Path | None, release_directory: Path | None, *, as_json: bool
 ) -> None:
     """Put the complete ceremony in FOLDER in place, beside a running server too.
 
@@ -128,14 +122,14 @@ def _show(
 
 
 @click.command()
-@click.argument("directory", metavar="DIR_OR_FOLDER", type=FOLDER)
+@click.argument("directory", type=FOLDER)
 @json_option
 @click.pass_context
 def status(context: click.Context, directory: Path, *, as_json: bool) -> None:
     """Show a release's roles: who holds them, which version, and what expires when.
 
-    DIR_OR_FOLDER is a release, a server's data directory, or a ceremony's folder (then
-    who has signed is shown too). Exit code 4: something has expired.
+    DIRECTORY is a release, or a server's data directory. Exit code 4: something has
+    expired.
     """
     found = read_state(directory, clock())
     if as_json:
@@ -148,7 +142,7 @@ def status(context: click.Context, directory: Path, *, as_json: bool) -> None:
 
 def _show_status(found: ReleaseState) -> None:
 
-    lines = [f"Release of {found.origin}: {found.state if found.roles else 'not yet'}"]
+    lines = [f"Release of {found.origin}: {found.state}"]
     for role in found.roles:
         lines.append(
             f"  {role.role} {role.version}: {role.state}, ends {render_time(role.expires)}"
@@ -160,5 +154,4 @@ def _show_status(found: ReleaseState) -> None:
         lines.append(f"  gate epochs until {render_time(found.epochs_until)}")
     lines += [f"  {line}" for line in found.parts]
     lines += [f"Warning: {line}" for line in found.warnings]
-    lines += [f"Signed here: {line}" for line in found.signed]
     click.echo(show_plainly("\n".join(lines)))

@@ -44,7 +44,7 @@ from stoilo.executor.verifier.boinc_slot import (
     render_soft_link,
 )
 from stoilo.executor.verifier.workunit import Work
-from stoilo.sandbox.kernel.libc import kill_with_parent
+from stoilo.sandbox.kernel.calls import kill_with_parent
 
 VERIFIER_ARCHIVE: Final = "stoilo-verifier.tar"
 """Open name under which the launcher finds the verifier."""

@@ -11,16 +11,17 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Final
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, render_leaf
+from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import Envelope, parse_envelope, verify_envelope
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
+from stoilo.core.signatures import Envelope, parse_envelope, verify_envelope
 from stoilo.core.statement import (
     CODEC_VERSION,
     MAX_LIFETIME_S,

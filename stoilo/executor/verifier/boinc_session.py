@@ -34,8 +34,8 @@ from stoilo.executor.verifier.boinc_shm import (
 )
 from stoilo.executor.verifier.boinc_slot import SlotInfo
 from stoilo.executor.verifier.checkpoints import Checkpoint, CheckpointFile, KeptRun
+from stoilo.sandbox.process.channel import Progress
 from stoilo.sandbox.process.exchange import Exchange
-from stoilo.sandbox.process.progress import Progress
 
 SILENCE_S: Final = 30.0
 """How long a client whose process cannot be found may be silent, s."""

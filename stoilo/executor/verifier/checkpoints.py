@@ -26,7 +26,7 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import RunLimits
 from stoilo.executor.verifier.boinc_slot import open_plain, write_in_slot
 from stoilo.executor.verifier.installation import replace_file
-from stoilo.sandbox.process.progress import MOST_STEPS, largest_state
+from stoilo.sandbox.process.channel import MOST_STEPS, largest_state
 
 log = logging.getLogger(__name__)
 

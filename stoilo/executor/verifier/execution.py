@@ -19,8 +19,7 @@ import msgspec
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor.verifier.boinc_session import Session
 from stoilo.executor.verifier.checkpoints import KeptRun
 from stoilo.executor.verifier.host_verifier import HostVerifier
@@ -33,10 +32,11 @@ from stoilo.executor.verifier.workunit import (
     Work,
     render_result,
 )
+from stoilo.sandbox.process.channel import UNREADABLE_STATE, largest_state
 from stoilo.sandbox.process.exchange import Exchange
-from stoilo.sandbox.process.progress import UNREADABLE_STATE, largest_state
-from stoilo.sandbox.process.report import JailReport, JailStatus
-from stoilo.sandbox.process.run import (
+from stoilo.sandbox.process.report import (
+    JailReport,
+    JailStatus,
     TaskRequest,
     read_items,
     read_outcome,

@@ -14,15 +14,15 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.dsse import (
+from stoilo.core.errors import TrustError
+from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
+from stoilo.core.signatures import (
     SigningKey,
     parse_envelope,
     render_envelope,
     sign_envelope,
     verify_envelope,
 )
-from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
 from stoilo.core.statement import Statement
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.targets import Reviewer

@@ -14,12 +14,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import ProvenLeaf, check_proof
-from stoilo.core.dsse import parse_envelope, verify_envelope
 from stoilo.core.errors import TrustError
-from stoilo.core.revocation import (
+from stoilo.core.signatures import parse_envelope, verify_envelope
+from stoilo.core.statement import (
     FRESH_S,
     RECORD_PAYLOAD,
     RevocationStatement,

@@ -16,10 +16,10 @@ from tuf.api.metadata import TargetFile
 
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.digests import Digest
-from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
+from stoilo.core.signatures import PublicKey, parse_public_key
 from stoilo.core.strict_json import parse_strict_json
 
 PART_FORMAT: Final = "stoilo-part/1"

@@ -20,13 +20,17 @@ from typing import Final
 from tuf.api import exceptions
 from tuf.api.metadata import Metadata, Root, TargetFile
 
-from stoilo.audit.format.policy import LogPolicy, parse_policy
-from stoilo.audit.format.policy_history import parse_history, with_history
+from stoilo.audit.format.policy import (
+    LogPolicy,
+    parse_history,
+    parse_policy,
+    with_history,
+)
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
+from stoilo.core.signatures import parse_public_key
 from stoilo.core.strict_json import Json, parse_strict_json
 from stoilo.executor.verifier.targets import (
     BuilderFile,

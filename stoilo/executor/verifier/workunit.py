@@ -32,13 +32,12 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.revocation import MAX_REVOCATIONS_BYTES
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.statement import Statement
+from stoilo.core.statement import MAX_REVOCATIONS_BYTES, Statement
+from stoilo.core.types import RunLayer, RunStatus
 from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.verifier.revocation import SeenRevocations
 from stoilo.executor.verifier.targets import LOWEST, Floors, GateEpoch
-from stoilo.sandbox.process.progress import MOST_STEPS
+from stoilo.sandbox.process.channel import MOST_STEPS
 
 ADMISSION = "admission"
 PROOF = "proof"

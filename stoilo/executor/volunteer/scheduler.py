@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from stoilo.core.backoff import Backoff
 from stoilo.core.boinc.messages import (
     HostInfo,
     OtherResult,
@@ -26,6 +25,7 @@ from stoilo.core.boinc.messages import (
     Wishes,
 )
 from stoilo.core.errors import DeniedError, TrustError, UnreachableError
+from stoilo.core.rate_limit import Backoff
 from stoilo.executor.volunteer.ledger import (
     FileRecord,
     HostRecord,

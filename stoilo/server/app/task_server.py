@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitFile
     from stoilo.server.log.ports import AdmissionSigner, Judge, Log
 
-__all__ = ["Dependencies", "TaskServer"]
 
 LOGGER = logging.getLogger(__name__)
 SALTS_S = 60.0

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from stoilo.server.app.engine import ServedEngine
     from stoilo.server.db.store import Store
 
-__all__ = ["ProjectTrust", "facts_of", "load_policy"]
-
 
 def load_policy(path: str) -> Policy:
     """Return the policy in `path`, the shipped one when empty."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
     FlavorRecord,
     KeyRecord,
     LevelRecord,
@@ -24,7 +24,7 @@ from stoilo.audit.format.record import (
     Record,
     ReleaseRecord,
 )
-from stoilo.audit.format.release_proof import (
+from stoilo.audit.format.proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     render_release_proof,
@@ -52,19 +52,6 @@ if TYPE_CHECKING:
     from stoilo.flavors.manifest import FlavorManifest
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log
-
-
-__all__ = [
-    "TRANSCRIPT_FILE",
-    "ReleaseProof",
-    "facts_in_force",
-    "find_changes",
-    "is_logged_release",
-    "note_changes",
-    "read_transcript",
-    "release_record",
-    "revoked_keys",
-]
 
 
 TRANSCRIPT_FILE: Final = "transcript.jsonl"

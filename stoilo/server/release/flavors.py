@@ -29,14 +29,6 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 
-__all__ = [
-    "FlavorFiles",
-    "ReleasedLevels",
-    "choose_flavor",
-    "flavor_parts",
-    "is_whole",
-    "kept_archives",
-]
 
 LOGGER = logging.getLogger(__name__)
 ARCHIVE_SUFFIX = ".tar.xz"

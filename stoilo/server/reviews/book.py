@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, select
 
-from stoilo.audit.format.record import ReviewRecord, salted_commitment
+from stoilo.audit.format.facts import ReviewRecord
+from stoilo.audit.format.leaf import salted_commitment
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.review import OpenedReview, open_review
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
 
-__all__ = ["MOST_REVIEWS", "ReviewBook", "StoredReview", "reviews_in"]
 
 MOST_REVIEWS = 4
 """In one statement; see `stoilo.core.statement.Statement.reviewers`."""

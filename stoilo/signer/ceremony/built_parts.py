@@ -27,8 +27,6 @@ from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.pairing import read_tree
 from stoilo.signer.roles import ceremony_bounds
 
-__all__ = ["drop_part", "read_attestations", "read_parts_from"]
-
 _RECORDS: Final = ("launcher/*.json", "verifier/*.json", "flavor/*/*.json")
 _SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}
 _BUILD = re.compile(r"[a-z0-9-]{1,32}/[a-z0-9_]+-[a-z]+/[0-9a-f]{8,64}\.json")

@@ -25,16 +25,6 @@ from stoilo.signer.pairing import read_tree
 from stoilo.signer.published.history import History, RoleVersion
 from stoilo.signer.published.places import Place
 
-__all__ = [
-    "CheckedFile",
-    "Contents",
-    "check_archives",
-    "read_contents",
-    "read_program",
-    "stored_file",
-    "stored_path",
-]
-
 MAX_TARGET_BYTES: Final = 4 * 1024**3
 MAX_TREE_BYTES: Final = 16 * 1024**2
 _CHUNK: Final = 1024 * 1024
@@ -181,10 +171,7 @@ def read_program(place: Place, contents: Contents, launcher: PartFile) -> bytes:
 
 
 def _check_tree(
-    place: Place,
-    part: PartFile,
-    manifest: CheckedFile,
-    archive: CheckedFile,
+    place: Place, part: PartFile, manifest: CheckedFile, archive: CheckedFile
 ) -> bytes:
     """Check one tree's manifest and archive; returns its ``built.json``, if it has one."""
     with _open(place, stored_file(manifest), MAX_TREE_BYTES) as file:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import (
     ArchiveFile,
     FloorsFile,
@@ -20,12 +20,10 @@ from stoilo.executor.verifier.targets import (
     read_target,
 )
 from stoilo.executor.verifier.trust import load_trust, read_release
-from stoilo.signer.development.root import (
-    certify_parts,
-    create_development_root,
-)
+from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED, NOW
 from tests.support.metadata import MetadataBench
+from tests.support.release import certify_parts
 
 ORIGIN = "project.example/log"
 PLATFORM = "x86_64-linux"
@@ -148,13 +146,6 @@ def test_newer_part_takes_the_older_ones_place(tmp_path: Path) -> None:
         certify_parts(tmp_path / "r", files, NOW)
     trusted = load(tmp_path / "r")
     assert [part.serial for part in trusted.parts] == [2]
-
-
-def test_other_files_are_no_part(tmp_path: Path) -> None:
-    make(tmp_path / "r")
-    (tmp_path / "x").touch()
-    with pytest.raises(UsageError, match="STO-K082"):
-        certify_parts(tmp_path / "r", {"gate/9.json": tmp_path / "x"}, NOW)
 
 
 def test_part_whose_tree_is_missing_is_refused(tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from securesystemslib.signer import CryptoSigner
+from tuf.api.metadata import TargetFile, Targets
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier import trust
 from stoilo.executor.verifier import trust as module
 from stoilo.executor.verifier.targets import RevocationFile
@@ -19,9 +22,13 @@ from stoilo.executor.verifier.trust import (
     read_release,
 )
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.signer.development.root import create_development_root, revoke
+from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
-from stoilo.signer.repository import RoleKeys, publish_targets, refresh_online_metadata
+from stoilo.signer.repository import (
+    newest,
+    refresh_online_metadata,
+)
 from tests.support.gate import DAY_S, INSTALLED, NOW
 
 ORIGIN = "project.example/log"
@@ -148,11 +155,26 @@ def test_development_root_is_refused_by_a_release_build(
         load_trust(release, root, NOW, installed=INSTALLED, release_build=False)
 
 
+def forge(release: Path, role: str, files: dict[str, bytes], key: PrivateKey) -> None:
+    """Publish what a thief of `key` makes `role` say besides."""
+    metadata = newest(release, role, Targets)
+    metadata.signed.version += 1
+    for name, data in files.items():
+        info = TargetFile.from_data(name, data, ["sha256"])
+        metadata.signed.targets[name] = info
+        path = release / "targets" / name
+        path.parent.mkdir(exist_ok=True)
+        path.with_name(f"{info.hashes['sha256']}.{path.name}").write_bytes(data)
+    metadata.signatures.clear()
+    metadata.sign(CryptoSigner(key.key))
+    version = metadata.signed.version
+    metadata.to_file(str(release / "metadata" / f"{version}.{role}.json"))
+
+
 def test_one_targets_key_is_not_enough(release: Path) -> None:
     """The thief of one offline key signs targets of his own."""
     key = read_private_key(release / "offline" / "targets-1.pem")
-    forged = RoleKeys((key, key, key), 1)
-    publish_targets(release, "targets", forged, {"project.json": b"{}"}, NOW)
+    forge(release, "targets", {"project.json": b"{}"}, key)
     online = read_private_key(release / "online" / "online.pem")
     with pytest.raises(TrustError, match="STO-K012"):
         refresh_online_metadata(release, online, NOW)
@@ -161,13 +183,11 @@ def test_one_targets_key_is_not_enough(release: Path) -> None:
 def test_thief_of_every_online_key_cannot_name_an_epoch(release: Path) -> None:
     """He holds online/*.pem and also the policy role, and signs what he can (I3)."""
     online = read_private_key(release / "online" / "online.pem")
-    policy = RoleKeys((read_private_key(release / "offline" / "policy.pem"),), 1)
-    own = {"policy/accepted.json": b"{}"}
-    publish_targets(release, "policy", policy, own, NOW)
+    policy = read_private_key(release / "offline" / "policy.pem")
+    forge(release, "policy", {"policy/accepted.json": b"{ }"}, policy)
     refresh_online_metadata(release, online, NOW)
     assert load(release) == ORIGIN
-    files = own | {"gate/1.json": b'{"epoch":1}'}
-    publish_targets(release, "policy", policy, files, NOW)
+    forge(release, "policy", {"gate/1.json": b'{"epoch":1}'}, policy)
     refresh_online_metadata(release, online, NOW)
     assert load(release) == "STO-K083"
 

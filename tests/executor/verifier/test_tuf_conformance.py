@@ -15,8 +15,8 @@ import pytest
 from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import Signed
 
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.trust import load_trust
 from tests.support.gate import DAY_S, NOW
 from tests.support.metadata import NOTHING_INSTALLED, ORIGIN, MetadataBench

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stoilo.audit.format.record import KeyRecord, LevelRecord, PolicyRecord, Record
+from stoilo.audit.format.facts import KeyRecord, LevelRecord, PolicyRecord, Record
 from stoilo.executor.verifier.trust import read_release
 from stoilo.server.release.changes import (
     Standing,

@@ -67,13 +67,6 @@ def test_last_epoch_s_end_is_told_before_admissions_are_cut_short(
     assert seen == ["ok", "soon", "urgent", "expired"]
 
 
-def test_gap_between_epochs_ends_what_can_be_relied_on(trust: TrustedRelease) -> None:
-    first, _, *rest = trust.epochs
-    late = [dataclasses.replace(one, not_before=first.not_after + 1) for one in rest]
-    gap = dataclasses.replace(trust, epochs=(first, *late))
-    assert epochs_until(gap, NOW) == first.not_after
-
-
 def test_withdrawn_epochs_do_not_count(trust: TrustedRelease) -> None:
     numbers = frozenset(epoch.number for epoch in trust.epochs)
     assert epochs_until(dataclasses.replace(trust, revoked_epochs=numbers), NOW) == 0

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.record import ReleaseRecord, parse_record, record_digest
-from stoilo.audit.format.release_proof import (
+from stoilo.audit.format.facts import ReleaseRecord
+from stoilo.audit.format.leaf import parse_record, record_digest
+from stoilo.audit.format.proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     check_release_proof,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from stoilo.audit.witness.settings import NO_WITNESSES
+from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.policies.policy import default_policy

@@ -3,10 +3,10 @@ import pytest
 
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import parse_policy
-from stoilo.audit.witness.settings import NO_WITNESSES
+from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.digests import Digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import UsageError
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import (
     BuilderKey,
     InstalledRelease,
