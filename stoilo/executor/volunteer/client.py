@@ -227,7 +227,8 @@ class Volunteer:
     def _collect(self) -> None:
         for result, future in list(self._running.items()):
             if not future.done():
-                if result in self._unwanted:
+                # Again and again: a run that was still fetching had nothing to cancel.
+                if result in self._unwanted or result in self._held:
                     self._executor.cancel(result)
                 continue
             del self._running[result]
