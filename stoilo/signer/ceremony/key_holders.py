@@ -211,7 +211,7 @@ def _check_limits(role: str, found: RoleSet) -> None:
             "STO-K053",
             f"{role} has {len(keys)} keys; it needs {limits.min_keys} to "
             f"{limits.max_keys}, each another one",
-            hint=f"`stoilo release rotate FOLDER --role {role} --out OLD.pub --in NEW.pub` "
+            hint=f"`stoilo release request FOLDER --role {role} --out OLD.pub --in NEW.pub` "
             "puts another in its place",
         )
     # People know each other by name: two keys of "Ada" look like one person.

@@ -60,7 +60,7 @@ from stoilo.signer.ceremony.key_holders import (
     role_set,
 )
 from stoilo.signer.ceremony.metadata import open_root
-from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal
+from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.roles import OFFLINE, ceremony_bounds, expiries
 
@@ -118,11 +118,6 @@ def begin_on(
         renews_expired=renews_expired,
     )
     return Ceremony(about, Proposal(current))
-
-
-def ask_for(ceremony: Ceremony, changes: Changes, now: int) -> Ceremony:
-    """Return the ceremony with more changes; raises as `amend_proposal`."""
-    return replace(ceremony, proposal=amend_proposal(ceremony.proposal, changes, now))
 
 
 def add_builds(ceremony: Ceremony, builds: Iterable[NamedBytes]) -> Ceremony:
@@ -203,6 +198,15 @@ class Withdrawal:
     flavors: tuple[str, ...] = ()
     epochs: tuple[int, ...] = ()
     min_epoch: int = 1
+
+    def __or__(self, other: Withdrawal) -> Withdrawal:
+        """Return both."""
+        return Withdrawal(
+            (*self.digests, *other.digests),
+            (*self.flavors, *other.flavors),
+            (*self.epochs, *other.epochs),
+            max(self.min_epoch, other.min_epoch),
+        )
 
 
 def online_role(online: OnlineKeys) -> RoleSet:
@@ -349,11 +353,6 @@ def accept_policies(
     # Rules of a policy that is no longer accepted would confuse the next reader.
     kept = {digest: names for digest, names in reviewed.items() if digest in digests}
     return Changes((named_record(POLICIES_FILE, PolicyFile(tuple(digests), kept)),))
-
-
-def take_reviewers(reviewers: ReviewerFile) -> Changes:
-    """Name exactly these reviewers."""
-    return Changes((named_record(REVIEWERS_FILE, reviewers),))
 
 
 def change_builders(
