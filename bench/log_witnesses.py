@@ -17,8 +17,7 @@ from bench.rows import Row
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.witness.client import Cosigner
-from stoilo.audit.witness.settings import read_witnesses, with_log
+from stoilo.audit.witness.client import Cosigner, read_witnesses, with_log
 from stoilo.server.app.audit_log import WITNESSED_INTERVAL_S
 from stoilo.signer.process.client import CheckpointSigner, SignerClient, SignerProcess
 from stoilo.testing.witness import WitnessProcess, write_log_policy

@@ -20,13 +20,21 @@ from typing import Any, Final
 
 from securesystemslib.signer import CryptoSigner
 from tuf.api.exceptions import RepositoryError
-from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, T, Targets, Timestamp
+from tuf.api.metadata import (
+    Metadata,
+    MetaFile,
+    Root,
+    Snapshot,
+    T,
+    Targets,
+    Timestamp,
+)
 from tuf.repository import Repository
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory
+from stoilo.core.signatures import PrivateKey
 from stoilo.signer.key_files import write_public_file
 from stoilo.signer.roles import role_limits
 

@@ -16,10 +16,10 @@ import msgspec
 from securesystemslib.signer import CryptoSigner
 
 from stoilo.audit.format.policy import render_policy
-from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
+from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
     FloorsFile,
     InstalledRelease,
@@ -30,7 +30,7 @@ from stoilo.executor.verifier.release.targets import (
     RevocationFile,
     TrustedRelease,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     FLOORS_FILE,
     POLICIES_FILE,
     POLICY_FILE,
@@ -66,7 +66,10 @@ from stoilo.signer.process.online_keys import (
     make_online_keys,
     renew_online_metadata,
 )
-from stoilo.signer.repository import publishing, refresh_online_metadata
+from stoilo.signer.repository import (
+    publishing,
+    refresh_online_metadata,
+)
 
 __all__ = [
     "DELEGATED",

@@ -23,9 +23,7 @@ from stoilo.cli.release.ceremony_folder import (
 )
 from stoilo.core.errors import UsageError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.targets import (
-    BuilderFile,
-)
+from stoilo.executor.verifier.targets import BuilderFile
 from stoilo.policies.levels import level_files
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.built_parts import (

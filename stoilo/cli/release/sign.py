@@ -23,7 +23,7 @@ from stoilo.cli.release.ceremony_folder import (
 )
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.base_release import BaseRelease
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony, read_folder

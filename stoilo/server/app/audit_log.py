@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.release.project import Project
 
-__all__ = ["WITNESSED_INTERVAL_S", "AuditLog", "check_log_size", "open_log"]
 
 WITNESSED_INTERVAL_S: Final = 0.2
 """Least time between two checkpoints of a log with witnesses, s."""

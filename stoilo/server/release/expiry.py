@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tuf.api.metadata import Signed
 
-    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.targets import TrustedRelease
 
 
 LOGGER = logging.getLogger(__name__)

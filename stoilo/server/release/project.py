@@ -12,16 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.settings import read_witnesses, with_log
+from stoilo.audit.witness.client import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.release.trust import (
-    ReleaseFiles,
-    load_trust,
-    pack_release,
-    read_release,
-)
+from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust, pack_release, read_release
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.policies.levels import level_files
 from stoilo.server.config import DEFAULT_ORIGIN
 from stoilo.server.db import rows

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.note import parse_vkey
-from stoilo.audit.witness.settings import with_log, without_urls
+from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.trust import is_development_root
+from stoilo.executor.verifier.trust import is_development_root
 from stoilo.signer.process.online_keys import awaits_ceremony
 from stoilo.signer.roles import RoleExpiry, role_limits
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.targets import TrustedRelease
     from stoilo.policies.policy import Policy
 
 

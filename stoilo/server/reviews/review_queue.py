@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from stoilo.core.statement import MAX_LIFETIME_S
 from stoilo.core.types import TaskState
 from stoilo.server.db import rows
-from stoilo.server.db.records import NO_REVIEWS, Outcome
-from stoilo.server.db.states import AttemptState
-from stoilo.server.log.outcomes import finish_task
+from stoilo.server.db.records import NO_REVIEWS, AttemptState, Outcome
+from stoilo.server.log.public_records import finish_task
 
 if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, Reviews, TaskRow

@@ -12,16 +12,16 @@ from typing import IO, Final
 import msgspec
 from tuf.api.metadata import Root, Targets
 
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
     part_target,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     DEVELOPMENT_MARK,
     REHEARSAL_MARK,

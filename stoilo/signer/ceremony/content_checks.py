@@ -14,13 +14,12 @@ from typing import Final, TypeVar
 import msgspec
 from tuf.api.metadata import Role, TargetFile
 
-from stoilo.audit.format.policy import parse_policy
-from stoilo.audit.format.policy_history import parse_history
+from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import parse_levels
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import parse_public_key
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     EpochFile,
     EpochsFile,
@@ -35,7 +34,7 @@ from stoilo.executor.verifier.release.targets import (
     read_parts,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,

@@ -28,7 +28,7 @@ from tuf.api.metadata import (
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.signer.ceremony.base_release import BaseRelease, stored_name
 from stoilo.signer.ceremony.key_holders import (
     ONLINE_ROLES,

@@ -14,17 +14,19 @@ from typing import TypeVar
 
 import msgspec
 
-from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
-from stoilo.audit.format.policy_history import (
+from stoilo.audit.format.policy import (
     MAX_RETIRED,
+    LogPolicy,
     parse_history,
+    parse_policy,
     render_history,
+    render_policy,
     succeed,
 )
-from stoilo.audit.witness.settings import with_log, without_urls
-from stoilo.core.ed25519 import PublicKey, parse_public_key
+from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PublicKey, parse_public_key
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     BuilderKey,
     EpochFile,
@@ -37,7 +39,7 @@ from stoilo.executor.verifier.release.targets import (
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,

@@ -12,8 +12,8 @@ import msgspec
 from tuf.api.metadata import Root, TargetFile, Targets
 
 from stoilo.core.errors import StoiloError
-from stoilo.executor.verifier.release.targets import RevocationFile
-from stoilo.executor.verifier.release.trust import BUILDERS_FILE, REVOCATION_FILE
+from stoilo.executor.verifier.targets import RevocationFile
+from stoilo.executor.verifier.trust import BUILDERS_FILE, REVOCATION_FILE
 from stoilo.signer.ceremony.boinc_files import missing_boinc_files
 from stoilo.signer.ceremony.change_words import describe_target
 from stoilo.signer.ceremony.checks import (

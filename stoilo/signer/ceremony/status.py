@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.executor.verifier.release.targets import ProjectFile, read_target
-from stoilo.executor.verifier.release.trust import PROJECT_FILE
+from stoilo.executor.verifier.targets import ProjectFile, read_target
+from stoilo.executor.verifier.trust import PROJECT_FILE
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.content_checks import admits_until, release_parts
 from stoilo.signer.ceremony.key_holders import Person, role_set

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.revocation import RevocationStatement
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PrivateKey, parse_public_key
+from stoilo.core.statement import RevocationStatement
+from stoilo.executor.verifier.targets import (
     ReviewerFile,
     ReviewerKey,
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import REVIEWERS_FILE, REVOCATION_FILE
+from stoilo.executor.verifier.trust import REVIEWERS_FILE, REVOCATION_FILE
 from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.requests import epoch_targets, named_record
@@ -35,7 +35,9 @@ from stoilo.signer.development.root import (
 from stoilo.signer.key_files import write_private_file
 from stoilo.signer.process.memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.process.online_keys import CLOCK_MARGIN_S, last_epoch, make_epoch
-from stoilo.signer.repository import publishing
+from stoilo.signer.repository import (
+    publishing,
+)
 
 
 def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:

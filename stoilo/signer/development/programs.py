@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.targets import PartFile, ProjectFile, read_target
-from stoilo.executor.verifier.release.trust import PROJECT_FILE
+from stoilo.executor.verifier.targets import PartFile, ProjectFile, read_target
+from stoilo.executor.verifier.trust import PROJECT_FILE
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,
@@ -26,7 +26,10 @@ from stoilo.signer.boinc_keys import (
     render_boinc_private,
 )
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
-from stoilo.signer.ceremony.boinc_files import is_boinc_file, sign_boinc_files
+from stoilo.signer.ceremony.boinc_files import (
+    is_boinc_file,
+    sign_boinc_files,
+)
 from stoilo.signer.ceremony.built_parts import read_parts_from
 from stoilo.signer.ceremony.checks import check_pairs
 from stoilo.signer.ceremony.proposal import next_proposal
@@ -35,7 +38,10 @@ from stoilo.signer.development.root import (
     development_ceremony,
     publish_ceremony,
 )
-from stoilo.signer.key_files import read_private_file, write_private_file
+from stoilo.signer.key_files import (
+    read_private_file,
+    write_private_file,
+)
 from stoilo.signer.repository import publishing
 
 KEY_FILE: Final = "boinc.key"

@@ -7,7 +7,7 @@ offline keys lie beside the online ones: the root is marked and release-built ve
 it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.executor.verifier.release.trust.read_release`
+    DIR/metadata, targets    public, see `stoilo.executor.verifier.trust.read_release`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -29,10 +29,10 @@ from tuf.api.metadata import Root
 
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
-from stoilo.core.ed25519 import PrivateKey
+from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.targets import (
     EpochFile,
     EpochsFile,
     InstalledRelease,
@@ -44,7 +44,7 @@ from stoilo.executor.verifier.release.targets import (
     is_part_file,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -77,7 +77,10 @@ from stoilo.signer.ceremony.requests import (
     roles_ending,
 )
 from stoilo.signer.ceremony.signatures import add_signature, quorums
-from stoilo.signer.key_files import ensure_key, make_private_directory
+from stoilo.signer.key_files import (
+    ensure_key,
+    make_private_directory,
+)
 from stoilo.signer.process.memory import LEDGER_FILE, CheckpointLedger, create_ledger
 from stoilo.signer.process.online_keys import (
     DAY_S,
@@ -86,7 +89,11 @@ from stoilo.signer.process.online_keys import (
     REQUESTED_FILE,
     epochs_ahead,
 )
-from stoilo.signer.repository import newest, publishing, refresh_online_metadata
+from stoilo.signer.repository import (
+    newest,
+    publishing,
+    refresh_online_metadata,
+)
 from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
 
 EPOCHS_AHEAD: Final = 2

@@ -21,11 +21,10 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
-from stoilo.audit.format.merkle import consistency_proof
+from stoilo.audit.format.merkle import consistency_proof, parse_checkpoint
 from stoilo.audit.format.tiles import Tile, TileNodes, render_tile_path
-from stoilo.core.backoff import Backoff
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
+from stoilo.core.rate_limit import Backoff
 from stoilo.signer.process.protocol import (
     MAX_BATCH,
     Admission,

@@ -14,12 +14,11 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.format.checkpoint import Checkpoint, check_consistency
-from stoilo.audit.format.merkle import EMPTY_ROOT
-from stoilo.core.ed25519 import PublicKey
+from stoilo.audit.format.merkle import EMPTY_ROOT, Checkpoint, check_consistency
 from stoilo.core.errors import TrustError
-from stoilo.core.revocation import RevocationStatement, parse_revocation
-from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.core.signatures import PublicKey
+from stoilo.core.statement import RevocationStatement, parse_revocation
+from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.signer.key_files import read_private_file, write_private_file
 
 LEDGER_FILE: Final = "checkpoint.json"

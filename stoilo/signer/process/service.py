@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, assert_never
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import (
     KeyType,
     Note,
@@ -23,23 +23,31 @@ from stoilo.audit.format.note import (
     render_vkey,
     sign_note,
 )
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.rate_limit import WindowLimit
-from stoilo.core.revocation import RECORD_PAYLOAD
-from stoilo.core.statement import Statement, parse_statement, statement_digest
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    PrivateKey,
+    render_envelope,
+    sign_envelope,
+)
+from stoilo.core.statement import (
+    RECORD_PAYLOAD,
+    Statement,
+    parse_statement,
+    statement_digest,
+)
 from stoilo.executor.verifier.admission import (
-    VerifiedAdmission,
     admission_leaf,
     check_review_rules,
     check_revocations,
     check_times,
     prove_leaf,
 )
-from stoilo.executor.verifier.release.targets import GateEpoch, InstalledRelease
-from stoilo.executor.verifier.release.trust import load_trust, read_release
 from stoilo.executor.verifier.revocation import in_force, prove_revocation
+from stoilo.executor.verifier.targets import GateEpoch, InstalledRelease
+from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.workunit import VerifiedAdmission
 from stoilo.signer.key_files import read_private_key, read_trusted_file
 from stoilo.signer.process.memory import (
     LEDGER_FILE,

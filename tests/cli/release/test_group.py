@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from stoilo.cli.main import main
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.signer.offline_keys import Hardness, create_key, render_public_file
 from stoilo.signer.process.online_keys import make_online_keys, render_online_keys
 from tests.support.ceremony import DAY_S, NOW, ORIGIN, PEOPLE

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.server.release.expiry import (
     ReleaseStatus,
     ReleaseWatch,

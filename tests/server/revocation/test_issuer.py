@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoilo.audit.format.leaf import LeafKind, parse_leaf
-from stoilo.audit.format.record import parse_record
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import parse_leaf, parse_record
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -17,9 +17,9 @@ from stoilo.core.errors import (
     UsageError,
     WaitError,
 )
-from stoilo.core.revocation import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.core.statement import FRESH_S, MAX_DIGESTS, RevocationStatement
 from stoilo.executor.verifier.revocation import open_revocations
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.server.revocation.issuer import (
     REISSUE_S,
     RevocationIssuer,

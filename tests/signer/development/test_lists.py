@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.revocation import RevocationStatement, render_revocation
-from stoilo.executor.verifier.release.targets import ReviewerKey, RevocationFile
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.core.signatures import PrivateKey
+from stoilo.core.statement import RevocationStatement, render_revocation
 from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.development.lists import (
     certify_fresh_epoch,
     enroll_reviewer,

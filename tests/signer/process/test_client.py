@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.admission import HostState, admission_leaf, verify_bundle
+from stoilo.executor.verifier.admission import admission_leaf, verify_bundle
+from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.process.client import CheckpointSigner, SignerClient, SignerProcess
 from tests.support.gate import GateBench
 

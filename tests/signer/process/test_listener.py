@@ -13,8 +13,12 @@ from typing import NoReturn
 
 import pytest
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.format.merkle import consistency_proof, leaf_hash
+from stoilo.audit.format.merkle import (
+    Checkpoint,
+    consistency_proof,
+    leaf_hash,
+    render_checkpoint,
+)
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.signer.process.client import SignerClient, SignerProcess

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.merkle import (
     EMPTY_ROOT,
-    MemoryTree,
+    Checkpoint,
     consistency_proof,
     leaf_hash,
     range_root,
 )
 from stoilo.core.errors import TrustError
 from stoilo.signer.process.memory import CheckpointLedger, create_ledger, judge_next
+from tests.support.memory_tree import MemoryTree
 
 ORIGIN = "log.example/t"
 TREE = MemoryTree(leaf_hash(bytes([n])) for n in range(40))

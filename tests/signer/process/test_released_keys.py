@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
-from stoilo.executor.verifier.release.targets import ReviewerKey, RevocationFile
+from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
 from stoilo.server.app.trust import facts_of
 from stoilo.signer.development.lists import (
     certify_fresh_epoch,

@@ -39,7 +39,6 @@ from stoilo.server.engines.embedded.web.messages import (
     parse_upload,
     render_config,
     render_master_page,
-    render_reply,
     render_upload_reply,
 )
 from stoilo.server.engines.embedded.web.rate_limit import (
@@ -48,6 +47,7 @@ from stoilo.server.engines.embedded.web.rate_limit import (
     SchedulerDoor,
 )
 from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
+from stoilo.server.engines.embedded.web.replies import render_reply
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from stoilo.executor.volunteer.main import wishes_of
 from stoilo.executor.volunteer.scheduler_rpc import render_request
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.hosts.host_filter import allowed_apps
-from stoilo.server.engines.embedded.web.messages import parse_request
+from stoilo.server.engines.embedded.web.requests import parse_request
 from tests.support.engine import make_spec
 
 LEVELS = ("pure", "numeric", "tensor", "gpu")
