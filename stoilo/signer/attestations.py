@@ -273,7 +273,6 @@ def check_builds(
 
 
 def _differs(part: PartFile, one: Attestation, name: str) -> TrustError:
-    """Return the refusal that names what a builder got differently."""
     ours, his = msgspec.structs.asdict(_built(part)), msgspec.structs.asdict(one.part)
     fields = ", ".join(field for field, value in ours.items() if his[field] != value)
     return TrustError(
@@ -308,7 +307,6 @@ def _builder_id(key: PublicKey) -> str:
 
 
 def _has_signed(envelope: Envelope, key: PublicKey) -> bool:
-    """Whether `key` signed the envelope."""
     try:
         verify_envelope(envelope, [key])
     except TrustError:

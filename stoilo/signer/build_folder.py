@@ -136,7 +136,6 @@ def _read_record(path: Path) -> PartFile | None:
 
 
 def _check_build(path: Path, part: PartFile) -> FoundBuild:
-    """Return a build once each digest of its record is that of a file beside it."""
     beside = _hash_files(path.parent)
     wanted = {"archive": part.archive.sha256, "tree": part.tree, "sbom": part.sbom}
     for what, digest in wanted.items():
@@ -160,7 +159,6 @@ def _check_build(path: Path, part: PartFile) -> FoundBuild:
 
 
 def _hash_files(folder: Path) -> Mapping[str, Path]:
-    """Return digest → file of every regular file directly in `folder`."""
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.is_file() and not path.is_symlink():
@@ -172,7 +170,6 @@ def _hash_files(folder: Path) -> Mapping[str, Path]:
 
 
 def _tools() -> Iterator[BuildTool]:
-    """Yield the build tools that are installed here."""
     for name in TOOLS:
         try:
             yield BuildTool(name, metadata.version(name))
@@ -181,7 +178,6 @@ def _tools() -> Iterator[BuildTool]:
 
 
 def _libraries(bom: bytes) -> Iterator[BuiltLibrary]:
-    """Yield the system libraries that a bill of materials lists."""
     if not bom:
         return
     try:

@@ -309,7 +309,6 @@ def check_passphrase(passphrase: str) -> None:
 
 
 def _public_file(role: str, name: str, key: str) -> PublicKeyFile:
-    """Return the checked public file of a key."""
     fields = {"role": role, "name": name, "key": key, "fingerprint": ""}
     try:
         record = msgspec.convert(fields, type=PublicKeyFile)
@@ -338,7 +337,6 @@ def _parse_private(data: bytes) -> _PrivateFile:
 
 
 def _cipher(header: _PrivateFile, passphrase: str) -> ChaCha20Poly1305:
-    """Return the cipher that the passphrase makes."""
     # Two keyboards may spell one letter in two ways.
     text = unicodedata.normalize("NFC", passphrase)[:MAX_PASSPHRASE_CHARS]
     kdf = Argon2id(

@@ -158,7 +158,6 @@ def built_file(
 
 
 def _launcher(verifier: BuiltPart, output: Path, version: str, serial: int) -> None:
-    """Build the launcher that starts exactly this verifier."""
     held = LauncherHeld(
         platform=verifier.platform,
         version=version,

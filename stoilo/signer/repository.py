@@ -212,7 +212,6 @@ def _lifetime(role: str) -> timedelta:
 
 
 def _drop_old_snapshots(directory: Path, version: int) -> None:
-    """Remove snapshots that no reader can still be fetching."""
     for path in (directory / "metadata").glob("*.snapshot.json"):
         match = _VERSIONED.fullmatch(path.name)
         # A reader that has the last timestamp may still be fetching its

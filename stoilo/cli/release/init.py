@@ -50,7 +50,6 @@ SEVERAL = ("root", "targets")
 
 
 def _role_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--ROLE KEY.pub`` and ``--ROLE-threshold N`` for every offline role."""
     for role in reversed(OFFLINE):
         command = click.option(
             f"--{role}-threshold",

@@ -116,7 +116,6 @@ def _log_document(found: PublishedRelease) -> dict[str, object] | None:
 
 
 def _lines(found: PublishedRelease) -> Iterator[str]:
-    """Yield what a person reads about a release that holds."""
     trust = found.trust
     kind = (
         "development " if trust.development else "rehearsal " if trust.rehearsal else ""
@@ -139,7 +138,6 @@ def _lines(found: PublishedRelease) -> Iterator[str]:
 
 
 def _notes(found: PublishedRelease) -> Iterator[str]:
-    """Yield what the reader should know besides."""
     if found.logged is None:
         yield "Not in the project's log yet, or its proof was not published."
     else:
@@ -155,7 +153,6 @@ def _notes(found: PublishedRelease) -> Iterator[str]:
 
 
 def _builders(found: PublishedRelease, part: str, platform: str) -> tuple[str, ...]:
-    """Return who attested a part."""
     for one in found.evidence:
         if (one.part, one.platform) == (part, platform):
             return one.builders

@@ -379,7 +379,6 @@ def find_changes(
 
 
 def _identity(record: Record | None) -> str:
-    """Return the text that says whether what is in force is still the same."""
     match record:
         case KeyRecord():
             return record.key
@@ -395,7 +394,6 @@ def _identity(record: Record | None) -> str:
 
 
 def _begin(record: Record, earlier: Record | None, now: int) -> Record:
-    """Return the record of something that is in force from `now` on."""
     if isinstance(record, PolicyRecord | LevelRecord):
         previous = _identity(earlier)
         return msgspec.structs.replace(record, time=now, previous=previous)
@@ -403,7 +401,6 @@ def _begin(record: Record, earlier: Record | None, now: int) -> Record:
 
 
 def _end(record: Record, now: int, revoked: frozenset[str]) -> Record:
-    """Return the record of the end of something that was in force."""
     match record:
         case KeyRecord():
             reason = "ended" if 0 < record.not_after <= now else "removed"

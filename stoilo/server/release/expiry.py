@@ -195,7 +195,6 @@ class ReleaseWatch:
 
 
 def _signed(directory: Path) -> Iterator[tuple[str, Signed]]:
-    """Yield the newest metadata of each role that the directory has."""
     targets = newest(directory, "targets", Targets)
     delegations = None if targets is None else targets.signed.delegations
     # Whatever roles a ceremony has delegated; each has an end of its own.

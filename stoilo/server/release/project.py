@@ -294,7 +294,6 @@ def _find_signer(
 def _start_signer(
     home: DataDir, stack: AsyncExitStack, directory: Path
 ) -> tuple[SignerProcess, SignerClient, Path]:
-    """Start the process that alone holds the online keys."""
     socket_path = home.part("run") / "signer.sock"
     signer = SignerProcess(directory, socket_path)
     signer.start()

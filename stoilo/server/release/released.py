@@ -123,7 +123,6 @@ def check_certified(trust: TrustedRelease, terms: ServerTerms) -> None:
 
 
 def _check_log(policy: LogPolicy, terms: ServerTerms) -> None:
-    """Compare log and witnesses with those that volunteers will demand."""
     key = parse_vkey(terms.log_vkey)
     if key not in policy.logs:
         raise _uncertified(f"it does not name this log's key {terms.log_vkey}", _ASK)

@@ -321,7 +321,6 @@ class RevocationIssuer:
         self._statement, self._file, self._draft = statement, file, b""
 
     def _log_offline_list(self, trust: TrustedRelease, now: int) -> None:
-        """Let the log tell of a new offline list before a statement stands on it."""
         label = f"revocation-offline:{trust.revocation_version}"
         if not self._log.find_label(label):
             leaves = []
@@ -331,7 +330,6 @@ class RevocationIssuer:
             self._log.append_many(leaves, [label] * len(leaves))
 
     def _store(self, data: bytes) -> None:
-        """Let readers have a record before its leaf is in the log."""
         if self._store_record is not None:
             self._store_record(data)
 

@@ -244,12 +244,6 @@ def wait_in_force(
 ) -> RevocationStatement:
     """Return the statement by which a running server has put a wish into force.
 
-    Args:
-        data: the server's data directory.
-        wanted: the wish's file, of `withdraw`.
-        made: the wish.
-        timeout_s: s.
-
     Raises:
         WaitError: ``STO-L167``; the wish stays.
     """
@@ -304,7 +298,6 @@ def is_running(data: Path) -> bool:
 def _poll(
     found: Callable[[], RevocationStatement | None], timeout_s: float
 ) -> RevocationStatement | None:
-    """Return the first answer of `found` within `timeout_s`."""
     end = time.monotonic() + timeout_s
     while (answer := found()) is None and time.monotonic() < end:
         time.sleep(POLL_S)
@@ -312,7 +305,6 @@ def _poll(
 
 
 def _keys(data: Path) -> Path:
-    """Return the release directory of a server."""
     keys = data / "keys"
     if not (keys / "metadata").is_dir():
         raise UsageError(

@@ -195,7 +195,6 @@ def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
 def _check_signed(
     delegator: Root | Targets, file: RoleFile, metadata: Metadata[Any]
 ) -> None:
-    """Refuse metadata that too few keys named by `delegator` signed."""
     try:
         delegator.verify_delegate(file.role, metadata.signed_bytes, metadata.signatures)
     except (RepositoryError, ValueError) as error:
@@ -205,7 +204,6 @@ def _check_signed(
 
 
 def _newest(found: list[RoleFile], role: str) -> RoleFile:
-    """Return the highest version of `role`."""
     files = [file for file in found if file.role == role]
     if not files:
         raise TrustError("STO-K052", f"the release lacks its role {role}")
@@ -256,7 +254,6 @@ def _metadata_names(directory: Path) -> Iterator[str]:
 
 
 def _target_names(name: str, data: bytes) -> Iterator[str]:
-    """Yield where the small targets lie that a metadata file names."""
     parsed = parse_role_name(name.removeprefix("metadata/"))
     if parsed is None or parsed[1] not in OFFLINE or parsed[1] == "root":
         return

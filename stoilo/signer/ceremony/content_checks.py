@@ -200,7 +200,6 @@ def _check_policies(proposal: Proposal) -> Iterator[StoiloError]:
 
 
 def _check_levels(proposal: Proposal) -> Iterator[StoiloError]:
-    """Level files are the newest of those that the project accepts."""
     project = _read(proposal, PROJECT_FILE, ProjectFile)
     files = [name for name in named_targets(proposal) if name.startswith("levels/")]
     texts = [proposal.target(name) or b"" for name in files]

@@ -226,7 +226,6 @@ def _below(files: Mapping[str, Path], prefix: str) -> Iterator[NamedBytes]:
 
 
 def _read_current(files: Mapping[str, Path]) -> BaseRelease | None:
-    """Return the release that the ceremony builds on."""
     rows = tuple(_below(files, "current/"))
     return open_base(ReleaseFiles(rows)) if rows else None
 

@@ -130,11 +130,7 @@ def open_metadata(file: RoleFile, kind: type[_S]) -> Metadata[_S]:
 
 @functools.lru_cache(maxsize=64)
 def targets_of(file: RoleFile) -> Mapping[str, TargetFile]:
-    """Return what a targets file names, read once: only ever looked at.
-
-    Raises:
-        TrustError: ``STO-K050``.
-    """
+    """Return what a targets file names, read once: only ever looked at; raises ``STO-K050``."""
     return MappingProxyType(open_targets(file).signed.targets)
 
 

@@ -194,11 +194,6 @@ def first_proposal(plan: ReleasePlan) -> Proposal:
 def next_proposal(current: BaseRelease, changes: Changes, now: int) -> Proposal:
     """Return the metadata that makes `changes` to `current`, unsigned.
 
-    Args:
-        current: the published release.
-        changes: what is to become different.
-        now: Unix seconds; lifetimes begin here.
-
     Raises:
         UsageError: ``STO-K053`` for keys that do not add up, ``STO-K054`` for a change
             of what is not there.
@@ -328,7 +323,6 @@ class Draft:
         return tuple(files), self._named_targets()
 
     def _named_targets(self) -> tuple[NewTarget, ...]:
-        """Return the new files that are still named."""
         found = []
         for name, one in sorted(self._new.items()):
             info = self._named(role_of_target(name)).get(name)

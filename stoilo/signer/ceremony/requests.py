@@ -138,7 +138,6 @@ def roles_ending(current: BaseRelease, now: int) -> tuple[str, ...]:
 
 
 def _refuse_expired(current: BaseRelease, now: int, *, renews_expired: bool) -> None:
-    """Refuse a copy that may be an old one."""
     found = {one.role: one for one in expiries(current.signed(), now)}
     for role in (*OFFLINE, "timestamp"):
         known = found.get(role)

@@ -179,7 +179,6 @@ def combine_transcripts(
 
 
 def _ends(lines: tuple[TranscriptLine, ...]) -> tuple[str, ...]:
-    """Return the digests of the lines that no other follows."""
     followed = {digest for line in lines for digest in line.previous}
     digests = (line_digest(line) for line in lines)
     return tuple(sorted(digest for digest in digests if digest not in followed))

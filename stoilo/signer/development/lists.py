@@ -178,7 +178,6 @@ def _check_withdrawn(
     flavors: set[str],
     lowest: int,
 ) -> None:
-    """Refuse to take back what is not withdrawn."""
     missing: list[str] = [
         *(f"epoch {one}" for one in remove.epochs if one not in epochs),
         *(f"digest {one[:16]}" for one in remove.digests if one not in digests),
@@ -198,12 +197,6 @@ def settle_revocations(
     remove: RevocationStatement | None = None,
 ) -> RevocationFile:
     """Publish the next offline list of a release; see `settle_list`.
-
-    Args:
-        directory: of the release.
-        now: Unix seconds.
-        add: withdrawn besides.
-        remove: taken back.
 
     Raises:
         UsageError: ``STO-L163``.

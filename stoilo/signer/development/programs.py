@@ -94,11 +94,6 @@ def next_serial(directory: Path, platform: str) -> int:
 def publish_programs(directory: Path, build: Path, now: int) -> PublishedPrograms:
     """Publish every part of `build` in the development root in `directory`.
 
-    Args:
-        directory: the release, made by `create_development_root`.
-        build: as `stoilo release build` leaves it.
-        now: Unix seconds.
-
     Raises:
         UsageError: as `project_root`; STO-K051 when the build holds no part.
         TrustError: STO-K056 when a file is not what its record says; STO-E091 for a

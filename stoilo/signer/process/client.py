@@ -188,7 +188,6 @@ class SignerClient:
                 pause_s = pauses.next_pause()
 
     def _exchange_once(self, request: msgspec.Struct, deadline: float) -> Response:
-        """Send `request` over the present connection and read one answer."""
         connection = self._connection or self._connect()
         self._connection = connection
         connection.settimeout(max(deadline - time.monotonic(), FIRST_PAUSE_S))
@@ -199,7 +198,6 @@ class SignerClient:
         return response
 
     def _connect(self) -> socket.socket:
-        """Return a new connection."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(self._timeout_s)
         try:
@@ -211,7 +209,6 @@ class SignerClient:
         return connection
 
     def _drop(self) -> None:
-        """Forget the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -228,12 +225,7 @@ class CheckpointSigner:
     """Callable of `audit.sequencer.Sequencer.open`: checkpoint body → signed note."""
 
     def __init__(self, client: SignerClient, log_directory: Path) -> None:
-        """Remember whom to ask.
-
-        Args:
-            client: the signer's client.
-            log_directory: holds ``checkpoint`` and ``tile/``, as published.
-        """
+        """Remember whom to ask."""
         self._client = client
         self._nodes = TileNodes(partial(_read_tile, log_directory))
 
@@ -279,12 +271,7 @@ class SignerProcess:
     """One signer as a child process that never outlives this one; a context manager."""
 
     def __init__(self, directory: Path, socket_path: Path) -> None:
-        """Remember where keys and socket are; `start` starts.
-
-        Args:
-            directory: made by `stoilo.signer.development.root`.
-            socket_path: where the signer will listen.
-        """
+        """Remember where keys and socket are; `start` starts."""
         self._directory = directory
         self._socket = socket_path
         self._child: subprocess.Popen[bytes] | None = None
@@ -340,7 +327,6 @@ class SignerProcess:
             time.sleep(PAUSE_S)
 
     def _spawn(self) -> None:
-        """Start the child with a pipe whose closing ends it."""
         self._stop()
         # The kernel closes our end when this process dies, however it dies.
         theirs, self._lifeline = os.pipe()

@@ -203,7 +203,6 @@ def stored_file(one: CheckedFile) -> str:
 
 
 def _infos(role: RoleVersion) -> Iterator[TargetFile]:
-    """Yield what one version of a targets role names."""
     assert isinstance(role.signed, Targets)  # noqa: S101 - history holds no other
     for name, info in sorted(role.signed.targets.items()):
         if info.path != name:

@@ -145,7 +145,6 @@ def _matching(
 
 
 def _without_serial(part: PartFile) -> tuple[str, ...]:
-    """Return what tells one build of a part from another."""
     return (part.part, part.platform, part.version, part.archive.sha256, part.tree)
 
 

@@ -155,7 +155,6 @@ def _check_root_copy(reading: _Reading, history: History) -> None:
 
 
 def _refuse_others(reading: _Reading) -> None:
-    """Refuse files that nothing accounts for."""
     names = reading.place.names()
     # The publisher did not sign it, so nobody should meet it.
     others = set() if names is None else names - reading.found
