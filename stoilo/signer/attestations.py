@@ -185,9 +185,8 @@ def make_attestation(part: PartFile, inputs: BuildInputs, key: PrivateKey) -> by
 def read_attestation(data: bytes, keys: Sequence[PublicKey]) -> Attestation:
     """Verify one attestation (hostile) by the keys of the release's builders.
 
-    Raises:
-        TrustError: STO-F030 malformed or not in its one spelling, STO-F031 not signed by
-            one of `keys`, or naming another builder than signed.
+    Raises ``STO-F030`` malformed or not in its one spelling, ``STO-F031`` not signed by
+    one of `keys`, or naming another builder than signed.
     """
     envelope = _parse_envelope(data)
     signers = [key for key in keys if _has_signed(envelope, key)]

@@ -133,9 +133,7 @@ def built_file(
 ) -> bytes:
     """Return the verifier's built file.
 
-    Raises:
-        TrustError: ``STO-K013``, the root cannot be read; ``STO-F035``, a value is
-            malformed.
+    Raises ``STO-K013``, the root cannot be read; ``STO-F035``, a value is malformed.
     """
     rehearsal, development = is_rehearsal_root(root), is_development_root(root)
     facts = render_built(

@@ -111,8 +111,7 @@ def open_or_begin(
 ) -> Ceremony:
     """Return the ceremony in `folder`, or a new one on the release in `release`.
 
-    Raises:
-        UsageError: ``STO-K051`` when there is neither.
+    Raises ``STO-K051`` when there is neither.
     """
     if (folder / "ceremony.json").exists():
         if release is not None:

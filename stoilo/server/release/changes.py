@@ -133,8 +133,7 @@ class ReleaseProof:
     def upkeep(self) -> bool:
         """Write both files if a newer release is in the log; returns whether it did.
 
-        Raises:
-            StoiloError: the log is not published yet, or the disk refuses.
+        Raises a StoiloError while the log is not published yet, or the disk refuses.
         """
         row = self._newest()
         if row is None or row[0] == self._written:

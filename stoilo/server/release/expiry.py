@@ -82,8 +82,7 @@ class ReleaseStatus(msgspec.Struct, frozen=True):
 def read_roles(directory: Path, now: int) -> tuple[RoleExpiry, ...]:
     """Return what the newest metadata of each role says of itself, verified or not.
 
-    Raises:
-        TrustError: STO-K013 when a file cannot be read.
+    Raises ``STO-K013`` when a file cannot be read.
     """
     return expiries(_signed(directory), now)
 

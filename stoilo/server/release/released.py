@@ -55,10 +55,9 @@ class ServerTerms:
 def is_released(directory: Path) -> bool:
     """Whether ``DIR/keys`` holds a root that people signed offline.
 
-    Raises:
-        UsageError: STO-K093 when online keys wait for their ceremony; STO-K091 when a
-            released root lies beside offline keys.
-        TrustError: STO-K003, STO-K013, STO-K029 when the root cannot be read.
+    Raises ``STO-K093`` when online keys wait for their ceremony; ``STO-K091`` when a
+    released root lies beside offline keys; ``STO-K003``, ``STO-K013``, ``STO-K029``
+    when the root cannot be read.
     """
     if awaits_ceremony(directory):
         raise UsageError(

@@ -74,10 +74,8 @@ class FoundBuild:
 def find_builds(directory: Path) -> tuple[FoundBuild, ...]:
     """Return every build below `directory`, checked against its files.
 
-    Raises:
-        UsageError: ``STO-K051`` when there is none.
-        TrustError: ``STO-K056`` when a file is missing or not what its record says; codes
-            of records and archives.
+    Raises ``STO-K051`` when there is none; ``STO-K056`` when a file is missing or not
+    what its record says; codes of records and archives.
     """
     found = tuple(
         _build(directory, record)
@@ -239,8 +237,7 @@ def read_attestations(directory: Path) -> tuple[NamedBytes, ...]:
 def drop_part(names: set[str], part: str, platform: str = "") -> tuple[str, ...]:
     """Return which of a release's target `names` belong to a part.
 
-    Raises:
-        UsageError: ``STO-K054`` when none does.
+    Raises ``STO-K054`` when none does.
     """
     prefix = part_target(part, platform)
     if not platform:

@@ -111,11 +111,10 @@ class Ceremony:
 def read_folder(path: Path) -> Ceremony:
     """Read and check a ceremony's folder (hostile).
 
-    Raises:
-        UsageError: ``STO-K051`` when there is no such folder.
-        TrustError: ``STO-K050`` for what cannot be read, ``STO-K051`` for a file that
-            does not belong there or is missing, ``STO-K052`` for a base that does not
-            hold, ``STO-K056`` for a new file that is not what the metadata names.
+    Raises ``STO-K051`` when there is no such folder; ``STO-K050`` for what cannot be
+    read, ``STO-K051`` for a file that does not belong there or is missing, ``STO-K052``
+    for a base that does not hold, ``STO-K056`` for a new file that is not what the
+    metadata names.
     """
     files = _list_files(path)
     if _ABOUT not in files:
@@ -146,8 +145,7 @@ def write_folder(path: Path, ceremony: Ceremony) -> None:
     Every file is replaced as a whole, the description last: a folder whose writing was
     interrupted is refused or complete.
 
-    Raises:
-        InternalError: ``STO-K051`` when the disk is full or read-only.
+    Raises ``STO-K051`` when the disk is full or read-only.
     """
     wanted: dict[str, bytes | Path] = dict(_files_of(ceremony))
     try:

@@ -77,8 +77,7 @@ _ItemT = TypeVar("_ItemT", bound=int | str)
 def find_release(directory: Path) -> Path:
     """Return the release directory in `directory`: itself, or a server's ``DIR/keys``.
 
-    Raises:
-        UsageError: ``STO-K052`` when neither holds release metadata.
+    Raises ``STO-K052`` when neither holds release metadata.
     """
     for place in (directory, directory / "keys"):
         if (place / "metadata").is_dir():
@@ -245,8 +244,7 @@ def _first(one: str, others: Iterable[str], kept: int) -> tuple[str, ...]:
 def take_online_keys(proposal: Proposal, online: OnlineKeys) -> Changes:
     """Certify what the server has made: epochs, and its other keys where they are new.
 
-    Raises:
-        UsageError: ``STO-K062`` for the keys of another project.
+    Raises ``STO-K062`` for the keys of another project.
     """
     project = _read(proposal, PROJECT_FILE, ProjectFile)
     if online.origin != project.origin:

@@ -49,8 +49,7 @@ def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:
 def with_reviewer(named: Sequence[ReviewerKey], entry: ReviewerKey) -> ReviewerFile:
     """Return the list with `entry`, instead of an earlier one of the same key. Pure.
 
-    Raises:
-        TrustError: STO-K001, STO-K002 for a key that is none.
+    Raises ``STO-K001``, ``STO-K002`` for a key that is none.
     """
     parse_public_key(entry.key)
     others = [one for one in named if one.key != entry.key]
@@ -198,9 +197,7 @@ def settle_revocations(
 ) -> RevocationFile:
     """Publish the next offline list of a release; see `settle_list`.
 
-    Raises:
-        UsageError: ``STO-L163``.
-        TrustError: ``STO-A086``.
+    Raises ``STO-L163``; ``STO-A086``.
     """
     online = newest_online(directory)
     listed = settle_list(offline_list(directory), online, add=add, remove=remove)

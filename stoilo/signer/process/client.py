@@ -116,8 +116,7 @@ class SignerClient:
     def sign_revocation(self, statement: bytes, proof: bytes) -> bytes:
         """Return the DSSE envelope over a logged revocation statement.
 
-        Raises:
-            TrustError: STO-A073 and the log's codes, STO-A083 to STO-A085.
+        Raises ``STO-A073`` and the log's codes, ``STO-A083`` to ``STO-A085``.
         """
         request = SignRevocation(statement, proof)
         return self._ask(request, RevocationSigned).envelope
@@ -232,9 +231,8 @@ class CheckpointSigner:
     def __call__(self, body: bytes) -> bytes:
         """Return the signed note.
 
-        Raises:
-            TrustError: STO-K025 to STO-K027 from the signer, STO-L031 a tile is missing.
-            UnreachableError: STO-K020.
+        Raises ``STO-K025`` to ``STO-K027`` from the signer, ``STO-L031`` a tile is
+        missing; ``STO-K020``.
         """
         new = parse_checkpoint(body).size
         old = self._client.ping().size

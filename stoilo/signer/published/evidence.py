@@ -190,8 +190,7 @@ def check_boinc(
 ) -> BoincPublicKey | None:
     """Check BOINC's signatures; None when the release has none.
 
-    Raises:
-        TrustError: STO-K075, STO-K076.
+    Raises ``STO-K075``, ``STO-K076``.
     """
     md5s = {
         one.name: one.md5

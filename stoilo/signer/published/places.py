@@ -43,9 +43,7 @@ class Place(ABC):
     def open(self, name: str, size: int) -> IO[bytes] | None:
         """Return a file of at most `size` bytes to read twice, None when it is not there.
 
-        Raises:
-            TrustError: STO-K078 when it is larger, or no plain file.
-            UnreachableError: STO-L002.
+        Raises ``STO-K078`` when it is larger, or no plain file; ``STO-L002``.
         """
 
     @abstractmethod
