@@ -128,9 +128,7 @@ def built_file(
 ) -> bytes:
     """Return the verifier's built file.
 
-    Raises:
-        TrustError: ``STO-K013``, the root cannot be read; ``STO-F035``, a value is
-            malformed.
+    Raises ``STO-K013``, the root cannot be read; ``STO-F035``, a value is malformed.
     """
     rehearsal, development = is_rehearsal_root(root), is_development_root(root)
     facts = render_built(
@@ -153,7 +151,6 @@ def built_file(
 
 
 def _launcher(verifier: BuiltPart, output: Path, version: str, serial: int) -> None:
-    """Build the launcher that starts exactly this verifier."""
     held = LauncherHeld(
         platform=verifier.platform,
         version=version,
