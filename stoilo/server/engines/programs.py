@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["AppProgram", "CodeSignKey", "FormerKey", "SignedFile", "check_programs"]
-
 _PLATFORM: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 

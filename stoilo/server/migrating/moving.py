@@ -32,8 +32,8 @@ from stoilo.server.engines.embedded.accounts.accounts import (
     Accounts,
     load_secret,
 )
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.embedded.db.database import ENGINE, Database
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 from stoilo.server.migrating.people import (
     host_values,
     known_workunits,

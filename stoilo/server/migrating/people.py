@@ -15,8 +15,8 @@ from xml.sax.saxutils import escape
 from sqlalchemy import exists, select
 
 from stoilo.core.errors import UsageError
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -34,12 +34,11 @@ from stoilo.executor.volunteer.scheduler_rpc import (
     render_size_query,
     render_upload_head,
 )
-from stoilo.server.engines.embedded.web.messages import (
+from stoilo.server.engines.embedded.web.replies import render_reply, render_upload_reply
+from stoilo.server.engines.embedded.web.requests import (
     SizeQuery,
     parse_request,
     parse_upload,
-    render_reply,
-    render_upload_reply,
 )
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 

@@ -17,7 +17,7 @@ from stoilo.executor.volunteer.scheduler import (
     request_of,
 )
 from stoilo.executor.volunteer.transfer import Refused, Transfer
-from stoilo.server.engines.embedded.web.messages import render_reply
+from stoilo.server.engines.embedded.web.replies import render_reply
 from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400

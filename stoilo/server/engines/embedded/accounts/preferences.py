@@ -18,12 +18,12 @@ from sqlalchemy import delete, exists, insert, or_, select, update
 from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC
 from stoilo.core.boinc.xml import escape
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.hosts.host_filter import (
+from stoilo.server.engines.embedded.accounts.host_filter import (
     LEVELS,
     app_id,
     levels_up_to,
 )
+from stoilo.server.engines.embedded.db import schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,34 +32,9 @@ if TYPE_CHECKING:
 
     from stoilo.core.boinc.messages import Wishes
 
-
-__all__ = [
-    "NAME_CHARS",
-    "NO_TOPIC",
-    "VENUES",
-    "Person",
-    "ProjectPreferences",
-    "allow_levels",
-    "check_name",
-    "check_preferences",
-    "ensure_person",
-    "is_selected",
-    "levels_for",
-    "load_person",
-    "load_preferences",
-    "narrow_wishes",
-    "preferences_of",
-    "project_preferences",
-    "save_person",
-    "save_preferences",
-    "selected_levels",
-    "shown_name",
-]
-
-
 NAME_CHARS: Final = 60
+# BOINC's places of a computer; empty: none
 VENUES: Final = ("", "home", "work", "school")
-"""BOINC's places of a computer; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +61,6 @@ def check_name(name: str) -> str:
             hint=f"at most {NAME_CHARS} visible characters, without < > & @ and quotes",
         )
     return text
-
-
-def shown_name(user_id: int, name: str) -> str:
-    """Return how a volunteer is called where others can see it."""
-    return name or f"volunteer {user_id}"
 
 
 def ensure_person(connection: Connection, user_id: int) -> None:
@@ -126,8 +96,8 @@ def save_person(connection: Connection, user_id: int, person: Person) -> None:
     )
 
 
+# A topic that no task can carry (`TOPIC` does not match it)
 NO_TOPIC: Final = ";"
-"""A topic that no task can carry (`TOPIC` does not match it)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,13 @@ from stoilo.server.engines.embedded.accounts.accounts import (
     Accounts,
     load_secret,
 )
+from stoilo.server.engines.embedded.accounts.host_trust import (
+    ban,
+    lift_ban,
+    trust_account,
+    trusted_accounts,
+    void_results,
+)
 from stoilo.server.engines.embedded.accounts.preferences import (
     Person,
     ProjectPreferences,
@@ -28,27 +35,11 @@ from stoilo.server.engines.embedded.accounts.preferences import (
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.engines.embedded.db.records import CheckVerdict
-from stoilo.server.engines.embedded.hosts.host_trust import (
-    ban,
-    lift_ban,
-    trust_account,
-    trusted_accounts,
-    void_results,
-)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection, Row, Table
-
-__all__ = [
-    "KnownAccount",
-    "KnownHost",
-    "Roster",
-    "SpotCheck",
-    "ended_checks",
-    "open_roster",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +240,6 @@ def _user_of(connection: Connection, email: str) -> int:
 
 
 def _account(row: Row) -> KnownAccount:  # type: ignore[type-arg]  # users and people
-    """Return one account."""
     return KnownAccount(
         user_id=row.id,
         email=row.email,
@@ -264,7 +254,6 @@ def _account(row: Row) -> KnownAccount:  # type: ignore[type-arg]  # users and p
 
 
 def _host(row: Row) -> KnownHost:  # type: ignore[type-arg]  # hosts and records
-    """Return one host."""
     return KnownHost(
         host_id=row.id,
         email=row.email,

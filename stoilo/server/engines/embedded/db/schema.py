@@ -24,41 +24,6 @@ from sqlalchemy.dialects import mysql
 
 from stoilo.server.engines.database import APP_CHARS, Key, Name, Real
 
-__all__ = [
-    "account_standings",
-    "bans",
-    "bounds",
-    "code_sign_keys",
-    "excuses",
-    "files",
-    "global_preferences",
-    "grants",
-    "histories",
-    "host_records",
-    "hosts",
-    "key_changes",
-    "leases",
-    "lingering",
-    "metadata",
-    "offers",
-    "outbox",
-    "people",
-    "preferences",
-    "programs",
-    "quotas",
-    "replications",
-    "results",
-    "resumptions",
-    "settings",
-    "spot_checks",
-    "trusted_users",
-    "usages",
-    "users",
-    "wishes",
-    "workunit_files",
-    "workunits",
-]
-
 metadata = MetaData()
 
 KEY_TEXT_CHARS = 1024  # of a BOINC key of 1024 bits: 529

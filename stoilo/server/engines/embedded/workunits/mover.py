@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.workunits.validator import Answers, Question
     from stoilo.server.engines.interface import Assimilator, Validation, WorkunitOutcome
 
-__all__ = ["Mover"]
-
 log = logging.getLogger(__name__)
 
 # Workunits in one transaction: hosts that call wait as long for the write lock.

@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Select
 
-__all__ = ["PURGED_TOGETHER", "Retention", "purge"]
-
+# Workunits, or hosts, in one transaction: callers wait as long for the write lock
 PURGED_TOGETHER: Final = 200
-"""Workunits, or hosts, in one transaction: callers wait as long for the write lock."""
-
 DAY_S: Final = 86_400
 _OF_RESULTS: Final = (schema.usages, schema.resumptions)
 _OF_WORKUNITS: Final = (schema.offers, schema.bounds, schema.replications)
@@ -86,7 +83,6 @@ def _purge_workunits(connection: Connection, before: int) -> int:
 
 
 def _remove_workunits(connection: Connection, rows: Sequence[int]) -> None:
-    """Remove workunits with all that hangs on them."""
     results = schema.results
     theirs = select(results.c.id).where(results.c.workunit_id.in_(rows))
     numbers = connection.scalars(theirs).all()
@@ -150,7 +146,6 @@ def _purge_hosts(connection: Connection, before: int) -> int:
 
 @cache
 def _old_hosts() -> Select[Any]:
-    """Return the query for hosts that nothing is known of but their description."""
     table, records = schema.hosts, schema.host_records
     named = [
         exists().where(other.c.host_id == table.c.id)

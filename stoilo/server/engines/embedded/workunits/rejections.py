@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import select, update
 
-from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.records import Validity
-from stoilo.server.engines.embedded.hosts.host_trust import note_failed
-from stoilo.server.engines.embedded.hosts.quotas import (
+from stoilo.server.engines.embedded.accounts.host_trust import note_failed
+from stoilo.server.engines.embedded.accounts.quotas import (
     DAY_S,
     RULES,
     Quota,
@@ -28,19 +26,19 @@ from stoilo.server.engines.embedded.hosts.quotas import (
     load_quotas,
     store_quota,
 )
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.records import Validity
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
-__all__ = ["REJECTED", "Owners", "of_one_owner", "reject_results"]
-
+# From names of workunits to the accounts that own them; unknown ones may be missing
 Owners: TypeAlias = Callable[[Sequence[str]], Mapping[str, int]]
-"""From names of workunits to the accounts that own them; unknown ones may be missing."""
 REJECTED: Final = "STO-T026"
+# Latest results of a host that an owner's word may be about, and that are looked over
 LOOKED_AT: Final = 2 * RULES.patience
-"""Latest results of a host that an owner's word may be about, and that are looked over."""
+# Rejections by one account that count against a host
 MOST_OF_ONE: Final = RULES.patience // 2
-"""Rejections by one account that count against a host."""
 
 
 def of_one_owner(workunits: Sequence[str]) -> Mapping[str, int]:

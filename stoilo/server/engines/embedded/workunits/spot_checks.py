@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, func, insert, select, update
 
+from stoilo.server.engines.embedded.accounts.host_trust import ban_host, note_failed
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     RUNNING_CHECKS,
     CheckVerdict,
     Validity,
 )
-from stoilo.server.engines.embedded.hosts.host_trust import ban_host, note_failed
 from stoilo.server.engines.embedded.workunits.creation import add_results
 
 if TYPE_CHECKING:
@@ -38,21 +38,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-__all__ = [
-    "all_resumed",
-    "ask_again",
-    "begin_check",
-    "doubt_check",
-    "end_check",
-    "note_resumption",
-    "second_verdict",
-]
-
-
 log = logging.getLogger(__name__)
 
+# Wrong results of resumed runs for which a host is not banned
 MOST_EXCUSES: Final = 2
-"""Wrong results of resumed runs for which a host is not banned."""
 
 
 def second_verdict(
@@ -163,14 +152,12 @@ def all_resumed(connection: Connection, results: Collection[str]) -> bool:
 
 
 def _trusted(connection: Connection) -> set[int]:
-    """Return the accounts whose hosts check others again."""
     return set(connection.scalars(select(schema.trusted_users.c.user_id)))
 
 
 def _add(
     connection: Connection, workunit_id: int, kind: CheckVerdict, now: int
 ) -> None:
-    """Make one result of a check."""
     (copy_id,) = add_results(connection, workunit_id, 1)
     connection.execute(
         insert(schema.spot_checks).values(
@@ -200,14 +187,12 @@ def _punish(connection: Connection, workunit_id: int, now: int) -> None:
 
 
 def _excuses(connection: Connection, host_id: int) -> int:
-    """Return how often a host was excused."""
     table = schema.excuses
     query = select(func.count()).where(table.c.host_id == host_id)
     return connection.scalar(query) or 0
 
 
 def _blamed(connection: Connection, workunit_id: int) -> list[Row]:  # type: ignore[type-arg]  # name, host, step
-    """Return the results of others that agree with the canonical one."""
     table, own, resumed = schema.results, schema.trusted_users, schema.resumptions
     return list(
         connection.execute(

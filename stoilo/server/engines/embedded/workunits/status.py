@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import distinct, func, select
 
-from stoilo.server.engines.embedded.accounts.preferences import is_selected
-from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.records import Validity
-from stoilo.server.engines.embedded.db.views import load_view
-from stoilo.server.engines.embedded.hosts.host_filter import (
+from stoilo.server.engines.embedded.accounts.host_filter import (
     LEVELS,
     load_offer,
     would_refuse,
 )
+from stoilo.server.engines.embedded.accounts.preferences import is_selected
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.records import Validity, load_view
 from stoilo.server.engines.interface import (
     EngineFigures,
     OutcomeKind,
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
 
     from stoilo.server.engines.embedded.db.records import WorkunitView
-
-__all__ = ["read_figures", "read_status"]
 
 
 def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus | None:
@@ -84,7 +81,6 @@ def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]
 def _count_attached(
     connection: Connection, app: str, workunit_id: int, since: int
 ) -> int:
-    """Return how many users have a host seen lately that may take a workunit."""
     levels = LEVELS[LEVELS.index(app) :] if app in LEVELS else ()
     hosts, users = schema.hosts, schema.users
     count = connection.scalar(
@@ -107,7 +103,6 @@ def _shown_outcome(result: Row) -> ResultOutcome:  # type: ignore[type-arg]  # a
 
 
 def _explain(view: WorkunitView, results: tuple[ResultView, ...], attached: int) -> str:
-    """Return one sentence about what a workunit waits for."""
     if view.outcome is not None:
         return f"ended: {view.outcome.value.replace('_', ' ')}"
     quorum = view.in_force.min_quorum

@@ -16,11 +16,9 @@ from typing import Final
 
 from stoilo.core.errors import InternalError
 
-__all__ = ["LARGEST_RESULT", "Owner", "UploadLimits", "UploadRoom"]
-
 MIB: Final = 1024 * 1024
+# The most that a level lets a task return, with its output and header
 LARGEST_RESULT: Final = 544 * MIB
-"""The most that a level lets a task return, with its output and header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,5 +184,4 @@ class UploadRoom:
 
 
 def _no_room(who: str) -> InternalError:
-    """Return the error for a used-up share."""
     return InternalError("STO-E110", f"{who} used up the room for result files")

@@ -17,7 +17,7 @@ from typing import Final
 
 from stoilo.core.boinc.xml import escape
 from stoilo.policies.levels import level_files
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.stock.project.host_filter import (
     HOST_FILTERS,
     HostFilter,

@@ -33,31 +33,11 @@ if TYPE_CHECKING:
 
     from stoilo.core.boinc.messages import HostInfo
 
-__all__ = [
-    "BY_OPERATOR",
-    "ban",
-    "ban_host",
-    "consecutive_valid",
-    "find_ban",
-    "homogeneous_class",
-    "is_banned",
-    "is_trusted",
-    "is_trusted_account",
-    "lift_ban",
-    "note_failed",
-    "note_valid",
-    "trust_account",
-    "trusted_accounts",
-    "void_results",
-]
-
+# Valid results in a row before a host may work alone (BOINC's number)
 TRUSTED_AFTER: Final = 10
-"""Valid results in a row before a host may work alone (BOINC's number)."""
-
 BANNED: Final = "STO-E041"
+# In place of a workunit: banned by hand
 BY_OPERATOR: Final = 0
-"""In place of a workunit: banned by hand."""
-
 _SYSTEMS: Final = ("android", "linux", "windows", "darwin", "freebsd")
 _PROCESSORS: Final = (  # word in the vendor's name, coarse family, fine family
     ("intel", "x86", "intel"),
@@ -174,7 +154,6 @@ def note_failed(connection: Connection, results: Iterable[str]) -> None:
 
 
 def _hosts_of(connection: Connection, results: Iterable[str]) -> list[tuple[int, str]]:
-    """Return host and app of each result."""
     table, of = schema.results, schema.workunits
     names = list(results)
     if not names:

@@ -23,25 +23,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.workunits import WorkunitSpec
 
-
-__all__ = [
-    "LEVELS",
-    "WISH_COLUMNS",
-    "HostBounds",
-    "Offer",
-    "allowed_apps",
-    "app_id",
-    "bound_rows",
-    "fits_host",
-    "is_wanted",
-    "levels_up_to",
-    "load_offer",
-    "offer_rows",
-    "remember_wishes",
-    "would_refuse",
-]
-
-
 LEVELS: Final = ("pure", "numeric", "tensor", "gpu")
 
 
