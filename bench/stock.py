@@ -32,7 +32,7 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.engines.stock.creation.templates import (
+from stoilo.server.engines.stock.creation.input_files import (
     InputSlot,
     input_template,
     result_template,

@@ -36,7 +36,7 @@ from stoilo.server.app.task_server import TaskServer
 from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db import schema
-from stoilo.server.db.states import AttemptState
+from stoilo.server.db.records import AttemptState
 from stoilo.server.db.store import Store
 from stoilo.server.release.project import start_project
 from stoilo.testing.deployment import Deployment

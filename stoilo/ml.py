@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING
 from stoilo import learn
 
 if TYPE_CHECKING:
-    from stoilo.learn.trainers.asynchronous import (
-        DownpourTrainer,
-        LogisticTrainer,
-        VCASGDTrainer,
-    )
     from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
     from stoilo.learn.trainers.fitting import fit
-    from stoilo.learn.trainers.options import StopRule
-    from stoilo.learn.trainers.rounds import (
+    from stoilo.learn.trainers.named import (
         DiLoCoTrainer,
+        DownpourTrainer,
         FedAvgTrainer,
         LargeMinibatchTrainer,
+        LogisticTrainer,
         SandblasterTrainer,
         SynchronousTrainer,
+        VCASGDTrainer,
     )
-    from stoilo.learn.trainers.trainer import TrainerOptions
+    from stoilo.learn.trainers.options import StopRule, TrainerOptions
 
 __all__ = [
     "DPBGDOptions",

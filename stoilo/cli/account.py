@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.db.store import Store
 
-__all__ = ["account"]
 
 DAY_S = 86_400
 TOKEN_CHARS = 256

@@ -14,7 +14,6 @@ from stoilo.core.errors import UsageError
 if TYPE_CHECKING:
     from stoilo.server.backup.manifest import Manifest
 
-__all__ = ["backup", "restore"]
 
 MAX_NOTE_BYTES = 1024 * 1024
 MAX_URL_BYTES = 4096

@@ -13,8 +13,6 @@ import click
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["Setting", "client_settings", "config", "server_settings"]
-
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
 
 

@@ -9,8 +9,6 @@ import click
 
 from stoilo.core.codebook import CodeEntry, find_entry, load_codebook, render_entry
 
-__all__ = ["explain", "render_markdown"]
-
 _HEAD = """\
 # Error codes
 

@@ -6,8 +6,6 @@ import importlib.util
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["missing_extra", "require_extra"]
-
 # extra → the packages that it brings and our modules import (pyproject.toml).
 PACKAGES = {
     "executor": (

@@ -20,13 +20,6 @@ from stoilo.core.files import read_bounded
 if TYPE_CHECKING:
     from stoilo.signer.offline_keys import OfflineKey, PublicKeyFile
 
-__all__ = [
-    "ask_passphrase",
-    "confirm_fingerprint",
-    "open_key_file",
-    "passphrase_option",
-    "read_public_file",
-]
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 TRIES: Final = 3

@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-__all__ = ["TableGroup"]
-
 
 class TableGroup(click.Group):
     """A group made of a table: name → (module, attribute, one line for ``--help``)."""

@@ -13,8 +13,6 @@ from stoilo.cli.extras import missing_extra, require_extra
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.plaintext import show_plainly
 
-__all__ = ["cli", "main"]
-
 # name → (module, attribute, one line for --help): help never imports a group's code.
 COMMANDS = {
     "demo": (

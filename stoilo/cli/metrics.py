@@ -10,8 +10,6 @@ import click
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["metrics"]
-
 DAY_S = 86_400
 
 
@@ -24,7 +22,7 @@ def metrics() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
 def list_metrics(as_json: bool) -> None:
     """List every metric of `/metrics`."""
-    from stoilo.server.watching.catalogue import METRICS  # noqa: PLC0415 - extra
+    from stoilo.server.watching.metrics import METRICS  # noqa: PLC0415 - extra
 
     if as_json:
         rows = [
@@ -58,7 +56,7 @@ def token(data: Path, name: str, days: int, as_json: bool) -> None:
     from stoilo.server.admission import tokens  # noqa: PLC0415 - extra
     from stoilo.server.config import load_config  # noqa: PLC0415
     from stoilo.server.db.store import Store  # noqa: PLC0415
-    from stoilo.server.watching.face import METRICS_SCOPE  # noqa: PLC0415
+    from stoilo.server.watching.routes import METRICS_SCOPE  # noqa: PLC0415
 
     config, _ = load_config(data.absolute(), {}, os.environ)
     if not (data / "keys").is_dir():

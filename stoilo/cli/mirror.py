@@ -8,8 +8,6 @@ import click
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["mirror"]
-
 
 @click.group()
 def mirror() -> None:

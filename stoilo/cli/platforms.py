@@ -6,8 +6,6 @@ import sys
 
 from stoilo.core.errors import PolicyRefusal
 
-__all__ = ["check_platform"]
-
 
 def check_platform() -> None:
     """Refuse with ``STO-S001`` outside Linux, before anything of the jail is imported."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.types import Verdict
 
-__all__ = ["policy", "read_as_task", "read_source"]
-
 
 def read_as_task(data: bytes) -> bytes:
     """Return the task in a file's bytes, after saying on stderr what is no part of it."""

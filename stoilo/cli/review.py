@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from stoilo.client.wire import Wire
 
 
-__all__ = ["review"]
-
 AnswerT = TypeVar("AnswerT")
 DAY_S = 86_400
 _MOST_DAYS = 366
@@ -265,7 +263,7 @@ def refuse(task_id: str, reason: str, connection: str | None, as_json: bool) -> 
 @json_option
 def keygen(output: Path, as_json: bool) -> None:
     """Make a reviewer's key on this machine; prints the public half for the operator."""
-    from stoilo.core.ed25519 import PrivateKey  # noqa: PLC0415 - needs an extra
+    from stoilo.core.signatures import PrivateKey  # noqa: PLC0415 - needs an extra
     from stoilo.signer.key_files import write_private_file  # noqa: PLC0415 - extra
 
     if output.exists():

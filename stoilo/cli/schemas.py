@@ -18,8 +18,6 @@ import msgspec
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["SCHEMAS", "PublishedSchema", "make_schema", "render_schema"]
-
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _ATTRIBUTES = re.compile(r"\n\s*Attributes:\n(?P<rows>.*)\Z", re.DOTALL)
 _ROW = re.compile(r"^ {4}(\w+): (.*?)(?=^ {4}\w+: |\Z)", re.DOTALL | re.MULTILINE)
@@ -27,19 +25,12 @@ _ROW = re.compile(r"^ {4}(\w+): (.*?)(?=^ {4}\w+: |\Z)", re.DOTALL | re.MULTILIN
 
 @dataclass(frozen=True, slots=True)
 class PublishedSchema:
-    """One kind of file.
+    """One kind of file."""
 
-    Attributes:
-        title: for people.
-        module: where its type is; imported when asked, since it may need an extra.
-        type_name: the type that parses it.
-        computed: fields that are set by the parser, never written.
-    """
-
-    title: str
-    module: str
-    type_name: str
-    computed: tuple[str, ...] = ()
+    title: str  # for people
+    module: str  # where its type is; imported when asked, since it may need an extra
+    type_name: str  # the type that parses it
+    computed: tuple[str, ...] = ()  # fields that are set by the parser, never written
 
 
 SCHEMAS: Final = {

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stoilo.sandbox.suite.report import CaseReport
     from stoilo.sandbox.suite.runner import CaseRunner
 
-__all__ = ["open_runner", "read_cases", "suite"]
 
 _TRIVIAL_TASK = b"def task(kwargs):\n    return 1\n"
 

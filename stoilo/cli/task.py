@@ -37,8 +37,6 @@ from stoilo.core.plaintext import show_plainly
 from stoilo.core.types import TaskState
 from stoilo.policies.entry import last_function
 
-__all__ = ["task"]
-
 AnswerT = TypeVar("AnswerT")
 POLL_S = 0.5
 

@@ -17,7 +17,6 @@ from stoilo.core.errors import UsageError
 if TYPE_CHECKING:
     from stoilo.server.http.routes import Face
 
-__all__ = ["up"]
 
 SWITCH_S = 0.0005
 """A call crosses many threads; behind one that reads a large value each crossing waits this

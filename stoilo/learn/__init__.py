@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from stoilo.learn.backends.local import LocalBackend
     from stoilo.learn.backends.server import ServerBackend
     from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
-    from stoilo.learn.core.models import ArrayModel, TorchModel
-    from stoilo.learn.core.parts import Part, chain, collect, split
-    from stoilo.learn.core.splits import (
+    from stoilo.learn.core.data import (
+        Part,
+        chain,
+        collect,
+        split,
         split_by_classes,
         split_by_dirichlet,
         split_by_label,
     )
+    from stoilo.learn.core.models import ArrayModel, TorchModel
     from stoilo.learn.core.text_files import (
         deal_blocks,
         deal_by_key,
@@ -33,13 +36,18 @@ if TYPE_CHECKING:
         split_lines,
     )
     from stoilo.learn.driver.run import Run, RunSettings
+    from stoilo.learn.methods.base import LocalWork, Staleness
     from stoilo.learn.methods.downpour import DownpourSettings
     from stoilo.learn.methods.federated import FederatedSettings
-    from stoilo.learn.methods.largeminibatch import LargeMinibatchSettings
     from stoilo.learn.methods.lbfgs import Rules
     from stoilo.learn.methods.logistic import LogisticSettings
-    from stoilo.learn.methods.optimizers import Adagrad, Adam, Momentum, Sgd
-    from stoilo.learn.methods.plans import LocalWork, Staleness
+    from stoilo.learn.methods.optimizers import (
+        Adagrad,
+        Adam,
+        Momentum,
+        Sgd,
+        TorchOptimizer,
+    )
     from stoilo.learn.methods.robust import (
         CentredClipping,
         Clip,
@@ -48,15 +56,11 @@ if TYPE_CHECKING:
         TrimmedMean,
     )
     from stoilo.learn.methods.sandblaster import SandblasterSettings
-    from stoilo.learn.methods.synchronous import SynchronousSettings
-    from stoilo.learn.methods.torch_optimizer import TorchOptimizer
-    from stoilo.learn.store.server import ParameterServer
-    from stoilo.learn.trainers.asynchronous import (
-        DownpourTrainer,
-        LogisticTrainer,
-        VCASGDTrainer,
+    from stoilo.learn.methods.synchronous import (
+        LargeMinibatchSettings,
+        SynchronousSettings,
     )
-    from stoilo.learn.trainers.display import Display
+    from stoilo.learn.store.server import ParameterServer
     from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
     from stoilo.learn.trainers.epochs import (
         Epoch,
@@ -66,130 +70,73 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.trainers.evaluation import Evaluation, Scores, evaluate
     from stoilo.learn.trainers.fitting import METHODS, fit, make_trainer
-    from stoilo.learn.trainers.options import StopRule
-    from stoilo.learn.trainers.rounds import (
+    from stoilo.learn.trainers.named import (
         DiLoCoTrainer,
+        DownpourTrainer,
         FedAvgTrainer,
         LargeMinibatchTrainer,
+        LogisticTrainer,
         SandblasterTrainer,
         SynchronousTrainer,
+        VCASGDTrainer,
     )
-    from stoilo.learn.trainers.timing import Conditions, Estimate
-    from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
+    from stoilo.learn.trainers.options import StopRule, TrainerOptions
+    from stoilo.learn.trainers.progress import Conditions, Display, Estimate
+    from stoilo.learn.trainers.trainer import Trainer
     from stoilo.learn.transport import Compressed, Raw, Ternary
 
 _HOMES = {
     "backends.local": "LocalBackend",
     "backends.server": "ServerBackend",
     "backends.simulated": "SimulatedBackend SimulatedHost Spell",
+    "core.data": "Part chain collect split split_by_classes split_by_dirichlet "
+    "split_by_label",
     "core.models": "ArrayModel TorchModel",
-    "core.parts": "Part chain collect split",
-    "core.splits": "split_by_classes split_by_dirichlet split_by_label",
-    "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple"
-    " parse_vector read_lines split_lines",
+    "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple "
+    "parse_vector read_lines split_lines",
     "driver.run": "Run RunSettings",
+    "methods.base": "LocalWork Staleness",
     "methods.downpour": "DownpourSettings",
     "methods.federated": "FederatedSettings",
-    "methods.largeminibatch": "LargeMinibatchSettings",
     "methods.lbfgs": "Rules",
     "methods.logistic": "LogisticSettings",
-    "methods.optimizers": "Adagrad Adam Momentum Sgd",
-    "methods.plans": "LocalWork Staleness",
+    "methods.optimizers": "Adagrad Adam Momentum Sgd TorchOptimizer",
     "methods.robust": "CentredClipping Clip CoordinateMedian Krum TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
-    "methods.synchronous": "SynchronousSettings",
-    "methods.torch_optimizer": "TorchOptimizer",
+    "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
     "store.server": "ParameterServer",
-    "trainers.asynchronous": "DownpourTrainer LogisticTrainer VCASGDTrainer",
-    "trainers.display": "Display",
     "trainers.dpbgd": "DPBGDOptions DPBGDTrainer",
     "trainers.epochs": "Epoch EpochMetrics Trained TrainingUpdate",
     "trainers.evaluation": "Evaluation Scores evaluate",
     "trainers.fitting": "METHODS fit make_trainer",
-    "trainers.options": "StopRule",
-    "trainers.rounds": "DiLoCoTrainer FedAvgTrainer LargeMinibatchTrainer"
-    " SandblasterTrainer SynchronousTrainer",
-    "trainers.timing": "Conditions Estimate",
-    "trainers.trainer": "Trainer TrainerOptions",
+    "trainers.named": "DiLoCoTrainer DownpourTrainer FedAvgTrainer "
+    "LargeMinibatchTrainer LogisticTrainer SandblasterTrainer "
+    "SynchronousTrainer VCASGDTrainer",
+    "trainers.options": "StopRule TrainerOptions",
+    "trainers.progress": "Conditions Display Estimate",
+    "trainers.trainer": "Trainer",
     "transport": "Compressed Raw Ternary",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
+# fmt: off
 __all__ = [
-    "METHODS",
-    "Adagrad",
-    "Adam",
-    "ArrayModel",
-    "CentredClipping",
-    "Clip",
-    "Compressed",
-    "Conditions",
-    "CoordinateMedian",
-    "DPBGDOptions",
-    "DPBGDTrainer",
-    "DiLoCoTrainer",
-    "Display",
-    "DownpourSettings",
-    "DownpourTrainer",
-    "Epoch",
-    "EpochMetrics",
-    "Estimate",
-    "Evaluation",
-    "FedAvgTrainer",
-    "FederatedSettings",
-    "Krum",
-    "LargeMinibatchSettings",
-    "LargeMinibatchTrainer",
-    "LocalBackend",
-    "LocalWork",
-    "LogisticSettings",
-    "LogisticTrainer",
-    "Momentum",
-    "ParameterServer",
-    "Part",
-    "Raw",
-    "Rules",
-    "Run",
-    "RunSettings",
-    "SandblasterSettings",
-    "SandblasterTrainer",
-    "Scores",
-    "ServerBackend",
-    "Sgd",
-    "SimulatedBackend",
-    "SimulatedHost",
-    "Spell",
-    "Staleness",
-    "StopRule",
-    "SynchronousSettings",
-    "SynchronousTrainer",
-    "Ternary",
-    "TorchModel",
-    "TorchOptimizer",
-    "Trained",
-    "Trainer",
-    "TrainerOptions",
-    "TrainingUpdate",
-    "TrimmedMean",
-    "VCASGDTrainer",
-    "chain",
-    "collect",
-    "deal_blocks",
-    "deal_by_key",
-    "evaluate",
-    "fit",
-    "make_trainer",
-    "parse_columns",
-    "parse_set",
-    "parse_triple",
-    "parse_vector",
-    "read_lines",
-    "split",
-    "split_by_classes",
-    "split_by_dirichlet",
-    "split_by_label",
-    "split_lines",
+    "METHODS", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip", "Compressed",
+    "Conditions", "CoordinateMedian", "DPBGDOptions", "DPBGDTrainer", "DiLoCoTrainer",
+    "Display", "DownpourSettings", "DownpourTrainer", "Epoch", "EpochMetrics",
+    "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings", "Krum",
+    "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend", "LocalWork",
+    "LogisticSettings", "LogisticTrainer", "Momentum", "ParameterServer", "Part", "Raw",
+    "Rules", "Run", "RunSettings", "SandblasterSettings", "SandblasterTrainer",
+    "Scores", "ServerBackend", "Sgd", "SimulatedBackend", "SimulatedHost", "Spell",
+    "Staleness", "StopRule", "SynchronousSettings", "SynchronousTrainer", "Ternary",
+    "TorchModel", "TorchOptimizer", "Trained", "Trainer", "TrainerOptions",
+    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "chain", "collect", "deal_blocks",
+    "deal_by_key", "evaluate", "fit", "make_trainer", "parse_columns", "parse_set",
+    "parse_triple", "parse_vector", "read_lines", "split", "split_by_classes",
+    "split_by_dirichlet", "split_by_label", "split_lines",
 ]
+# fmt: on
 
 
 def __getattr__(name: str) -> object:

@@ -20,12 +20,10 @@ import msgspec
 
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.release.targets import PartFile, read_target
+from stoilo.executor.verifier.targets import PartFile, read_target
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.attestations import BuildInputs, BuildTool, BuiltLibrary
 from stoilo.signer.pairing import read_tree
-
-__all__ = ["FoundBuild", "find_builds", "read_inputs"]
 
 MAX_FOLDERS: Final = 4096
 MAX_BOM_BYTES: Final = 16 * 1024**2

@@ -31,8 +31,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.signatures import PrivateKey, parse_public_key
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
@@ -46,26 +46,6 @@ from stoilo.signer.boinc_keys import (
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
 
-__all__ = [
-    "BOINC_ROLE",
-    "BUILDER_ROLE",
-    "HARD",
-    "KEY_ROLES",
-    "MIN_PASSPHRASE_CHARS",
-    "Hardness",
-    "OfflineKey",
-    "PublicKeyFile",
-    "check_passphrase",
-    "check_typed_back",
-    "choose_groups",
-    "create_key",
-    "fingerprint",
-    "fingerprint_digest",
-    "group_digest",
-    "open_key",
-    "parse_public_file",
-    "render_public_file",
-]
 
 BUILDER_ROLE: Final = "builder"
 BOINC_ROLE: Final = "boinc"
@@ -81,14 +61,7 @@ _NONCE_BYTES: Final = 12
 _SECRET_BYTES: Final = 32
 
 _Role = Literal[
-    "root",
-    "targets",
-    "gate",
-    "revocation",
-    "policy",
-    "reviewers",
-    "builder",
-    "boinc",
+    "root", "targets", "gate", "revocation", "policy", "reviewers", "builder", "boinc"
 ]
 KEY_ROLES: Final[tuple[str, ...]] = get_args(_Role)
 """What an offline key can be for: one key, one use."""

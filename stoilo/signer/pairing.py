@@ -14,11 +14,9 @@ from typing import IO, Final
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.installation import Built
-from stoilo.executor.verifier.release.targets import PartFile
+from stoilo.executor.verifier.targets import PartFile
 from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.launcher_build import describe_launcher
-
-__all__ = ["check_built", "check_launcher", "read_tree"]
 
 BUILT_PATH: Final = "_internal/stoilo/executor/verifier/built.json"
 """Where a verifier's tree holds what it was built with."""

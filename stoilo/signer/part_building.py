@@ -19,18 +19,13 @@ from stoilo.executor.verifier.installation import (
     parse_built,
     render_built,
 )
-from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
-from stoilo.executor.verifier.release.trust import (
-    is_development_root,
-    is_rehearsal_root,
-)
+from stoilo.executor.verifier.targets import ArchiveFile, PartFile
+from stoilo.executor.verifier.trust import is_development_root, is_rehearsal_root
 from stoilo.flavors.build import BuiltPart, build_flavor, build_verifier
 from stoilo.flavors.freeze import make_empty
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.flavors.manifest import FlavorManifest
 from stoilo.flavors.tree import platform_name
-
-__all__ = ["build_parts", "built_file", "launcher_record", "part_record", "render_part"]
 
 FORMAT: Final = "stoilo-part/1"
 

@@ -18,9 +18,8 @@ from stoilo.executor.volunteer.main import main
 
 if TYPE_CHECKING:
     from stoilo.core.codec.nodes import Node
-    from stoilo.executor.verifier.execution import Executor, Work
-
-__all__ = ["Cheat", "falsify"]
+    from stoilo.executor.verifier.execution import Executor
+    from stoilo.executor.verifier.workunit import Work
 
 
 def falsify(frame: bytes) -> bytes:

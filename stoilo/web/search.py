@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from stoilo.audit.format.record import Mention, MentionKind, task_commitment
+from stoilo.audit.format.facts import MentionKind
+from stoilo.audit.format.leaf import Mention, task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.web.archive import Entry, View
-
-__all__ = ["MAX_QUERY_CHARS", "Query", "name_task", "parse_query", "run_query"]
 
 MAX_QUERY_CHARS = 128
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -20,14 +19,10 @@ _WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question to the log.
+    """One question to the log."""
 
-    Attributes:
-        index: a place in the log, if a number was asked for.
-        mentions: else, what entries may mention; any of them is a hit.
-    """
-
-    index: int | None
+    index: int | None  # a place in the log, if a number was asked for
+    # else, what entries may mention; any of them is a hit
     mentions: tuple[Mention, ...] = ()
 
 

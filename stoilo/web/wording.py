@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import assert_never
 
-from stoilo.audit.format.leaf import LeafKind
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
     FlavorRecord,
     KeyRecord,
+    LeafKind,
     LevelRecord,
     OperatorRecord,
     OutcomeRecord,
@@ -24,18 +24,6 @@ from stoilo.audit.format.record import (
 from stoilo.core.limits import KIB, MIB
 from stoilo.web.archive import Entry
 from stoilo.web.timeline import Timeline
-
-__all__ = [
-    "KIND_TITLES",
-    "describe_entry",
-    "describe_state",
-    "render_amount",
-    "render_bytes",
-    "render_seconds",
-    "render_time",
-    "render_time_attribute",
-    "summarize_task",
-]
 
 KIND_TITLES = {
     LeafKind.ADMISSION.value: "Admission",

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.facts import OperatorAct, OperatorRecord
+from stoilo.audit.format.leaf import parse_record, record_leaf, render_record
+from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.record import parse_record, record_leaf, render_record
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.seen import SeenRow, SeenStore, result_commitment
 from stoilo.audit.log.sequencer import Sequencer

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import parse_policy
 from stoilo.audit.format.proof import check_proof
 from stoilo.audit.log.sequencer import Sequencer

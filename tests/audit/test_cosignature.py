@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import (
-    Checkpoint,
-    parse_checkpoint,
-    render_checkpoint,
-)
+from stoilo.audit.format.merkle import Checkpoint, parse_checkpoint, render_checkpoint
 from stoilo.audit.format.note import (
     KeyType,
     Note,

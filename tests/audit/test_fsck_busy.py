@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.log.database import LogDatabase
-from stoilo.audit.log.head import HeadDatabase
 from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.store import HeadDatabase
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.audit.read.fsck import fsck_log
 from stoilo.audit.read.fsck_databases import LeafRows

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.checkpoint import check_consistency
-from stoilo.audit.format.merkle import consistency_proof
+from stoilo.audit.format.merkle import check_consistency, consistency_proof
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.format.tiles import TileNodes
 from stoilo.audit.log.sequencer import Sequencer

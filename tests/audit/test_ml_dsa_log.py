@@ -8,8 +8,8 @@ from stoilo.audit.format.note import Note, cosign_note, parse_note, render_note
 from stoilo.audit.format.policy import Group, LogPolicy, Witness
 from stoilo.audit.format.proof import check_proof
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.read.prover import prove_leaf
 from stoilo.audit.read.reader import verify_log
+from stoilo.audit.read.search import prove_leaf
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from tests.support.faulty_log import LogKey

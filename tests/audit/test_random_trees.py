@@ -4,24 +4,22 @@ import random
 
 import pytest
 
-from stoilo.audit.format.checkpoint import (
+from stoilo.audit.format.merkle import (
     Checkpoint,
     check_consistency,
     check_inclusion,
-    render_checkpoint,
-)
-from stoilo.audit.format.merkle import (
-    MemoryTree,
     consistency_proof,
     inclusion_proof,
     leaf_hash,
     range_root,
+    render_checkpoint,
 )
 from stoilo.audit.format.note import Note, cosign_note, parse_note, render_note
 from stoilo.audit.format.policy import LogPolicy, Witness
 from stoilo.audit.format.proof import Proof, check_proof, render_proof
 from stoilo.core.errors import TrustError
 from tests.support.faulty_log import LogKey
+from tests.support.memory_tree import MemoryTree
 from tests.support.notekeys import KeyType, NoteKey
 
 ROUNDS = 3000

@@ -3,17 +3,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.format.leaf import parse_leaf
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import RevocationRecord
+from stoilo.audit.format.leaf import (
     MAX_RECORD_BYTES,
-    RevocationRecord,
     check_record,
     mentions,
+    parse_leaf,
     parse_record,
     record_digest,
 )
 from stoilo.core.errors import TrustError
-from stoilo.core.revocation import (
+from stoilo.core.statement import (
     MAX_DIGESTS,
     MAX_EPOCHS,
     MAX_FLAVORS,

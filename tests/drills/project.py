@@ -16,15 +16,15 @@ from pathlib import Path
 import msgspec
 
 import stoilo
-from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.format.merkle import Checkpoint, parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.cli.demo.researcher import load_research
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.admission import HostState
-from stoilo.executor.verifier.execution import VerifiedExecutor, Work
-from stoilo.executor.verifier.release.trust import pack_release, read_release
+from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.result import Disposition, parse_result
+from stoilo.executor.verifier.trust import pack_release, read_release
+from stoilo.executor.verifier.workunit import HostState, Work
 from stoilo.server.revocation.wishes import FOLDER
 from stoilo.testing.deployment import Deployment
 

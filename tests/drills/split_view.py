@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from stoilo.audit.format.merkle import MemoryTree, consistency_proof, leaf_hash
+from stoilo.audit.format.merkle import consistency_proof, leaf_hash
 from stoilo.audit.format.misbehaviour import check_misbehaviour, render_misbehaviour
 from stoilo.audit.format.policy import vkey_policy
 from stoilo.audit.witness.client import Answer, HttpWire
@@ -14,6 +14,7 @@ from stoilo.core.errors import TrustError
 from tests.drills.project import DrillHost, DrillProject, running_witness
 from tests.drills.report import Drill, Notes
 from tests.drills.thief import Thief, read_entries
+from tests.support.memory_tree import MemoryTree
 
 __all__ = ["SPLIT_VIEW"]
 

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoilo.audit.log.head import TreeHead
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.log.store import DiskStore
+from stoilo.audit.log.store import DiskStore, TreeHead
 from stoilo.core.errors import StoiloError
 from tests.drills.second_writer import ORIGIN, drill_leaf
 from tests.support.faulty_log import LogKey

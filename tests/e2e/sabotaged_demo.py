@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
 from stoilo.audit.format.note import Note, render_note, sign_note
 from stoilo.audit.log.seen import SeenStore
 from stoilo.cli.demo import watched

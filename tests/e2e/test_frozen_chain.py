@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec.skeleton import decode
-from stoilo.executor.verifier.execution import installed_release
+from stoilo.executor.verifier.installation import installed_release
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.policy import default_policy
 from stoilo.testing.deployment import Deployment

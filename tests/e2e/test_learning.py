@@ -10,10 +10,10 @@ from torch import nn
 import stoilo
 from stoilo.client.journal import Journal
 from stoilo.learn.backends.server import ServerBackend
+from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel
-from stoilo.learn.core.parts import split
 from stoilo.learn.driver.run import Run, RunSettings
-from stoilo.learn.methods.plans import LocalWork
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.testing.deployment import Deployment
 from tests.support.traces import count_work_leaves

@@ -16,13 +16,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
+    LeafKind,
     OutcomeRecord,
     Record,
     RetentionRecord,
     WorkunitRecord,
+)
+from stoilo.audit.format.leaf import (
+    Leaf,
     check_record,
+    parse_leaf,
     salted_commitment,
     task_commitment,
 )

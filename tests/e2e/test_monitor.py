@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 
-from stoilo.audit.format.checkpoint import (
-    Checkpoint,
-    parse_checkpoint,
-    render_checkpoint,
-)
+from stoilo.audit.format.merkle import Checkpoint, parse_checkpoint, render_checkpoint
 from stoilo.audit.format.note import Note, parse_note, render_note, sign_note
 from stoilo.audit.log.seen import SeenRow, SeenStore
 from stoilo.cli.main import main

@@ -12,8 +12,8 @@ from torch import nn
 import stoilo
 from stoilo.client.journal import Journal
 from stoilo.learn.backends.server import ServerBackend
+from stoilo.learn.core.data import split
 from stoilo.learn.core.models import TorchModel
-from stoilo.learn.core.parts import split
 from stoilo.learn.driver.run import Run
 from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings

@@ -7,7 +7,7 @@ import pytest
 import stoilo
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.format.proof import parse_proof
-from stoilo.audit.read.prover import prove_leaf
+from stoilo.audit.read.search import prove_leaf
 from stoilo.cli.demo.auditor import read_log_policy
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.witness import WitnessProcess, write_log_policy

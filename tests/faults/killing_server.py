@@ -18,8 +18,7 @@ from pathlib import Path
 from sqlalchemy.engine.default import DefaultDialect
 
 from stoilo.audit.log.database import LogDatabase
-from stoilo.audit.log.head import HeadDatabase
-from stoilo.audit.log.store import DiskStore, TileDirectory
+from stoilo.audit.log.store import DiskStore, HeadDatabase, TileDirectory
 from stoilo.cli.main import main
 
 LOG_STEPS = (

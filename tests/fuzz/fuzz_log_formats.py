@@ -13,17 +13,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.checkpoint import (
-    Checkpoint,
-    parse_checkpoint,
-    render_checkpoint,
-)
-from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf, render_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, parse_leaf, render_leaf
 from stoilo.audit.format.merkle import (
-    MemoryTree,
+    Checkpoint,
     inclusion_proof,
     leaf_hash,
+    parse_checkpoint,
     range_root,
+    render_checkpoint,
 )
 from stoilo.audit.format.misbehaviour import check_misbehaviour, render_misbehaviour
 from stoilo.audit.format.note import (
@@ -36,8 +34,14 @@ from stoilo.audit.format.note import (
     render_vkey,
     sign_note,
 )
-from stoilo.audit.format.policy import LogPolicy, Witness, open_checkpoint
-from stoilo.audit.format.policy_history import parse_policies, render_policies, succeed
+from stoilo.audit.format.policy import (
+    LogPolicy,
+    Witness,
+    open_checkpoint,
+    parse_policies,
+    render_policies,
+    succeed,
+)
 from stoilo.audit.format.proof import Proof, check_proof, parse_proof, render_proof
 from stoilo.audit.format.tiles import (
     decode_bundle,
@@ -49,6 +53,7 @@ from stoilo.audit.log.seen import SeenRow, parse_seen_page, render_seen_row
 from stoilo.audit.read.archive import ArchiveSource, write_archive
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
+from tests.support.memory_tree import MemoryTree
 from tests.support.notekeys import NoteKey
 from tests.support.turns import turns_within
 

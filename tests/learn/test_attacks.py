@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel
-from stoilo.learn.core.parts import Part
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods import robust
 from stoilo.learn.methods.optimizers import Sgd

@@ -5,15 +5,15 @@ import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
+from stoilo.learn.core.data import split
 from stoilo.learn.core.orders import Order
-from stoilo.learn.core.parts import split
 from stoilo.learn.core.tensors import add
 from stoilo.learn.driver.in_flight import Pace
 from stoilo.learn.driver.probing import look_at, measure_seconds
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods import robust
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.optimizers import Sgd
-from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from tests.support.points import make_model, make_samples

@@ -9,14 +9,13 @@ import torch
 from torch import nn
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.models import ArrayModel, TorchModel
-from stoilo.learn.core.parts import Part
-from stoilo.learn.core.torch_modules import Layer, Momenta
+from stoilo.learn.core.data import Part
+from stoilo.learn.core.models import ArrayModel, Layer, Momenta, TorchModel
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.federated import FederatedSettings
-from stoilo.learn.methods.plans import LocalWork
-from stoilo.learn.methods.torch_optimizer import TorchOptimizer
+from stoilo.learn.methods.optimizers import TorchOptimizer
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-from stoilo.learn.trainers.rounds import FedAvgTrainer
+from stoilo.learn.trainers.named import FedAvgTrainer
 
 LOSS = nn.functional.cross_entropy
 WORK = FederatedSettings(2, LocalWork(rate=0.1, batch=8))

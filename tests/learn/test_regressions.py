@@ -13,15 +13,15 @@ from stoilo.core.errors import InternalError, TrustError, UnreachableError, Usag
 from stoilo.learn.backends.interface import Handle, JobEnd
 from stoilo.learn.backends.local import LocalBackend, run_job
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
+from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel, TorchModel
 from stoilo.learn.core.orders import Order, Reply, Snapshot, Update
-from stoilo.learn.core.parts import split
 from stoilo.learn.driver import in_flight
 from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods.base import LocalWork, Staleness
 from stoilo.learn.methods.buffers import keep_buffers
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
 from stoilo.learn.methods.optimizers import Adagrad, Sgd
-from stoilo.learn.methods.plans import LocalWork, Staleness
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import VcasgdSettings
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer

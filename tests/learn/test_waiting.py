@@ -8,12 +8,12 @@ import pytest
 from stoilo.core.errors import UnreachableError
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
+from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel
-from stoilo.learn.core.parts import split
 from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.federated import FederatedSettings, fedavg
 from stoilo.learn.methods.optimizers import Sgd
-from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from tests.support.trainings import KEYS, make_run, squares
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from stoilo.core.codec.skeleton import encode
 from stoilo.server.db import schema
-from stoilo.server.db.states import AttemptState
+from stoilo.server.db.records import AttemptState
 from tests.support.server import make_result
 from tests.support.serverbench import Bench, make_bench
 

@@ -31,7 +31,7 @@ from stoilo.server.http.http_timeout import TimedProtocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from stoilo.executor.verifier.execution import Work
+    from stoilo.executor.verifier.workunit import Work
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
 
 

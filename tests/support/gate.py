@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.merkle import (
-    MemoryTree,
+    Checkpoint,
     inclusion_proof,
     leaf_hash,
     range_root,
+    render_checkpoint,
 )
 from stoilo.audit.format.note import (
     KeyType,
@@ -32,22 +32,29 @@ from stoilo.audit.format.note import (
 )
 from stoilo.audit.format.policy import LogPolicy, Witness
 from stoilo.audit.format.proof import Proof, parse_proof, render_proof
-from stoilo.audit.witness.settings import NO_WITNESSES
+from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
-from stoilo.core.revocation import (
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    PrivateKey,
+    render_envelope,
+    sign_envelope,
+)
+from stoilo.core.statement import (
     RECORD_PAYLOAD,
     RevocationStatement,
+    Statement,
     join_revocations,
+    make_nonce,
+    render_statement,
 )
-from stoilo.core.statement import Statement, make_nonce, render_statement
 from stoilo.core.types import Redundancy
-from stoilo.executor.verifier.admission import TaskBundle, admission_leaf
-from stoilo.executor.verifier.release.targets import InstalledRelease, ReviewerKey
+from stoilo.executor.verifier.admission import admission_leaf
 from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.targets import InstalledRelease, ReviewerKey
+from stoilo.executor.verifier.workunit import TaskBundle
 from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
@@ -55,6 +62,7 @@ from stoilo.signer.development.root import (
     create_development_root,
 )
 from stoilo.signer.key_files import ensure_key, read_private_key
+from tests.support.memory_tree import MemoryTree
 
 __all__ = ["INSTALLED", "MODULE", "Admitted", "GateBench", "small_level"]
 

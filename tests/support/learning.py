@@ -16,8 +16,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stoilo.learn.core.orders import Method, Order, Reply, Snapshot, State, Update
-from stoilo.learn.core.states import join, pick
+from stoilo.learn.core.orders import (
+    Method,
+    Order,
+    Reply,
+    Snapshot,
+    State,
+    Update,
+    join,
+    pick,
+)
 from stoilo.learn.core.tensors import Array, Tensors, add
 from stoilo.learn.methods.optimizers import Adam, Optimizer, Sgd
 

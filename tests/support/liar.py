@@ -23,7 +23,8 @@ from stoilo.executor.verifier.result import parse_result, render_result
 from stoilo.executor.volunteer.main import main
 
 if TYPE_CHECKING:
-    from stoilo.executor.verifier.execution import Executor, Work
+    from stoilo.executor.verifier.execution import Executor
+    from stoilo.executor.verifier.workunit import Work
 
 __all__ = ["ENCODED_LIES", "LIES", "OTHERS", "Liar", "lie_about"]
 

@@ -10,21 +10,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.merkle import (
-    MemoryTree,
+    Checkpoint,
     consistency_proof,
     leaf_hash,
     range_root,
+    render_checkpoint,
 )
 from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.witness.client import Answer
 from stoilo.audit.witness.keys import WitnessKey, make_witness_key
 from stoilo.audit.witness.protocol import AddCheckpoint
-from stoilo.audit.witness.service import WitnessService
-from stoilo.audit.witness.store import STORE_FILE, WitnessStore
+from stoilo.audit.witness.service import STORE_FILE, WitnessService, WitnessStore
 from stoilo.core.errors import UnreachableError
 from tests.support.faulty_log import LogKey
+from tests.support.memory_tree import MemoryTree
 
 __all__ = ["GrowingLog", "LocalWitness"]
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.format.merkle import MemoryTree, leaf_hash, range_root
-from stoilo.audit.format.policy import render_policy
-from stoilo.audit.format.record import (
-    KeyRecord,
-    Record,
-    WorkunitRecord,
+from stoilo.audit.format.facts import KeyRecord, LeafKind, Record, WorkunitRecord
+from stoilo.audit.format.leaf import (
+    Leaf,
     parse_record,
     record_digest,
     record_leaf,
+    render_leaf,
     render_record,
     task_commitment,
 )
+from stoilo.audit.format.merkle import (
+    Checkpoint,
+    leaf_hash,
+    range_root,
+    render_checkpoint,
+)
+from stoilo.audit.format.policy import render_policy
 from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile, encode_bundle
 from stoilo.audit.log.seen import PAGE_ROWS, SeenRow, render_seen_row, result_commitment
 from stoilo.audit.log.store import LogPaths
@@ -25,6 +28,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
 from tests.support.faulty_log import LogKey
+from tests.support.memory_tree import MemoryTree
 
 __all__ = ["MemoryLogSource"]
 

@@ -15,13 +15,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
-from stoilo.audit.format.keys import (
-    CosignerKey,
-    KeyType,
-    VerifierKey,
-    decode_base64,
-    private_vkey,
-)
+from stoilo.audit.format.merkle import decode_base64
+from stoilo.audit.format.note import CosignerKey, KeyType, VerifierKey, private_vkey
 from stoilo.core.errors import TrustError
 
 __all__ = ["MAX_PRIVATE_TEXT", "NoteKey", "parse_private_key", "render_private_key"]

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.format.record import OperatorRecord, Record, check_record
+from stoilo.audit.format.facts import LeafKind, OperatorRecord, Record
+from stoilo.audit.format.leaf import Leaf, check_record, parse_leaf
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.executor.verifier.release.targets import Reviewer
+from stoilo.executor.verifier.targets import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server.admission import tokens
 from stoilo.server.app.task_server import Dependencies, TaskServer

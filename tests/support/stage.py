@@ -16,27 +16,28 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.facts import NamedDigest, ReleaseRecord
+from stoilo.audit.format.leaf import record_leaf, render_record
 from stoilo.audit.format.merkle import (
-    MemoryTree,
+    Checkpoint,
     inclusion_proof,
     leaf_hash,
     range_root,
+    render_checkpoint,
 )
 from stoilo.audit.format.policy import render_policy
-from stoilo.audit.format.proof import Proof, render_proof
-from stoilo.audit.format.record import record_leaf, render_record
-from stoilo.audit.format.release_proof import (
+from stoilo.audit.format.proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
+    Proof,
+    render_proof,
     render_release_proof,
 )
-from stoilo.audit.witness.settings import without_urls
+from stoilo.audit.witness.client import without_urls
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
     BuilderFile,
     BuilderKey,
@@ -51,7 +52,7 @@ from stoilo.executor.verifier.release.targets import (
     RevocationFile,
     part_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -60,10 +61,10 @@ from stoilo.executor.verifier.release.trust import (
     PROJECT_FILE,
     REVIEWERS_FILE,
     REVOCATION_FILE,
-    ReleaseFiles,
     load_trust,
     read_release,
 )
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.flavors.archive import XzWriter, write_archive
 from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
@@ -86,6 +87,7 @@ from stoilo.signer.offline_keys import Hardness, OfflineKey, create_key, open_ke
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW
+from tests.support.memory_tree import MemoryTree
 
 __all__ = [
     "EASY",
@@ -229,7 +231,8 @@ class ReleaseStage:
         signed = replace(ceremony, proposal=proposal)
         line = TranscriptLine(act="sign", time=self.now, proposal=ceremony.digest)
         return replace(
-            sign_boinc_files(signed, self.boinc), transcript=render_transcript([line])
+            sign_boinc_files(signed, self.boinc.boinc()),
+            transcript=render_transcript([line]),
         )
 
     def publish(self, directory: Path, ceremony: Ceremony) -> BaseRelease:

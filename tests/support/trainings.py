@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from stoilo.learn.backends.interface import Backend
 from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel
-from stoilo.learn.core.parts import split
 from stoilo.learn.core.tensors import Tensors
 from stoilo.learn.driver.run import Run, RunSettings, Watcher
 from stoilo.learn.methods.optimizers import Adam

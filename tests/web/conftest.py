@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from stoilo.audit.format.facts import CodeCount
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
+    CodeCount,
     FlavorRecord,
     KeyRecord,
     LevelRecord,
@@ -25,8 +25,8 @@ from stoilo.audit.format.record import (
     RefusalsRecord,
     RetentionRecord,
     ReviewRecord,
-    task_commitment,
 )
+from stoilo.audit.format.leaf import task_commitment
 from stoilo.audit.log.side import SideStore
 from stoilo.core.digests import content_digest
 from stoilo.server.http.log_files import log_routes, side_routes

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.format.record import FlavorRecord, Mention, MentionKind
+from stoilo.audit.format.facts import FlavorRecord, LeafKind, MentionKind
+from stoilo.audit.format.leaf import Leaf, Mention, render_leaf
 from stoilo.audit.log.side import side_path
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.web.archive import Archive

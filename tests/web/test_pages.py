@@ -8,7 +8,7 @@ import jinja2
 import pytest
 from starlette.applications import Starlette
 
-from stoilo.audit.format.record import OutcomeRecord
+from stoilo.audit.format.facts import OutcomeRecord
 from stoilo.core.digests import content_digest
 from stoilo.server.http.routes import PublicPlace
 from stoilo.web.routes import audit_pages

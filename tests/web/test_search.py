@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.record import MentionKind, task_commitment
+from stoilo.audit.format.facts import MentionKind
+from stoilo.audit.format.leaf import task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.web.search import name_task, parse_query
 

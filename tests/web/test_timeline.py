@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from stoilo.audit.format.record import OutcomeRecord, task_commitment
+from stoilo.audit.format.facts import OutcomeRecord
+from stoilo.audit.format.leaf import task_commitment
 from stoilo.core.digests import content_digest
 from stoilo.web.archive import Archive
 from stoilo.web.timeline import read_timeline

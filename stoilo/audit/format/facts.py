@@ -1,6 +1,6 @@
 """What each kind of record says: typed, public, and without anything private. Pure.
 
-See `stoilo.audit.format.record` for how records are written, read and found.
+See `stoilo.audit.format.leaf` for how records are written, read and found.
 """
 
 from __future__ import annotations
@@ -11,30 +11,27 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
-from stoilo.audit.format.leaf import LeafKind
 from stoilo.core.limits import RunLimits
-from stoilo.core.revocation import RevocationStatement
+from stoilo.core.statement import RevocationStatement
 from stoilo.core.types import Redundancy
 
-__all__ = [
-    "CodeCount",
-    "FlavorRecord",
-    "KeyRecord",
-    "LevelRecord",
-    "MentionKind",
-    "NamedDigest",
-    "OperatorAct",
-    "OperatorRecord",
-    "OutcomeRecord",
-    "PolicyRecord",
-    "Record",
-    "RefusalsRecord",
-    "ReleaseRecord",
-    "RetentionRecord",
-    "ReviewRecord",
-    "RevocationRecord",
-    "WorkunitRecord",
-]
+
+class LeafKind(StrEnum):
+    """What happened; in logs of early versions RELEASE was a level's or flavor's too."""
+
+    ADMISSION = "admission"
+    WORKUNIT = "workunit"
+    REFUSALS = "refusals"
+    RESULT = "result"
+    REVIEW = "review"
+    KEY = "key"
+    POLICY = "policy"
+    LEVEL = "level"
+    FLAVOR = "flavor"
+    RELEASE = "release"
+    REVOCATION = "revocation"
+    RETENTION = "retention"
+    OPERATOR = "operator"
 
 
 class MentionKind(StrEnum):
@@ -381,7 +378,7 @@ class ReleaseRecord(_Public, frozen=True, tag="release"):
 class RevocationRecord(RevocationStatement, frozen=True, tag="revocation"):
     """A revocation: the record is the very statement that is signed and travels.
 
-    See `stoilo.core.revocation`. The newest of each issuer are in force together.
+    See `stoilo.core.statement`. The newest of each issuer are in force together.
     """
 
     kind: ClassVar[LeafKind] = LeafKind.REVOCATION

@@ -1,4 +1,4 @@
-"""The Merkle tree of RFC 6962 (hashing) and RFC 9162 (verification), pure.
+"""The Merkle tree of RFC 6962 (hashing) and RFC 9162 (verification), and checkpoints. Pure.
 
 A leaf hashes as SHA-256(00 ‖ data), a node as SHA-256(01 ‖ left ‖ right), and a tree of
 n leaves splits at the largest power of two below n. Trees are read through a
@@ -6,40 +6,27 @@ n leaves splits at the largest power of two below n. Trees are read through a
 
 The size+1 trap: a proof does not bind the size of its tree. With a tree's true root,
 most proofs also pass for size+1 (RFC 9162 2.1.3.2 uses the size only to choose sides).
-So size and root must come together out of one checkpoint, never out of the proof or the
-message around it: `check_inclusion` and `check_consistency`
-(`stoilo.audit.format.checkpoint`) take a `Checkpoint`, and `check_proof` takes it out of
-a signed one. The `replay_…` functions take the two apart; nothing but those two doors
-may call them (``tests/invariants/test_sizes_and_roots.py``).
+So size and root must come together out of one `Checkpoint`, never out of the proof or
+the message around it: `check_inclusion` and `check_consistency` take one, and
+`stoilo.audit.format.proof.check_proof` takes it out of a signed note. The `replay_…`
+functions take the two apart; nothing but those two doors may call them
+(``tests/invariants/test_sizes_and_roots.py``).
+
+Checkpoint bodies: c2sp.org/tlog-checkpoint v1.0.0. Extension lines are refused: no monitor
+can audit them, ML-DSA cosignatures do not cover them and witnesses reject them.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from stoilo.core.errors import TrustError
-
-__all__ = [
-    "EMPTY_ROOT",
-    "HASH_BYTES",
-    "Frontier",
-    "MemoryTree",
-    "NodeReader",
-    "consistency_proof",
-    "inclusion_proof",
-    "join_roots",
-    "leaf_hash",
-    "leaf_hashes",
-    "node_hash",
-    "perfect_roots",
-    "range_root",
-    "replay_consistency",
-    "replay_inclusion",
-    "root",
-]
 
 HASH_BYTES = 32
 _AT_ONCE = 4096  # hashes that are joined in one go: of a large log not all at once
@@ -142,36 +129,6 @@ class Frontier:
     def root(self) -> bytes:
         """Return the tree's root."""
         return join_roots(self.hashes)
-
-
-class MemoryTree:
-    """A whole tree in memory, for batches and tests; `node` is its `NodeReader`."""
-
-    def __init__(self, leaf_hashes: Iterable[bytes] = ()) -> None:
-        self._levels: list[list[bytes]] = [[]]
-        for item in leaf_hashes:
-            self.append(item)
-
-    @property
-    def size(self) -> int:
-        """Number of leaves."""
-        return len(self._levels[0])
-
-    def append(self, leaf: bytes) -> int:
-        """Add one leaf hash and return its index."""
-        self._levels[0].append(leaf)
-        level = 0
-        while len(self._levels[level]) % 2 == 0:
-            if len(self._levels) == level + 1:
-                self._levels.append([])
-            left, right = self._levels[level][-2:]
-            self._levels[level + 1].append(node_hash(left, right))
-            level += 1
-        return self.size - 1
-
-    def node(self, level: int, index: int) -> bytes:
-        """Return the root of one perfect subtree."""
-        return self._levels[level][index]
 
 
 def range_root(start: int, end: int, node: NodeReader) -> bytes:
@@ -307,3 +264,110 @@ def _climb(first: int, last: int) -> tuple[int, int]:
     while first and not first & 1:
         first, last = first >> 1, last >> 1
     return first, last
+
+
+MAX_SIZE = 2**63 - 1
+MAX_ORIGIN_BYTES = 255
+_SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
+_FIELDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a log commits to.
+
+    Attributes:
+        origin: the log's name, equal to its key's name.
+        size: number of leaves.
+        root: RFC 6962 root over them, 32 bytes.
+    """
+
+    origin: str
+    size: int
+    root: bytes
+
+
+def decode_base64(text: str, *, code: str = "STO-L010") -> bytes:
+    """Return the bytes of canonical base64, or raise TrustError with `code`."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise TrustError(code, "not valid base64") from None
+    if base64.b64encode(data).decode() != text:
+        raise TrustError(code, "not canonical base64")
+    return data
+
+
+def parse_size(text: str, *, code: str = "STO-L010") -> int:
+    """Parse a decimal without leading zeros, at most 2^63-1."""
+    if not _SIZE.fullmatch(text) or int(text) > MAX_SIZE:
+        raise TrustError(code, f"not a size or index: {text[:32]!r}")
+    return int(text)
+
+
+def parse_checkpoint(text: bytes) -> Checkpoint:
+    """Parse a note's text (hostile until its signature was verified).
+
+    Raises:
+        TrustError: ``STO-L010``.
+    """
+    try:
+        lines = text.decode().split("\n")
+    except UnicodeDecodeError:
+        raise TrustError("STO-L010", "the checkpoint is not UTF-8") from None
+    if len(lines) != _FIELDS + 1 or lines[-1] or not lines[0]:
+        raise TrustError("STO-L010", "a checkpoint has exactly three lines")
+    origin, size_text, root_text = lines[:_FIELDS]
+    size = parse_size(size_text)
+    root = decode_base64(root_text, code="STO-L010")
+    if len(origin.encode()) > MAX_ORIGIN_BYTES or len(root) != HASH_BYTES:
+        raise TrustError("STO-L010", "the checkpoint's origin or root is malformed")
+    # Else a log could later claim to have begun from whatever that root stands for.
+    if size == 0 and root != EMPTY_ROOT:
+        raise TrustError("STO-L010", "an empty log must have the empty tree's root")
+    return Checkpoint(origin, size, root)
+
+
+def render_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """Return the note text that the log key signs."""
+    root = base64.b64encode(checkpoint.root).decode()
+    return f"{checkpoint.origin}\n{checkpoint.size}\n{root}\n".encode()
+
+
+def check_inclusion(
+    leaf: bytes, index: int, path: Sequence[bytes], checkpoint: Checkpoint
+) -> None:
+    """Check that leaf hash `leaf` lies at `index` under `checkpoint`.
+
+    `index` and `path` are hostile; `checkpoint` was verified by the caller.
+
+    Raises:
+        TrustError: ``STO-L020`` when the proof does not hold.
+    """
+    if replay_inclusion(leaf, index, checkpoint.size, path) != checkpoint.root:
+        raise TrustError(
+            "STO-L020", "the inclusion proof does not lead to the checkpoint's root"
+        )
+
+
+def check_consistency(old: Checkpoint, new: Checkpoint, path: Sequence[bytes]) -> None:
+    """Check that the tree of `new` begins with that of `old` (RFC 9162 2.1.4.2).
+
+    `path` is hostile; both checkpoints were verified by the caller.
+
+    Raises:
+        TrustError: ``STO-L021`` when the trees are not shown to be consistent, or are
+            of two logs.
+    """
+    if old.origin != new.origin:
+        raise TrustError("STO-L021", "the two checkpoints are of different logs")
+    if not 0 <= old.size <= new.size:
+        raise TrustError("STO-L021", f"the log shrank from {old.size} to {new.size}")
+    # For these there is no proof to send: nothing came before, or nothing was added.
+    if old.size in {0, new.size}:
+        expected = new.root if old.size == new.size else EMPTY_ROOT
+        if path or old.root != expected:
+            raise TrustError("STO-L021", "the two trees are not consistent")
+        return
+    if replay_consistency(old.size, new.size, old.root, path) != (old.root, new.root):
+        raise TrustError("STO-L021", "the two trees are not consistent")

@@ -24,13 +24,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
-from stoilo.audit.format.keys import decode_base64
 from stoilo.audit.format.merkle import (
     HASH_BYTES,
+    Checkpoint,
     NodeReader,
+    decode_base64,
     join_roots,
     node_hash,
+    parse_checkpoint,
     range_root,
 )
 from stoilo.audit.format.note import MAX_NOTE_BYTES, parse_note
@@ -41,14 +42,6 @@ from stoilo.audit.format.policy import (
     open_checkpoint,
 )
 from stoilo.core.errors import TrustError
-
-__all__ = [
-    "MAX_MISBEHAVIOUR_BYTES",
-    "Misbehaviour",
-    "check_misbehaviour",
-    "disclose",
-    "render_misbehaviour",
-]
 
 _FIRST_LINE: Final = "stoilo-misbehaviour/v1"
 _SECTIONS: Final = ("first", "second")

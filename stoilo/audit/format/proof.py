@@ -1,23 +1,35 @@
-"""Offline proofs that a leaf is in a log (c2sp.org/tlog-proof), as tasks carry them.
+"""Offline proofs that a leaf is in a log (c2sp.org/tlog-proof).
 
 The checkpoint inside a proof gives size and root together, under the log's signature;
-nothing else in the text is believed. See `stoilo.audit.format.merkle` for why that matters.
+nothing else in the text is believed (`stoilo.audit.format.merkle` says why that matters).
+
+    release.record.json   a release's record (`stoilo.audit.format.facts.ReleaseRecord`)
+    release.tlog-proof    the proof of its leaf, which is the proof's ``extra``
+
+A leaf's epoch is not in its record, so the leaf itself travels with the proof. It proves
+nothing alone: it must name the record, and the checkpoint must hold it.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
-from stoilo.audit.format.checkpoint import check_inclusion, parse_size
-from stoilo.audit.format.merkle import HASH_BYTES, leaf_hash
-from stoilo.audit.format.note import decode_base64
+from stoilo.audit.format.facts import ReleaseRecord
+from stoilo.audit.format.leaf import check_record, parse_leaf, render_leaf
+from stoilo.audit.format.merkle import (
+    HASH_BYTES,
+    check_inclusion,
+    decode_base64,
+    leaf_hash,
+    parse_size,
+)
 from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpoint
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-
-__all__ = ["Proof", "ProvenLeaf", "check_proof", "parse_proof", "render_proof"]
 
 _FIRST_LINE = "c2sp.org/tlog-proof@v1"
 _MAX_PATH = 63
@@ -129,3 +141,41 @@ def _open(note: bytes, policy: LogPolicy) -> SignedCheckpoint:
     It depends on the bytes and on the policy alone; refusals are not kept.
     """
     return open_checkpoint(note, policy)
+
+
+RELEASE_RECORD_FILE: Final = "release.record.json"
+RELEASE_PROOF_FILE: Final = "release.tlog-proof"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRelease:
+    """A release as the log tells of it, and where."""
+
+    record: ReleaseRecord
+    proven: ProvenLeaf
+
+
+def render_release_proof(proof: bytes, leaf: bytes) -> bytes:
+    """Return the log's own `proof` with the bytes of its leaf; raises ``STO-L022``."""
+    return render_proof(dataclasses.replace(parse_proof(proof), extra=leaf))
+
+
+def check_release_proof(
+    record: bytes, proof: bytes, policy: LogPolicy
+) -> LoggedRelease:
+    """Return what the log that `policy` trusts says of a release.
+
+    Raises:
+        TrustError: ``STO-K099`` when record, leaf and proof are not of one release or
+            not in their one written form, else the log's codes.
+    """
+    parsed = parse_proof(proof)
+    if render_proof(parsed) != proof:
+        raise TrustError("STO-K099", "the release's log proof has another form")
+    leaf = parse_leaf(parsed.extra)
+    if render_leaf(leaf) != parsed.extra:
+        raise TrustError("STO-K099", "the leaf of the release has another form")
+    found = check_record(leaf, record)
+    if not isinstance(found, ReleaseRecord):
+        raise TrustError("STO-K099", f"the leaf is of a {found.kind}, not a release")
+    return LoggedRelease(found, check_proof(proof, parsed.extra, policy))

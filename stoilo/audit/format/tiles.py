@@ -27,25 +27,6 @@ from stoilo.audit.format.merkle import (
 )
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "ENTRIES",
-    "TILE_WIDTH",
-    "BlockTree",
-    "Tile",
-    "TileBuilder",
-    "TileNodes",
-    "decode_bundle",
-    "encode_bundle",
-    "farthest_tiles",
-    "inclusion_proofs",
-    "is_within",
-    "parse_tile_path",
-    "render_tile_path",
-    "tile_at",
-    "tiles_of",
-]
-
-
 TILE_HEIGHT = 8
 TILE_WIDTH = 1 << TILE_HEIGHT
 ENTRIES = -1  # the level of entry bundles

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 
 from stoilo.core.errors import StoiloError
 
-__all__ = ["AppendBatch", "AppendQueue", "AppendRequest", "SequencerSettings"]
-
 
 @dataclass(slots=True, eq=False)
 class AppendBatch:

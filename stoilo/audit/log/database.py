@@ -33,9 +33,6 @@ from stoilo.audit.log.sqlite import (
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory
 
-__all__ = ["LogDatabase", "LogState", "NewLeaf", "PlaceIndex", "label_sum"]
-
-
 _QUERY_HASHES = 500
 _TAIL_LEAVES = 32_768  # places in memory before they are moved: about 6 MiB
 _SLICE_LEAVES = 512  # least moved at a time

@@ -11,23 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from stoilo.audit.format.checkpoint import (
+from stoilo.audit.format.merkle import (
     Checkpoint,
+    consistency_proof,
     parse_checkpoint,
     render_checkpoint,
 )
-from stoilo.audit.format.merkle import consistency_proof
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy, open_checkpoint
 from stoilo.audit.format.tiles import TILE_WIDTH, Tile, TileBuilder, TileNodes
 from stoilo.audit.log.batching import SequencerSettings
-from stoilo.audit.log.head import TreeHead
 from stoilo.audit.log.sqlite import harmless_refusal
-from stoilo.audit.log.store import DiskStore
+from stoilo.audit.log.store import DiskStore, TreeHead
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
-
-__all__ = ["Cosign", "Prove", "PublicationLoop", "Published", "Publisher"]
-
 
 Prove = Callable[[int], list[bytes]]
 """size → consistency proof from the tree of that size to the one being published."""

@@ -22,24 +22,13 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.format.checkpoint import Checkpoint
+from stoilo.audit.format.merkle import Checkpoint
 from stoilo.audit.format.policy import LogPolicy, log_keys_of, open_checkpoint
 from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory
 from stoilo.core.limits import BOUNDS
-
-__all__ = [
-    "MAX_PAGE_BYTES",
-    "PAGE_ROWS",
-    "SeenRow",
-    "SeenStore",
-    "open_seen",
-    "parse_seen_page",
-    "render_seen_row",
-    "result_commitment",
-]
 
 PAGE_ROWS: Final = 256
 MAX_ROW_BYTES: Final = 2 * BOUNDS.seen_checkpoint_bytes + 1024

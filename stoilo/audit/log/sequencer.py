@@ -29,11 +29,10 @@ from stoilo.audit.format.proof import Proof, render_proof
 from stoilo.audit.format.tiles import TileNodes, inclusion_proofs
 from stoilo.audit.log.batching import AppendQueue, AppendRequest, SequencerSettings
 from stoilo.audit.log.database import NewLeaf
-from stoilo.audit.log.head import TreeHead
 from stoilo.audit.log.publisher import Cosign, PublicationLoop, Published, Publisher
 from stoilo.audit.log.sqlite import harmless_refusal, with_our_errors
 from stoilo.audit.log.startup import Opening, open_store
-from stoilo.audit.log.store import DiskStore
+from stoilo.audit.log.store import DiskStore, TreeHead
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -41,8 +40,6 @@ from stoilo.core.errors import (
     UsageError,
     WaitError,
 )
-
-__all__ = ["Sequencer"]
 
 
 class Sequencer:

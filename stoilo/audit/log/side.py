@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from stoilo.audit.format.leaf import parse_leaf
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import MentionKind, Record
+from stoilo.audit.format.leaf import (
     MAX_RECORD_BYTES,
     Mention,
-    MentionKind,
-    Record,
     mentions,
+    parse_leaf,
     record_digest,
 )
 from stoilo.audit.format.tiles import TILE_WIDTH, encode_bundle
@@ -35,21 +34,6 @@ from stoilo.audit.log.sqlite import connect, damaged, insert_rows, transaction
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.limits import BOUNDS
-
-__all__ = [
-    "MAX_RECORDS_BYTES",
-    "SIDE_FILE",
-    "ObjectKind",
-    "SideFault",
-    "SideObject",
-    "SideStore",
-    "check_object",
-    "index_key",
-    "parse_records",
-    "render_records",
-    "side_path",
-    "split_bundle",
-]
 
 MAX_RECORDS_BYTES = TILE_WIDTH * (MAX_RECORD_BYTES + 2)
 SIDE_FILE = "side.sqlite"

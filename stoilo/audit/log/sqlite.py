@@ -13,17 +13,6 @@ from typing import ParamSpec, TypeVar
 
 from stoilo.core.errors import InternalError, TrustError, UnreachableError
 
-__all__ = [
-    "connect",
-    "damaged",
-    "error_code",
-    "harmless_refusal",
-    "insert_rows",
-    "transaction",
-    "unflushed",
-    "with_our_errors",
-]
-
 _BUSY_S = 10.0
 _INSERT_ROWS = 64
 _NOT_READABLE = frozenset(

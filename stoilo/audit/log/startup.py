@@ -9,27 +9,123 @@ smaller or another tree.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
-from stoilo.audit.format.merkle import EMPTY_ROOT, Frontier
+from stoilo.audit.format.merkle import (
+    EMPTY_ROOT,
+    HASH_BYTES,
+    Checkpoint,
+    Frontier,
+    parse_checkpoint,
+)
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import NO_QUORUM, LogPolicy, open_checkpoint
 from stoilo.audit.format.tiles import (
+    ENTRIES,
+    TILE_WIDTH,
     Tile,
     TileBuilder,
     farthest_tiles,
     is_within,
     render_tile_path,
+    tile_at,
 )
 from stoilo.audit.log.database import LogState
-from stoilo.audit.log.head import HeadState, TreeHead
-from stoilo.audit.log.scrub import TileScrub
-from stoilo.audit.log.store import DiskStore
+from stoilo.audit.log.store import DiskStore, HeadState, TreeHead
 from stoilo.core.errors import TrustError
 
-__all__ = ["Opening", "open_store"]
+
+class TileScrub:
+    """Takes a log's leaves in order and checks every tile as it becomes known.
+
+    Args:
+        read: tile → bytes as stored, None when absent. Hostile.
+        required: size of the checkpoint whose tiles must all be there.
+        partials: full tile → widths of the partial tiles stored at its place, which are
+            checked although nothing requires them; nothing where that cannot be known.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Tile], bytes | None],
+        required: int,
+        partials: Callable[[Tile], Iterable[int]] = lambda _: (),
+    ) -> None:
+        self._read = read
+        self._required = required
+        self._partials = partials
+        self._builder = TileBuilder()
+        self.checked = 0
+
+    @property
+    def size(self) -> int:
+        """Leaves taken so far."""
+        return self._builder.size
+
+    @property
+    def builder(self) -> TileBuilder:
+        """The tree of the leaves taken so far."""
+        return self._builder
+
+    def extend(self, leaves: Sequence[bytes]) -> None:
+        """Take the next leaves and check the tiles that became full by them.
+
+        Raises:
+            TrustError: ``STO-L031`` for a missing tile, ``STO-L032`` for a wrong one.
+        """
+        for tile, data in self._builder.extend(leaves):
+            self._check_place(tile, data)
+
+    def finish(self) -> None:
+        """Check the right edge; raises as `extend`."""
+        for tile, data in self._builder.partial():
+            self._check_place(tile, data)
+
+    def _check_place(self, tile: Tile, data: bytes) -> None:
+        """Check the tile at one place in every width that is required or stored."""
+        seen = set()
+        for width in sorted({*self._partials(tile.full), tile.width}):
+            if width > tile.width:  # a writer went on meanwhile
+                continue
+            present = self._read(Tile(tile.level, tile.index, width))
+            if present is not None:
+                self._compare(Tile(tile.level, tile.index, width), present, data)
+                seen.add(width)
+        wanted = tile_at(tile.level, tile.index, self._required)
+        if wanted.width > 0 and wanted.width not in seen:
+            self._check_required(wanted, data)
+
+    def _check_required(self, wanted: Tile, data: bytes) -> None:
+        present = self._read(wanted)
+        if present is not None:
+            self._compare(wanted, present, data)
+            return
+        full = self._read(wanted.full)  # partial ones may go once the full one is there
+        if full is None:
+            raise TrustError("STO-L031", f"{render_tile_path(wanted)} is missing")
+        expected = _prefix(wanted, data)
+        self._compare(wanted, full[: len(expected)], data)
+
+    def _compare(self, tile: Tile, present: bytes, data: bytes) -> None:
+        self.checked += 1
+        if present != _prefix(tile, data):
+            raise TrustError(
+                "STO-L032", f"{render_tile_path(tile)} does not hold what the log says"
+            )
+
+
+def _prefix(tile: Tile, data: bytes) -> bytes:
+    """Return the first `tile.width` hashes or entries of a tile's bytes."""
+    if tile.width == TILE_WIDTH:
+        return data
+    if tile.level != ENTRIES:
+        return data[: tile.width * HASH_BYTES]
+    at = 0
+    for _ in range(tile.width):
+        at += 2 + int.from_bytes(data[at : at + 2], "big")
+    return data[:at]
+
 
 _CHUNK = 256  # leaves read at a time: at most 16 MiB
 EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)

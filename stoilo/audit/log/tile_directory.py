@@ -27,8 +27,6 @@ from stoilo.audit.format.tiles import (
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory, write_durably
 
-__all__ = ["TileDirectory"]
-
 _TEMPORARY = ".tmp"
 _PARTIAL = re.compile(r"[1-9][0-9]?|1[0-9]{2}|2[0-4][0-9]|25[0-5]")
 _FLUSHERS = 4

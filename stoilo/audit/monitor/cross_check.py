@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from stoilo.audit.format.checkpoint import Checkpoint
+from stoilo.audit.format.merkle import Checkpoint
 from stoilo.audit.format.note import MAX_NOTE_BYTES
 from stoilo.audit.format.policy import LogPolicy, Witness, log_keys_of, open_checkpoint
 from stoilo.audit.log.seen import (
@@ -17,14 +17,16 @@ from stoilo.audit.log.seen import (
     parse_seen_page,
     render_seen_row,
 )
-from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
+from stoilo.audit.monitor.finding import (
+    Finding,
+    FindingKind,
+    MonitorSettings,
+    Severity,
+    WatchKind,
+)
 from stoilo.audit.monitor.state import MonitorState
-from stoilo.audit.monitor.watches import MonitorSettings, WatchKind
 from stoilo.audit.read.source import LogSource
 from stoilo.core.errors import TrustError, UnreachableError
-
-__all__ = ["SeenCheck", "WitnessCheck", "witness_url"]
-
 
 _MOST_PAGES = 1024
 """Pages that one poll reads: a server that never ends must not keep us from the log."""

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
-__all__ = ["Finding", "FindingKind", "Severity", "parse_finding", "render_finding"]
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Mention, task_commitment
+from stoilo.audit.log.seen import result_commitment
+from stoilo.core.errors import UsageError
 
 
 class Severity(StrEnum):
@@ -72,3 +80,136 @@ def render_finding(finding: Finding) -> bytes:
 def parse_finding(data: bytes) -> Finding:
     """Return a finding of our own state; raises `msgspec.MsgspecError`."""
     return msgspec.json.decode(data, type=Finding)
+
+
+_MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+
+
+class WatchKind(StrEnum):
+    """What a watch compares; the first four are kinds of mentions."""
+
+    COMMITMENT = "commitment"
+    DIGEST = "digest"
+    CODE = "code"
+    KEY = "key"
+    KIND = "kind"
+
+
+_FORM: Final = {
+    WatchKind.COMMITMENT: re.compile(r"[0-9a-f]{64}"),
+    WatchKind.DIGEST: re.compile(r"[0-9a-f]{64}"),
+    WatchKind.CODE: re.compile(r"STO-[A-Z][0-9]{3}"),
+    WatchKind.KEY: re.compile(r"[A-Za-z0-9_.:/+-]{1,128}"),
+    WatchKind.KIND: re.compile("|".join(kind.value for kind in LeafKind)),
+}
+_NAMED: Final = {"task": task_commitment, "result": result_commitment}
+_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One thing to look for."""
+
+    kind: WatchKind
+    value: str
+
+
+class WatchList:
+    """Watches under the texts in which they were given."""
+
+    def __init__(self, names: Mapping[Watch, str] | None = None) -> None:
+        self._names = dict(names or {})
+
+    def match(
+        self, kind: LeafKind, digest: str, mentions: Iterable[Mention] = ()
+    ) -> tuple[str, ...]:
+        """Return the watches that a leaf and its record fulfil, sorted.
+
+        Args:
+            kind: of the leaf.
+            digest: that the leaf names.
+            mentions: what its record names; empty without one.
+        """
+        return self.find(
+            (WatchKind.KIND, kind.value),
+            (WatchKind.DIGEST, digest),
+            *((WatchKind(one.kind.value), one.value) for one in mentions),
+        )
+
+    def find(self, *pairs: tuple[WatchKind, str]) -> tuple[str, ...]:
+        """Return the watches for any of these, sorted."""
+        said = {Watch(*pair) for pair in pairs}
+        return tuple(sorted(self._names[one] for one in said & self._names.keys()))
+
+
+def parse_watches(texts: Sequence[str]) -> WatchList:
+    """Return the watches that a user gave; ``@FILE`` is read.
+
+    Raises:
+        UsageError: ``STO-L126``.
+    """
+    lines = [line for text in texts for line in _expand(text)]
+    return WatchList({_parse(line): line for line in lines})
+
+
+def parse_commitments(texts: Sequence[str]) -> frozenset[str]:
+    """Return the submitters that a user named as known: 64 hex digits or ``@FILE``.
+
+    Raises:
+        UsageError: ``STO-L126``.
+    """
+    lines = [line for text in texts for line in _expand(text)]
+    return frozenset(
+        _parse(f"commitment:{line.removeprefix('commitment:')}").value for line in lines
+    )
+
+
+def _parse(text: str) -> Watch:
+    name, _, value = text.partition(":")
+    if name in _NAMED and _ID.fullmatch(value):
+        return Watch(WatchKind.COMMITMENT, _NAMED[name](value))
+    if name not in set(WatchKind) or not _FORM[WatchKind(name)].fullmatch(value):
+        raise UsageError(
+            "STO-L126",
+            f"not something to watch for: {text[:80]!r}",
+            hint="commitment:HEX, digest:HEX, code:STO-R052, key:HEX, kind:NAME, @FILE",
+        )
+    return Watch(WatchKind(name), value)
+
+
+def _expand(text: str) -> list[str]:
+    """Return the lines of ``@FILE``, or the text itself."""
+    if not text.startswith("@"):
+        return [text]
+    try:
+        with Path(text[1:]).open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            "STO-L126", f"the watches cannot be read: {error.strerror}"
+        ) from error
+    if len(data) > _MAX_FILE_BYTES:
+        raise UsageError("STO-L126", "a file of watches has at most 16 MiB")
+    lines = data.decode(errors="replace").split("\n")
+    return [line for raw in lines if (line := raw.partition("#")[0].strip())]
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """What to look for, and how long to wait before saying so.
+
+    Attributes:
+        watches: what to tell about.
+        known: commitments of the submitters that are expected; None tells about each
+            new one instead.
+        explain_s: an admission must be explained, and a record shown, within so long, s.
+        silence_s: a log without a sign of life for longer is silent, s. Ours issues a
+            revocation statement at least every 12 h.
+        most_new: leaves that one poll reads; a log that claims more is not believed.
+    """
+
+    watches: WatchList = field(default_factory=WatchList)
+    known: frozenset[str] | None = None
+    explain_s: int = 900
+    silence_s: int = 86_400
+    most_new: int = 1 << 27

@@ -6,30 +6,25 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from stoilo.audit.format.checkpoint import Checkpoint
-from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf, render_leaf
-from stoilo.audit.format.merkle import leaf_hash
-from stoilo.audit.format.record import (
-    KeyRecord,
+from stoilo.audit.format.facts import KeyRecord, LeafKind, Record, WorkunitRecord
+from stoilo.audit.format.leaf import (
+    Leaf,
     Mention,
-    Record,
-    WorkunitRecord,
     check_record,
     mentions,
+    parse_leaf,
     record_digest,
+    render_leaf,
 )
+from stoilo.audit.format.merkle import Checkpoint, leaf_hash
 from stoilo.audit.format.tiles import (
     TILE_WIDTH,
 )
-from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
+from stoilo.audit.monitor.finding import Finding, FindingKind, MonitorSettings, Severity
 from stoilo.audit.monitor.state import Mirror, MonitorState
-from stoilo.audit.monitor.watches import MonitorSettings
 from stoilo.audit.read.source import LogSource, read_entries
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
-
-__all__ = ["Inspection", "read_leaves"]
-
 
 _MOST_OF_A_KIND = 1000
 _TOLD = 2**62  # time since when a record is missing, once the alarm was raised

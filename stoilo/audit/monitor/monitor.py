@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.leaf import parse_leaf
-from stoilo.audit.format.merkle import NodeReader
+from stoilo.audit.format.merkle import Checkpoint, NodeReader
 from stoilo.audit.format.misbehaviour import (
     Misbehaviour,
     check_misbehaviour,
@@ -23,17 +22,13 @@ from stoilo.audit.format.policy import (
 )
 from stoilo.audit.format.tiles import TileNodes
 from stoilo.audit.monitor.cross_check import SeenCheck, WitnessCheck
-from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
+from stoilo.audit.monitor.finding import Finding, FindingKind, MonitorSettings, Severity
 from stoilo.audit.monitor.inspection import Inspection, read_leaves
 from stoilo.audit.monitor.state import MonitorState
-from stoilo.audit.monitor.watches import MonitorSettings
 from stoilo.audit.read.source import LogSource, read_url
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 from stoilo.core.files import write_durably
-
-__all__ = ["Monitor", "MonitorReport", "Stop", "run_monitor", "write_proof"]
-
 
 _RETRIED_RECORDS = 256
 

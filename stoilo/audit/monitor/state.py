@@ -38,9 +38,6 @@ from stoilo.audit.monitor.finding import (
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.files import sync_directory
 
-__all__ = ["MIRROR_SCHEMA", "Memory", "Mirror", "MonitorState"]
-
-
 MIRROR_SCHEMA = """
 CREATE TABLE tile (
     level INTEGER NOT NULL, place INTEGER NOT NULL, hashes BLOB NOT NULL,

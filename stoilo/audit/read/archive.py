@@ -35,8 +35,6 @@ from stoilo.audit.log.store import LogPaths
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 
-__all__ = ["ArchiveSource", "write_archive"]
-
 _BLOCK = 512
 # A hostile archive of empty files: each costs memory, none costs its maker a byte.
 _MAX_MEMBERS = 1_000_000

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.facts import LeafKind, WorkunitRecord
+from stoilo.audit.format.leaf import check_record, parse_leaf
 from stoilo.audit.format.policy import LogPolicy, render_policy
-from stoilo.audit.format.record import WorkunitRecord, check_record
 from stoilo.audit.format.tiles import (
     ENTRIES,
     TILE_WIDTH,
@@ -35,8 +35,6 @@ from stoilo.audit.read.reader import verify_log
 from stoilo.audit.read.source import find_policy
 from stoilo.audit.read.view import LogView, open_log
 from stoilo.core.errors import TrustError, UsageError
-
-__all__ = ["ExportReport", "export_log"]
 
 
 @dataclass(slots=True)

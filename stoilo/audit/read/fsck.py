@@ -36,12 +36,6 @@ from stoilo.audit.read.fsck_parts import (
 )
 from stoilo.audit.read.fsck_tree import TreeCheck, check_roots
 
-__all__ = [
-    "FsckReport",
-    "check_log",
-    "fsck_log",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class FsckReport:

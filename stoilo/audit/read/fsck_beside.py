@@ -8,17 +8,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.format.record import check_record
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, check_record, parse_leaf
 from stoilo.audit.format.tiles import parse_tile_path
 from stoilo.audit.log.seen import SeenStore
 from stoilo.audit.log.side import SideFault, SideStore, side_path
 from stoilo.audit.read.fsck_databases import LeafRows
 from stoilo.audit.read.fsck_parts import LogParts
 from stoilo.core.errors import StoiloError, TrustError
-
-__all__ = ["check_beside", "check_strays", "find_unfit_leaves"]
-
 
 _PUBLISHED = frozenset({"checkpoint", "policy.txt"})
 _DATABASES = ("log.sqlite", "side.sqlite", "seen.sqlite", "head.sqlite")

@@ -16,28 +16,12 @@ from typing import BinaryIO
 
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.tiles import TILE_WIDTH
-from stoilo.audit.log import database, head, seen, side
+from stoilo.audit.log import database, seen, side, store
 from stoilo.audit.log.database import LogDatabase, LogState, label_sum
-from stoilo.audit.log.head import HeadDatabase, HeadState
 from stoilo.audit.log.sqlite import connect
+from stoilo.audit.log.store import HeadDatabase, HeadState
 from stoilo.audit.read.fsck_parts import Anchor, LogParts
 from stoilo.core.errors import UnreachableError
-
-__all__ = [
-    "FileFault",
-    "LeafRows",
-    "States",
-    "check_ages",
-    "check_database_file",
-    "check_head_row",
-    "check_indexes",
-    "check_structure",
-    "check_write_ahead_log",
-    "find_schema_faults",
-    "read_head",
-    "read_states",
-]
-
 
 _WAL_HEADER = struct.Struct(">IIIIIIII")
 _WAL_FRAME = struct.Struct(">IIIIII")
@@ -46,7 +30,7 @@ _WAL_VERSION = 3007000
 _COMPLAINTS = 100
 # The tables that this version makes, by the text of their schema.
 _SCHEMAS: dict[str, Sequence[str]] = {
-    "head.sqlite": [head.SCHEMA],
+    "head.sqlite": [store.SCHEMA],
     "log.sqlite": database.SCHEMA,
     "seen.sqlite": [seen.SCHEMA],
     "side.sqlite": [side.SCHEMA],

@@ -11,9 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
-from stoilo.audit.format.keys import VerifierKey
-from stoilo.audit.format.note import NoteSignature, parse_note
+from stoilo.audit.format.merkle import Checkpoint, parse_checkpoint
+from stoilo.audit.format.note import NoteSignature, VerifierKey, parse_note
 from stoilo.audit.format.policy import (
     MAX_POLICY_BYTES,
     LogPolicy,
@@ -23,22 +22,9 @@ from stoilo.audit.format.policy import (
     render_policy,
 )
 from stoilo.audit.format.tiles import Tile, render_tile_path
-from stoilo.audit.log.head import HeadState
-from stoilo.audit.log.store import locate_log, unseal
+from stoilo.audit.log.store import HeadState, locate_log, unseal
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.core.errors import StoiloError, UnreachableError, UsageError
-
-__all__ = [
-    "MAX_FINDINGS",
-    "Anchor",
-    "Fault",
-    "FaultList",
-    "LogParts",
-    "Severity",
-    "find_anchor",
-    "read_policy",
-]
-
 
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
 

@@ -30,17 +30,6 @@ from stoilo.audit.format.tiles import (
 from stoilo.audit.read.fsck_databases import LeafRows, States
 from stoilo.audit.read.fsck_parts import Anchor, LogParts
 
-__all__ = [
-    "Settled",
-    "TreeCheck",
-    "TreeResult",
-    "check_roots",
-    "read_bundle",
-    "settle",
-    "split_hashes",
-]
-
-
 Hashes = list[bytes | None]
 # Two copies that differ in six places; beyond that a backup is the way.
 _MIXTURES = 64

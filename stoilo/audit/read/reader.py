@@ -15,7 +15,7 @@ from pathlib import Path
 from stoilo.audit.format.merkle import EMPTY_ROOT
 from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpoint
 from stoilo.audit.format.tiles import TILE_WIDTH, Tile
-from stoilo.audit.log.scrub import TileScrub
+from stoilo.audit.log.startup import TileScrub
 from stoilo.audit.read.fsck import check_log
 from stoilo.audit.read.source import (
     DirectorySource,
@@ -25,8 +25,6 @@ from stoilo.audit.read.source import (
     read_entries,
 )
 from stoilo.core.errors import TrustError, UsageError
-
-__all__ = ["LogReport", "verify_log"]
 
 _FIRST_CHECKPOINT_S = 2.0
 

@@ -40,16 +40,6 @@ from stoilo.core.digests import check_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import HttpClient, HttpError
 
-__all__ = [
-    "DirectorySource",
-    "HttpSource",
-    "LogSource",
-    "find_policy",
-    "open_source",
-    "read_entries",
-    "read_url",
-]
-
 _ANSWER_S = 60.0
 _FOUND = 200
 # Logs move: a redirection may lead elsewhere, for nothing that comes is believed.
@@ -80,7 +70,7 @@ class LogSource(Protocol):
     def record(self, digest: str) -> bytes | None:
         """Return the record with this digest, None when it is not there.
 
-        It has been hashed (else ``STO-L142``); `stoilo.audit.format.record.check_record` says
+        It has been hashed (else ``STO-L142``); `stoilo.audit.format.leaf.check_record` says
         whether it is what its leaf claims.
         """
 
@@ -88,7 +78,7 @@ class LogSource(Protocol):
         """Return the records of leaves from 256 times `number` on, as far as they go.
 
         At most 256, None where a leaf has none (as admissions have); nothing is checked,
-        `stoilo.audit.format.record.check_record` is for that. Raises ``STO-L010``.
+        `stoilo.audit.format.leaf.check_record` is for that. Raises ``STO-L010``.
         """
 
     def published_source(self, digest: str) -> bytes | None:

@@ -17,29 +17,20 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from stoilo.audit.format.keys import (
+from stoilo.audit.format.note import (
     CosignerKey,
     KeyType,
+    NoteSignature,
     VerifierKey,
     check_name,
+    cosign_note,
     cosigner_type,
     parse_vkey,
     private_vkey,
     render_vkey,
 )
-from stoilo.audit.format.note import NoteSignature, cosign_note
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import write_durably
-
-__all__ = [
-    "ALGORITHMS",
-    "KEY_FILE",
-    "VKEY_FILE",
-    "WitnessKey",
-    "load_witness_key",
-    "make_witness_key",
-    "read_log_keys",
-]
 
 KEY_FILE = "witness.pem"
 VKEY_FILE = "witness.vkey"

@@ -30,11 +30,8 @@ from starlette.routing import Route
 from stoilo.audit.format.note import VerifierKey
 from stoilo.audit.witness.keys import load_witness_key
 from stoilo.audit.witness.protocol import MAX_REQUEST_BYTES
-from stoilo.audit.witness.service import WitnessService
-from stoilo.audit.witness.store import STORE_FILE, WitnessStore
+from stoilo.audit.witness.service import STORE_FILE, WitnessService, WitnessStore
 from stoilo.core.errors import InternalError, StoiloError, UsageError
-
-__all__ = ["ListenAddress", "WitnessSettings", "parse_listen", "run_witness"]
 
 LOGGER = logging.getLogger(__name__)
 BODY_S = 10.0

@@ -13,40 +13,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from stoilo.audit.format.checkpoint import (
+from stoilo.audit.format.merkle import (
+    EMPTY_ROOT,
+    HASH_BYTES,
     Checkpoint,
     check_consistency,
+    decode_base64,
     parse_checkpoint,
     parse_size,
 )
-from stoilo.audit.format.merkle import EMPTY_ROOT, HASH_BYTES
 from stoilo.audit.format.note import (
     MAX_NOTE_BYTES,
     Note,
     NoteSignature,
     VerifierKey,
-    decode_base64,
     parse_note,
     render_note,
     verify_signature,
 )
 from stoilo.core.errors import TrustError
-
-__all__ = [
-    "MAX_ANSWER_BYTES",
-    "MAX_REQUEST_BYTES",
-    "SIZE_MEDIA_TYPE",
-    "AddCheckpoint",
-    "Judgement",
-    "Status",
-    "hash_origin",
-    "judge_checkpoint",
-    "parse_add_checkpoint",
-    "parse_cosignatures",
-    "parse_told_size",
-    "render_add_checkpoint",
-    "render_cosignatures",
-]
 
 MAX_PROOF_LINES = 63
 MAX_HEAD_BYTES = 4096

@@ -11,7 +11,7 @@ __all__ = ["audit"]
 # By who uses them: readers, monitors, operators, witnesses. Each module loads
 # cryptography or the server, so none is imported before its command runs.
 _COMMANDS = {
-    "verify": ("verify", "verify", "Check a whole log against its signed checkpoint."),
+    "verify": ("entries", "verify", "Check a whole log against its signed checkpoint."),
     "show": ("entries", "show", "Show one entry, or all entries of a task."),
     "search": ("entries", "search", "Find entries by kind, digest, code, key or day."),
     "prove": (
@@ -27,8 +27,8 @@ _COMMANDS = {
         "check",
         "Check a proof that a log signed two histories.",
     ),
-    "revoke": ("revoke", "revoke", "Withdraw what must not run any more, or list it."),
-    "retain": ("retain", "retain", "Delete sources, arguments, results or salts."),
+    "revoke": ("removal", "revoke", "Withdraw what must not run any more, or list it."),
+    "retain": ("removal", "retain", "Delete sources, arguments, results or salts."),
     "log-key": ("witness", "log_key", "Print the verifier key of a project's log."),
     "witness": ("witness", "witness", "Cosign the checkpoints of logs."),
     "witness-key": ("witness", "witness_key", "Make a witness's key, or show it."),

@@ -1,4 +1,4 @@
-"""`stoilo audit show | search | prove | check | export`: what readers of a log do."""
+"""`stoilo audit verify | show | search | prove | check | export`: what readers of a log do."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from typing import Any
 import click
 import platformdirs
 
-from stoilo.audit.format.policy import MAX_POLICY_BYTES, LogPolicy, vkey_policy
-from stoilo.audit.format.policy_history import parse_policies
-from stoilo.audit.read.evidence import check_evidence
+from stoilo.audit.format.policy import (
+    MAX_POLICY_BYTES,
+    LogPolicy,
+    parse_policies,
+    vkey_policy,
+)
 from stoilo.audit.read.export import export_log
-from stoilo.audit.read.prover import find_entries, prove_leaf
-from stoilo.audit.read.search import parse_query, search_log
+from stoilo.audit.read.fsck import FsckReport, fsck_log
+from stoilo.audit.read.reader import LogReport, verify_log
+from stoilo.audit.read.search import find_entries, parse_query, prove_leaf, search_log
 from stoilo.audit.read.source import read_url
-from stoilo.audit.read.view import LogView, open_log
+from stoilo.audit.read.view import LogView, check_evidence, open_log
 from stoilo.cli.audit.text import (
     render_entries,
     render_json,
@@ -32,8 +36,6 @@ from stoilo.core.digests import check_digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
-
-__all__ = ["check", "export", "prove", "read_policy", "search", "show"]
 
 _FILE_BYTES = 1024 * 1024
 
@@ -244,7 +246,7 @@ def read_policy(text: str) -> LogPolicy:
     """Return the policy of ``--policy``: a verifier key or a file's name.
 
     The file is a tlog-policy; older policies may follow it
-    (`stoilo.audit.format.policy_history`).
+    (`stoilo.audit.format.policy`).
 
     Raises:
         UsageError: ``STO-L003``, ``STO-L004`` or ``STO-L060`` when it is malformed,
@@ -261,3 +263,124 @@ def read_policy(text: str) -> LogPolicy:
         raise UsageError(
             "STO-U004", f"the policy cannot be read: {error.strerror}"
         ) from error
+
+
+FAULTY_EXIT = 4
+
+
+@click.command()
+@click.argument("location", metavar="DIR_OR_URL")
+@click.option("--policy", metavar="FILE|VKEY", help="Whose signatures to trust.")
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="List every fault with its file, its place and what would help (DIR only).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def verify(
+    context: click.Context,
+    location: str,
+    *,
+    policy: str | None,
+    every: bool,
+    as_json: bool,
+) -> None:
+    """Read every entry of a log and check it against its signed checkpoint.
+
+    DIR_OR_URL is a server's data directory, a log directory, an exported bundle or a
+    log's URL. Nothing is changed; the server may run meanwhile.
+    Exit code 0: it holds; 4: tampered; 2: not a log; 7: not reachable.
+    """
+    try:
+        trusted = None if policy is None else read_policy(policy)
+        if every:
+            _list_faults(context, location, trusted, as_json=as_json)
+            return
+        report = verify_log(location, trusted)
+    except StoiloError as error:
+        if not as_json or every:
+            raise
+        click.echo(render_refusal(error))
+        context.exit(error.exit_code)
+    click.echo(render_log_json(report) if as_json else render_log(report))
+
+
+def _list_faults(
+    context: click.Context, location: str, policy: LogPolicy | None, *, as_json: bool
+) -> None:
+    if location.startswith(("http://", "https://")):
+        raise UsageError("STO-L001", "--all needs the log's own files, not a URL")
+    report = fsck_log(Path(location), policy)
+    click.echo(render_faults_json(report) if as_json else render_faults(report))
+    if not report.is_sound:
+        context.exit(FAULTY_EXIT)
+
+
+def render_log_json(report: LogReport) -> str:
+    """Return the machine's form of a verified log."""
+    return json.dumps({"verified": True, **dataclasses.asdict(report)})
+
+
+def render_log(report: LogReport) -> str:
+    """Return what a person reads about a verified log."""
+    lines = [
+        (
+            f"The log {show_plainly(report.origin)} holds: {report.size} leaves, "
+            f"{report.tiles_checked} tiles checked."
+        ),
+        f"root {report.root}",
+    ]
+    if report.witnesses:
+        lines.append(f"cosigned by {show_plainly(', '.join(report.witnesses))}")
+    if report.unpublished:
+        lines.append(f"{report.unpublished} acknowledged leaves await publication")
+    if report.own_policy:
+        lines.append(
+            "The key came from the log itself; pass --policy to pin the one you trust."
+        )
+    return "\n".join(lines)
+
+
+def render_faults_json(report: FsckReport) -> str:
+    """Return the machine's form of a report."""
+    return json.dumps({"sound": report.is_sound, **dataclasses.asdict(report)})
+
+
+def render_faults(report: FsckReport) -> str:
+    """Return what a person reads: every finding, then what is known of the whole."""
+    lines = []
+    for one in report.findings:
+        lines.append(f"{one.severity}: {_on_one_line(str(one))}")
+        if one.remedy:
+            lines.append(f"    {one.remedy}")
+    if report.omitted:
+        lines.append(f"… and {report.omitted} more findings")
+    lines.append(_summary(report))
+    if report.is_proven:
+        lines.append("The tree of the sound copies has the signed root.")
+    elif report.published:
+        lines.append("No combination of copies leads to a signed root.")
+    if report.own_policy:
+        lines.append(
+            "The key came from the log itself; pass --policy to pin the one you trust."
+        )
+    return "\n".join(lines)
+
+
+def _on_one_line(text: str) -> str:
+    """Return foreign text, a file's name for example, as one harmless line."""
+    return show_plainly(text).replace("\n", "\\n")
+
+
+def _summary(report: FsckReport) -> str:
+    name = _on_one_line(report.origin or "(unnamed)")
+    sizes = f"{report.published} leaves published"
+    if report.acknowledged is not None:
+        sizes += f", {report.acknowledged} acknowledged"
+    if report.committed is not None:
+        sizes += f", {report.committed} committed"
+    plural = "" if report.faults == 1 else "s"
+    verdict = "no fault" if report.is_sound else f"{report.faults} fault{plural}"
+    return f"The log {name}: {verdict}; {sizes}."

@@ -18,21 +18,19 @@ from stoilo.audit.format.misbehaviour import (
     check_misbehaviour,
 )
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.monitor.finding import Finding
-from stoilo.audit.monitor.monitor import Monitor, MonitorReport, run_monitor
-from stoilo.audit.monitor.state import MonitorState
-from stoilo.audit.monitor.watches import (
+from stoilo.audit.monitor.finding import (
+    Finding,
     MonitorSettings,
     parse_commitments,
     parse_watches,
 )
+from stoilo.audit.monitor.monitor import Monitor, MonitorReport, run_monitor
+from stoilo.audit.monitor.state import MonitorState
 from stoilo.audit.read.source import open_source
 from stoilo.cli.audit.entries import read_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.executor.volunteer.wakeup import Wakeup
-
-__all__ = ["check", "monitor"]
 
 
 @click.command()

@@ -9,27 +9,15 @@ from dataclasses import asdict, dataclass
 
 import msgspec
 
-from stoilo.audit.format.leaf import Leaf, LeafKind
+from stoilo.audit.format.facts import LeafKind, Record, WorkunitRecord
+from stoilo.audit.format.leaf import Leaf
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.policy import SignedCheckpoint
-from stoilo.audit.format.record import Record, WorkunitRecord
-from stoilo.audit.read.evidence import Evidence
-from stoilo.audit.read.prover import explain_admission
-from stoilo.audit.read.search import Found, SearchResult
-from stoilo.audit.read.view import Entry, LogView
+from stoilo.audit.read.search import Found, SearchResult, explain_admission
+from stoilo.audit.read.view import Entry, Evidence, LogView
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.core.strict_json import Json
-
-__all__ = [
-    "ShownEntry",
-    "render_entries",
-    "render_json",
-    "render_refusal",
-    "render_search",
-    "show_entry",
-    "show_evidence",
-]
 
 
 @dataclass(frozen=True, slots=True)

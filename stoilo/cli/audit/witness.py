@@ -15,7 +15,6 @@ from stoilo.core.errors import UsageError
 if TYPE_CHECKING:
     from stoilo.audit.format.note import VerifierKey
 
-__all__ = ["log_key", "witness", "witness_key"]
 
 MAX_LOGS_BYTES = 1024 * 1024
 _FOLDER = click.Path(path_type=Path, file_okay=False)

@@ -11,8 +11,6 @@ import click
 from stoilo.cli.boinc.data import DATA, JSON, echo_table, now, open_project, project_url
 from stoilo.core.errors import UsageError
 
-__all__ = ["account", "accounts"]
-
 UNVERIFIED = (
     "This account was made over the web, by somebody who knows its password: give its key "
     "to nobody before `--new-key`, unless you know that it was the owner."

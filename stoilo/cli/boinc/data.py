@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.embedded.accounts.roster import Roster
 
-__all__ = ["DATA", "JSON", "echo_table", "now", "open_project", "project_url"]
 
 DATA = click.option(
     "--data",

@@ -11,8 +11,6 @@ import click
 from stoilo.cli.boinc.data import JSON
 from stoilo.core.plaintext import show_plainly
 
-__all__ = ["doctor"]
-
 UNHEALTHY = 4
 
 
@@ -38,13 +36,8 @@ def doctor(
 
     Example: stoilo boinc doctor /srv/project --quiet
     """
-    from stoilo.server.engines.stock.checkup.checks import (  # noqa: PLC0415
-        examine,
-        is_healthy,
-    )
-    from stoilo.server.engines.stock.checkup.reading import (  # noqa: PLC0415
-        read_snapshot,
-    )
+    from stoilo.server.engines.stock.installation.checks import examine, is_healthy  # noqa: PLC0415
+    from stoilo.server.engines.stock.installation.snapshot import read_snapshot  # noqa: PLC0415
     from stoilo.server.engines.stock.project.directory import read_project  # noqa: PLC0415
 
     findings = examine(read_snapshot(read_project(project_dir), web=not no_web))

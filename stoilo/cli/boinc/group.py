@@ -12,8 +12,6 @@ from stoilo.cli.boinc.migrate import migrate
 from stoilo.cli.boinc.preferences import preferences
 from stoilo.cli.boinc.programs import programs
 
-__all__ = ["boinc"]
-
 
 @click.group()
 def boinc() -> None:

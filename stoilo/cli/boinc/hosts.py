@@ -11,8 +11,6 @@ import click
 from stoilo.cli.boinc.data import DATA, JSON, echo_table, now, open_project
 from stoilo.core.errors import UsageError
 
-__all__ = ["ban", "checks", "hosts", "trust"]
-
 
 @click.command()
 @DATA

@@ -11,8 +11,6 @@ import click
 from stoilo.cli.boinc.data import JSON
 from stoilo.core.errors import UsageError
 
-__all__ = ["install"]
-
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 

@@ -11,8 +11,6 @@ import click
 
 from stoilo.cli.boinc.data import DATA, JSON
 
-__all__ = ["migrate"]
-
 
 @click.command()
 @DATA
@@ -43,7 +41,7 @@ def migrate(
     """
     from stoilo.server.config import load_config  # noqa: PLC0415 - extra
     from stoilo.server.engines.stock.project.directory import read_project  # noqa: PLC0415
-    from stoilo.server.migrating.moving import move_project  # noqa: PLC0415
+    from stoilo.server.operations.moving import move_project  # noqa: PLC0415
 
     config, _ = load_config(data.absolute(), {}, os.environ)
     project = read_project(project_dir)

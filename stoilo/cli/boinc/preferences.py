@@ -13,7 +13,6 @@ from stoilo.cli.boinc.data import DATA, JSON, echo_table, now, open_project
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["preferences"]
 
 _Value = TypeVar("_Value")
 
@@ -81,12 +80,10 @@ def preferences(
 
 
 def _or(new: _Value | None, old: _Value) -> _Value:
-    """Return the new value, the old one where none was named."""
     return old if new is None else new
 
 
 def _plain(value: object) -> str:
-    """Return one value for people."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple | list):

@@ -12,8 +12,6 @@ import click
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["programs"]
-
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 

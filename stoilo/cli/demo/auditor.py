@@ -8,16 +8,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
 from stoilo.audit.format.tiles import decode_bundle, render_tile_path, tile_at
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.targets import TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust, read_release
-
-__all__ = ["audit_task", "read_log_policy", "read_trust"]
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.trust import load_trust, read_release
 
 ENTRIES = -1
 BUNDLE = 256

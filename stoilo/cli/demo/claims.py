@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from rich.table import Table
 
-__all__ = ["Claim", "ClaimBook", "render_claims"]
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:

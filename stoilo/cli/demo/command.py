@@ -17,8 +17,6 @@ from stoilo.cli.demo.parts import DemoParts, real_parts
 from stoilo.cli.demo.scenario import PI_CALLS, Scenario
 from stoilo.core.errors import StoiloError
 
-__all__ = ["demo", "run_demo"]
-
 HONEST_VOLUNTEERS = 2
 
 

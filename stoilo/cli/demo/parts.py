@@ -22,37 +22,30 @@ from stoilo.cli.demo.watched import WatchedLog, watch_log
 from stoilo.cli.demo.witnessed import begin_witness, hide_witnesses
 from stoilo.testing.deployment import Deployment
 
-__all__ = ["DemoParts", "real_parts"]
-
 COMMAND_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class DemoParts:
-    """What the scenario calls out to.
+    """What the scenario calls out to."""
 
-    Attributes:
-        research: the researcher's module, see `stoilo.cli.demo.researcher`.
-        deploy: makes the deployment from its data directory and number of volunteers.
-        begin_witness: runs a witness of a deployment that is not yet started.
-        hide_witnesses: takes the cosignatures out of a log proof.
-        read_program: returns the text of a hostile program by name.
-        start_cheat: starts the third, falsifying volunteer of a deployment.
-        prove_task: returns the log proof of a task id, from a data directory.
-        verify_log: returns the exit code of `stoilo audit verify` on a directory.
-        watch_log: follows the log of a directory and HTTP address as an outsider.
-        probe_program: runs a program through the kernel layer alone.
-    """
-
-    research: ModuleType
+    research: ModuleType  # the researcher's module, see `stoilo.cli.demo.researcher`
+    # Makes the deployment from its data directory and number of volunteers
     deploy: Callable[[Path, int], Deployment]
+    # Runs a witness of a deployment that is not yet started
     begin_witness: Callable[[Path, Deployment], AbstractContextManager[None]]
+    # Takes the cosignatures out of a log proof
     hide_witnesses: Callable[[bytes], bytes]
-    read_program: Callable[[str], str]
+    read_program: Callable[[str], str]  # returns the text of a hostile program by name
+    # Starts the third, falsifying volunteer of a deployment
     start_cheat: Callable[[Deployment, Path], subprocess.Popen[bytes]]
+    # Returns the log proof of a task id, from a data directory
     prove_task: Callable[[Path, str], bytes]
+    # Returns the exit code of `stoilo audit verify` on a directory
     verify_log: Callable[[Path], int]
+    # Follows the log of a directory and HTTP address as an outsider
     watch_log: Callable[[Path, str], WatchedLog]
+    # Runs a program through the kernel layer alone
     probe_program: Callable[[str], dict[str, Any]]
 
 

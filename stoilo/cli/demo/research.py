@@ -7,20 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "INTEGRAL_PARTS",
-    "count_hits",
-    "failing",
-    "integrate",
-    "make_integral_parts",
-    "make_system",
-    "never_agree",
-    "residual_small",
-    "solutions_close",
-    "solve",
-    "wave",
-]
-
 INTEGRAL_PARTS = 10
 POINTS_PER_PART = 2_000
 TOLERANCE = 1e-9

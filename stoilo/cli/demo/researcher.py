@@ -12,8 +12,6 @@ from types import ModuleType
 
 from stoilo.core.errors import InternalError
 
-__all__ = ["load_research"]
-
 NAME = "demo_research"
 
 

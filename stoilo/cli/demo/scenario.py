@@ -32,8 +32,6 @@ from stoilo.low_level import UserError
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.testing.deployment import Deployment
 
-__all__ = ["Scenario", "submit_text"]
-
 PI_CALLS = 60
 POINTS_PER_CALL = 3_000
 WAIT_S = 120.0
@@ -57,20 +55,13 @@ async def submit_text(conn: stoilo.Connection, text: str) -> None:
 
 @dataclass
 class Scenario:
-    """One run of the demo on one deployment.
+    """One run of the demo on one deployment."""
 
-    Attributes:
-        deployment: two honest volunteers inside, the cheat beside.
-        parts: what tests may sabotage.
-        book: claims so far.
-        say: prints one line of progress.
-        progress: called with the number of finished Monte-Carlo calls.
-    """
-
-    deployment: Deployment
-    parts: DemoParts
-    book: ClaimBook
-    say: Say
+    deployment: Deployment  # two honest volunteers inside, the cheat beside
+    parts: DemoParts  # what tests may sabotage
+    book: ClaimBook  # claims so far
+    say: Say  # prints one line of progress
+    # Called with the number of finished Monte-Carlo calls
     progress: Callable[[int], None]
 
     def __post_init__(self) -> None:

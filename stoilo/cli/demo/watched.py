@@ -13,29 +13,19 @@ from stoilo.audit.monitor.state import MonitorState
 from stoilo.audit.read.source import open_source
 from stoilo.cli.demo.auditor import read_log_policy
 
-__all__ = ["WatchedLog", "watch_log"]
-
 PATIENCE_S = 60.0
 PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedLog:
-    """What a monitor knows about a log.
+    """What a monitor knows about a log."""
 
-    Attributes:
-        size: leaves that it hashed and inspected.
-        admissions: how many of them are admissions.
-        unexplained: admissions that no record explains.
-        seen: checkpoints that executors saw, all of them compared.
-        alarms: what it has to complain about.
-    """
-
-    size: int
-    admissions: int
-    unexplained: int
-    seen: int
-    alarms: tuple[str, ...]
+    size: int  # leaves that it hashed and inspected
+    admissions: int  # how many of them are admissions
+    unexplained: int  # admissions that no record explains
+    seen: int  # checkpoints that executors saw, all of them compared
+    alarms: tuple[str, ...]  # what it has to complain about
 
 
 def watch_log(data: Path, url: str) -> WatchedLog:

@@ -10,8 +10,6 @@ import click
 from stoilo.cli.keys import open_key_file, passphrase_option
 from stoilo.core.errors import UsageError
 
-__all__ = ["attest"]
-
 _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 EPOCH = 315532800

@@ -22,7 +22,6 @@ from stoilo.flavors.manifest import (
 if TYPE_CHECKING:
     from stoilo.flavors.build import BuiltPart
 
-__all__ = ["build", "build_options", "lock", "show_built"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)

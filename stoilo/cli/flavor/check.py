@@ -14,7 +14,6 @@ from stoilo.core.errors import TrustError, UsageError
 if TYPE_CHECKING:
     from stoilo.flavors.comparison import LoadedTree
 
-__all__ = ["compare", "inspect", "verify"]
 
 _PATH = click.Path(path_type=Path, exists=True)
 _MANIFEST_BYTES = 16 << 20

@@ -20,8 +20,6 @@ from stoilo.flavors.manifest import (
     shipped_flavors,
 )
 
-__all__ = ["flavor"]
-
 
 @click.group()
 def flavor() -> None:

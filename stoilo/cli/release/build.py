@@ -10,12 +10,7 @@ import click
 from stoilo.cli.flavor.build import find_manifest
 from stoilo.cli.release.ceremony_folder import read_floors, read_small
 from stoilo.flavors.build import BuiltPart
-from stoilo.signer.part_building import (
-    build_parts,
-    built_file,
-)
-
-__all__ = ["build"]
+from stoilo.signer.part_building import build_parts, built_file
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)

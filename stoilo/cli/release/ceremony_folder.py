@@ -13,11 +13,11 @@ import click
 import msgspec
 
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.settings import read_witnesses
+from stoilo.audit.witness.client import read_witnesses
 from stoilo.cli.keys import read_public_file
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import UsageError
 from stoilo.core.files import read_bounded
+from stoilo.core.signatures import parse_public_key
 from stoilo.policies.policy import Policy, parse_policy
 from stoilo.signer.ceremony.built_parts import read_attestations
 from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder
@@ -27,25 +27,6 @@ from stoilo.signer.ceremony.review import Review
 from stoilo.signer.ceremony.review_text import render_review
 from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, append_line
 from stoilo.signer.offline_keys import PublicKeyFile
-
-__all__ = [
-    "FILE",
-    "FOLDER",
-    "base_options",
-    "clock",
-    "json_option",
-    "open_or_begin",
-    "print_review",
-    "read_floors",
-    "read_holders",
-    "read_named",
-    "read_policies",
-    "read_small",
-    "read_witness_policy",
-    "refuse_present",
-    "save",
-    "with_attestations",
-]
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)

@@ -6,14 +6,8 @@ import click
 
 from stoilo.cli.lazy import TableGroup
 
-__all__ = ["release"]
-
 _TABLE = {
-    "keygen": (
-        "stoilo.cli.release.keys",
-        "keygen",
-        "Make one person's offline key.",
-    ),
+    "keygen": ("stoilo.cli.release.keys", "keygen", "Make one person's offline key."),
     "online-keys": (
         "stoilo.cli.release.keys",
         "online_keys",

@@ -41,9 +41,6 @@ from stoilo.signer.process.online_keys import (
     requested_keys,
 )
 
-__all__ = ["boinc_change", "keygen", "online_keys"]
-
-
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 

@@ -30,7 +30,7 @@ from stoilo.cli.release.ceremony_folder import (
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import UsageError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     BuilderKey,
     ReviewerFile,
@@ -72,8 +72,6 @@ from stoilo.signer.ceremony.requests import (
 from stoilo.signer.ceremony.review import review
 from stoilo.signer.process.online_keys import parse_online_keys
 from stoilo.signer.roles import OFFLINE
-
-__all__ = ["init", "request", "revoke", "rotate"]
 
 SEVERAL = ("root", "targets")
 """Roles that one person never holds alone."""

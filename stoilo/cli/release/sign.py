@@ -44,8 +44,6 @@ from stoilo.signer.offline_keys import (
     group_digest,
 )
 
-__all__ = ["check_first_root", "combine", "review", "sign"]
-
 
 @click.command()
 @click.argument("folder", type=FOLDER)
@@ -204,7 +202,7 @@ def _signed(
 ) -> Ceremony:
     """Return the ceremony with one key's signatures, remembered before they are given."""
     if key.role == "boinc":
-        return sign_boinc_files(ceremony, key)
+        return sign_boinc_files(ceremony, key.boinc())
     signed = replace(ceremony, proposal=sign_proposal(ceremony.proposal, key))
     keyid = key.signer().public_key.keyid
     known = read_memory(memory, keyid, key.role)

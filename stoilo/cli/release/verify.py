@@ -20,8 +20,6 @@ from stoilo.signer.published.history import RoleVersion
 from stoilo.signer.published.places import open_place
 from stoilo.signer.published.verify import PublishedRelease, verify_release
 
-__all__ = ["verify"]
-
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 

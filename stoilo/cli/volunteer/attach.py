@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stoilo.executor.volunteer.attachments import Attachments, Means
     from stoilo.executor.volunteer.transfer import Transfer
 
-__all__ = ["attach", "attachments_at", "data_option", "detach"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _MAX_FILE_BYTES = 1024 * 1024
@@ -186,7 +185,6 @@ def _check_private(project: str) -> None:
 
 
 def _password() -> str:
-    """Return the password from the terminal, or the first line of what is piped in."""
     if sys.stdin.isatty():
         return str(click.prompt("Password", hide_input=True, err=True))
     return sys.stdin.readline(_MAX_KEY_BYTES).rstrip("\r\n")

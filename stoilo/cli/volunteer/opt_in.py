@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stoilo.executor.verifier.optin import OptIn
     from stoilo.executor.volunteer.optin_file import FileState
 
-__all__ = ["describe_allowed", "opt_in"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _LIMITS = tuple(field.name for field in dataclasses.fields(RunLimits))
@@ -169,7 +168,6 @@ def _chosen(said: bool | None, present: bool) -> bool:
 
 
 def _place(system: bool, file: Path | None) -> Path:
-    """Return the file that is meant."""
     from stoilo.executor.verifier.optin import default_files  # noqa: PLC0415 - POSIX
 
     if system and file is not None:
@@ -179,7 +177,6 @@ def _place(system: bool, file: Path | None) -> Path:
 
 
 def _with_limits(opt_in: OptIn, words: tuple[str, ...]) -> OptIn:
-    """Return `opt_in` with the limits that the words name."""
     from stoilo.executor.volunteer.optin_file import NO_LIMIT  # noqa: PLC0415 - POSIX
 
     none = dict.fromkeys(_LIMITS, NO_LIMIT)

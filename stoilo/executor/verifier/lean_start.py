@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["LEFT_OUT"]
-
 LEFT_OUT: Final = {
     "tuf.ngclient.urllib3_fetcher": ("Urllib3Fetcher",),
     "securesystemslib.signer._aws_signer": ("AWSSigner",),
@@ -57,7 +55,6 @@ def _without() -> Iterator[None]:
 
 
 def _forget_absent(table: dict[Any, type]) -> None:
-    """Take the stand-ins out of a table that metadata could reach them by."""
     for key in [key for key, kind in table.items() if issubclass(kind, _Absent)]:
         del table[key]
 

@@ -23,18 +23,6 @@ from stoilo.core.boinc.messages import HostInfo
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier.installation import replace_file
 
-__all__ = [
-    "Benchmark",
-    "HostDescription",
-    "describe_host",
-    "measure_fpops",
-    "parse_meminfo",
-    "parse_os_release",
-    "parse_processor",
-    "read_benchmark",
-]
-
-
 NAME: Final = "benchmark.json"
 MAX_BENCHMARK_BYTES: Final = 4096
 COORDINATES: Final = 20_000
@@ -123,12 +111,7 @@ class HostDescription:
 
 
 def describe_host(data: Path, system: Path = Path("/")) -> HostInfo:
-    """Return what is said of this computer.
-
-    Args:
-        data: where the volunteer keeps its files: that disk's free space counts.
-        system: root of the file system, for tests.
-    """
+    """Return what is said of this computer."""
     vendor, model, features = parse_processor(_read(system / "proc/cpuinfo"))
     name, version = parse_os_release(_read(system / "etc/os-release"))
     return HostInfo(

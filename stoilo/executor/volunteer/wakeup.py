@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from queue import Empty, SimpleQueue
 
-__all__ = ["Wakeup"]
-
 
 class Wakeup:
     """One thread waits; any thread and any signal handler may wake it or stop it."""

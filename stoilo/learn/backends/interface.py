@@ -8,67 +8,44 @@ from typing import Protocol
 
 from stoilo.learn.core.models import Kernel
 
-__all__ = ["Backend", "Handle", "Job", "JobEnd", "resolve"]
-
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A value stored once; in a job's arguments it stands for the value.
+    """A value stored once; in a job's arguments it stands for the value."""
 
-    Attributes:
-        digest: its name.
-        size: encoded, bytes.
-        stored: what the backend puts into a task in its place.
-    """
-
-    digest: str
-    size: int
-    stored: object
+    digest: str  # its name
+    size: int  # encoded, bytes
+    stored: object  # what the backend puts into a task in its place
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One task.
+    """One task."""
 
-    Attributes:
-        key: unique for what is computed: the same key twice is the same task.
-        function: the kernel.
-        arguments: its dict; top-level values may be handles.
-        samples: how many samples it uses, for time estimates.
-        level: policy level.
-        label: shown in lists.
-        check: whether a value has the form of an answer, for the place to ask: a host
-            whose value has not is at fault, and the job goes to another.
-        alike: whether two values are the same answer, where copies are compared; equality
-            when None.
-    """
-
-    key: str
-    function: Kernel
-    arguments: Mapping[str, object]
-    samples: int
-    level: str
-    label: str = ""
+    key: str  # unique for what is computed: the same key twice is the same task
+    function: Kernel  # the kernel
+    arguments: Mapping[str, object]  # its dict; top-level values may be handles
+    samples: int  # how many samples it uses, for time estimates
+    level: str  # policy level
+    label: str = ""  # shown in lists
+    # Whether a value has the form of an answer, for the place to ask: a host whose
+    # value has not is at fault, and the job goes to another
     check: Callable[[object], bool] | None = None
+    # Whether two values are the same answer, where copies are compared; equality when
+    # None
     alike: Callable[[object, object], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a job ended: with a value (hostile, unchecked) or an error.
+    """How a job ended: with a value (hostile, unchecked) or an error."""
 
-    Attributes:
-        job_id: as `Backend.submit` returned it.
-        value: what the kernel returned; None with an error.
-        error: a `stoilo.UserError` of the kernel or a `StoiloError`; None with a value.
-        finished_at: by the backend's clock, s.
-        computed_s: how long it computed, as its volunteer says (unchecked), s; 0: unsaid.
-    """
-
-    job_id: str
-    value: object
+    job_id: str  # as `Backend.submit` returned it
+    value: object  # what the kernel returned; None with an error
+    # A `stoilo.UserError` of the kernel or a `StoiloError`; None with a value
     error: Exception | None
-    finished_at: float
+    finished_at: float  # by the backend's clock, s
+    # How long it computed, as its volunteer says (unchecked), s; 0: unsaid
     computed_s: float = 0.0
 
 
@@ -83,9 +60,6 @@ class Backend(Protocol):
 
     async def next(self, wait_s: float | None = None) -> JobEnd | None:
         """Return the next ending; None when `wait_s` s passed or nothing is under way."""
-
-    async def restore(self, job_id: str) -> bool:
-        """Take up a job of an earlier process; False when it is not known any more."""
 
     async def cancel(self, job_id: str) -> None:
         """Stop a job; it gives no ending."""

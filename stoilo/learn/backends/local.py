@@ -13,8 +13,6 @@ from stoilo.client.results import user_error
 from stoilo.learn.backends.interface import Handle, Job, JobEnd, resolve
 from stoilo.learn.core.models import torch_lock
 
-__all__ = ["LocalBackend"]
-
 
 class LocalBackend:
     """Runs jobs in `workers` threads; each gets copies of what it could change."""
@@ -53,10 +51,6 @@ class LocalBackend:
             if self._running.pop(ending.job_id, None) is not None:
                 return ending
         return None
-
-    async def restore(self, job_id: str) -> bool:
-        """Say whether the job runs here: those of another process are gone."""
-        return job_id in self._running
 
     async def cancel(self, job_id: str) -> None:
         """Forget the job; one that has begun runs to its end, unheard."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
-from stoilo.core.errors import DeniedError, StoiloError
+from stoilo.core.errors import StoiloError
 from stoilo.learn.backends.interface import Handle, Job, JobEnd
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from stoilo.client.task import SubmittedTask
     from stoilo.core.types import Redundancy
 
-__all__ = ["ServerBackend"]
 
 LOGGER = logging.getLogger(__name__)
 MOST_WRONG = 8
@@ -102,16 +101,6 @@ class ServerBackend:
         for job_id in [j for j, watched in self._watched.items() if watched is work]:
             del self._watched[job_id]
         return work.result()
-
-    async def restore(self, job_id: str) -> bool:
-        """Take up a task of an earlier process."""
-        submitted = self._connection.restore_task(job_id)
-        try:
-            await submitted.status()
-        except DeniedError:
-            return False
-        self._watch(submitted)
-        return True
 
     async def cancel(self, job_id: str) -> None:
         """Cancel the task at the server."""

@@ -17,8 +17,6 @@ from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.learn.backends.interface import Handle, Job, JobEnd
 from stoilo.learn.backends.local import run_job
 
-__all__ = ["SimulatedBackend", "SimulatedHost", "Spell"]
-
 MOST_DOUBLED = 10  # answers at fault that make a host's pause longer
 Cheat = Callable[[Any], Any]  # what a dishonest host sends instead of the honest answer
 
@@ -111,7 +109,6 @@ class SimulatedBackend:
         return job.key
 
     def _assign(self) -> None:
-        """Give waiting jobs to free hosts that are there."""
         for host in list(self._free):
             while self._waiting and self._waiting[0].key not in self._open:
                 self._waiting.pop(0)
@@ -139,7 +136,6 @@ class SimulatedBackend:
             self._push(end, host, job)
 
     def _away_until(self, host: int, at: float) -> float | None:
-        """Return when the host is back, or None when it is there."""
         backs = [
             s.start + s.length
             for s in self.hosts[host].away
@@ -189,7 +185,7 @@ class SimulatedBackend:
         return ending
 
     def _pause(self, host: int) -> None:
-        """Let a host ask again: the later, the more of its last answers were at fault."""
+        # The later, the more of its last answers were at fault.
         # As the engine's back-off: who fails often asks rarely.
         pause = self.hosts[host].poll_s * 2 ** min(self.faults[host], MOST_DOUBLED)
         self._push(self._clock + pause, host, None)
@@ -217,10 +213,6 @@ class SimulatedBackend:
         value = ending.value if cheat is None else cheat(ending.value)
         computed_s = job.samples / self.hosts[host].samples_per_s
         return JobEnd(job.key, value, ending.error, self._clock, computed_s)
-
-    async def restore(self, job_id: str) -> bool:
-        """Say whether the job is under way."""
-        return job_id in self._open
 
     async def cancel(self, job_id: str) -> None:
         """Forget the job; its host stays busy until it would have ended."""

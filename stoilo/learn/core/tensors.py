@@ -12,19 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Array",
-    "Form",
-    "Tensors",
-    "add",
-    "flatten",
-    "forms_of",
-    "is_finite",
-    "mix",
-    "scale",
-    "unflatten",
-]
-
 Array: TypeAlias = NDArray[Any]
 # Name → array; all methods of one run use the same names in the same order.
 Tensors: TypeAlias = Mapping[str, Array]

@@ -18,21 +18,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.parts import Part, collect
+from stoilo.learn.core.data import Part, collect
 from stoilo.learn.core.tensors import Array
-
-__all__ = [
-    "LineRange",
-    "Triple",
-    "deal_blocks",
-    "deal_by_key",
-    "parse_columns",
-    "parse_set",
-    "parse_triple",
-    "parse_vector",
-    "read_lines",
-    "split_lines",
-]
 
 Record = TypeVar("Record")
 Triple: TypeAlias = tuple[str, str, float]  # row, column and value of a sparse matrix
@@ -41,17 +28,11 @@ Parse: TypeAlias = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class LineRange:
-    """Some whole lines of a file.
+    """Some whole lines of a file."""
 
-    Attributes:
-        path: the file, UTF-8.
-        start: of the first line, bytes from the beginning.
-        end: after the last line, bytes from the beginning.
-    """
-
-    path: Path
-    start: int
-    end: int
+    path: Path  # the file, UTF-8
+    start: int  # of the first line, bytes from the beginning
+    end: int  # after the last line, bytes from the beginning
 
     def __iter__(self) -> Iterator[str]:
         """Yield the lines that are not blank, without their ends; reads as it goes."""
@@ -183,6 +164,6 @@ def deal_blocks(
 
 
 def _place(key: str, parts: int) -> int:
-    """Return the part of a key; Python's own hash differs from process to process."""
+    # Python's own hash differs from process to process.
     digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % parts

@@ -21,46 +21,30 @@ import numpy as np
 from stoilo.client.results import UserError
 from stoilo.core.errors import StoiloError
 from stoilo.learn.backends.interface import Backend
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Plain, Reply, refuse_answer
-from stoilo.learn.core.parts import Part
 from stoilo.learn.core.tensors import Form, Tensors, add, forms_of
 from stoilo.learn.driver.probing import Look, look_at, runs_here
 from stoilo.learn.kernels import checks
 from stoilo.learn.methods import robust
 from stoilo.learn.methods.buffers import BufferBounds, keep_buffers
 
-__all__ = [
-    "Disputes",
-    "Expectation",
-    "Guard",
-    "check_reply",
-    "tensors_expected",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the answer to one order must look like.
+    """What the answer to one order must look like."""
 
-    Attributes:
-        version: of the snapshot that the order named.
-        samples: how many samples it covers.
-        tensors: forms of the arrays that the kernel returns.
-        buffers: forms of the model's buffers.
-        least_loss: least sum of losses that can be, where the loss has a lower bound of 0:
-            0; else minus infinity.
-        may_lack: names of arrays that may be absent: parameters that have no gradient.
-        ray: of how many steps its numbers hold loss and slope.
-    """
-
-    version: int
-    samples: int
-    tensors: Mapping[str, Form]
-    buffers: Mapping[str, Form]
+    version: int  # of the snapshot that the order named
+    samples: int  # how many samples it covers
+    tensors: Mapping[str, Form]  # forms of the arrays that the kernel returns
+    buffers: Mapping[str, Form]  # forms of the model's buffers
+    # Least sum of losses that can be, where the loss has a lower bound of 0: 0; else
+    # minus infinity
     least_loss: float = -math.inf
+    # Names of arrays that may be absent: parameters that have no gradient
     may_lack: frozenset[str] = frozenset()
-    ray: int = 0
+    ray: int = 0  # of how many steps its numbers hold loss and slope
 
     def plain(self) -> dict[str, object]:
         """Return it as what source can hold: numbers, texts, tuples, dicts."""
@@ -75,15 +59,14 @@ class Expectation:
         }
 
     def validator(
-        self, told: Mapping[str, Plain] | None = None
+        # How its arrays are encoded; None where they are not
+        self,
+        told: Mapping[str, Plain] | None = None,
     ) -> Callable[[object], bool]:
         """Return the check for a server: travels as source, runs in its jail.
 
         It leaves version and samples to the driver: one source for all orders of a run
         is judged by the gate once.
-
-        Args:
-            told: how its arrays are encoded; None where they are not.
         """
         least = 0.0 if self.least_loss == 0.0 else None
         # The same source for all orders of a run: the gate judges it once.
@@ -157,13 +140,6 @@ def count_steps(order: Order) -> int:
 class Guard:
     """Checks and bounds the answers of one run.
 
-    Args:
-        model: whose answers they are.
-        clip: bound on the influence of one answer; None for none.
-        probe: let the bound hold from the first answer on.
-        least_loss: least loss of one sample.
-        memory: what an earlier run learned of norms.
-
     Attributes:
         memory: the norms of answers so far.
         shortened: how many answers were cut.
@@ -172,12 +148,12 @@ class Guard:
 
     def __init__(
         self,
-        model: Model,
-        clip: robust.Clip | None,
+        model: Model,  # whose answers they are
+        clip: robust.Clip | None,  # bound on the influence of one answer; None for none
         *,
-        probe: bool = True,
-        least_loss: float = -np.inf,
-        memory: robust.Memory | None = None,
+        probe: bool = True,  # let the bound hold from the first answer on
+        least_loss: float = -np.inf,  # least loss of one sample
+        memory: robust.Memory | None = None,  # what an earlier run learned of norms
     ) -> None:
         self.memory = memory or robust.Memory()
         self.shortened = 0
@@ -264,7 +240,7 @@ class Guard:
         return replace(reply, tensors=tensors)
 
     def _tell(self, order: Order) -> None:
-        """Count a cut; the first one of a run is told, because it is silent otherwise."""
+        # Only the first cut of a run is told, because it is silent otherwise.
         self.shortened += 1
         if self.shortened == 1:
             LOGGER.warning(

@@ -1,7 +1,7 @@
 """A run on disk: a small file, replaced as a whole, that names arrays written once.
 
     FOLDER/run.json         what is plain, and where each array lies
-    FOLDER/arrays/N…        packs of arrays: see `stoilo.learn.driver.array_files`
+    FOLDER/arrays/N…        packs of arrays: see `stoilo.learn.driver.checkpoint`
     FOLDER/history.jsonl    as long as run.json says; what is behind that is cut off
     FOLDER/lock             locked by the process that trains there
 
@@ -10,22 +10,178 @@ Nothing in it is code. After a crash at any moment the state that was saved last
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from safetensors import SafetensorError
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
-from stoilo.core.errors import InternalError, UsageError
-from stoilo.core.files import write_durably
+from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.files import sync_directory, write_durably
 from stoilo.learn.core.orders import Plain, State
-from stoilo.learn.driver.array_files import Packs, Place, damaged
+from stoilo.learn.core.tensors import Array, Tensors
 
-__all__ = ["NAME", "Checkpoint", "FolderLock", "Lines"]
+_FORMAT = "stoilo-arrays-1"
+_SUFFIX = ".safetensors"
+MOST_BYTES = 64 << 30  # A larger file is not read
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an array lies: the pack's name and its own name there."""
+
+    pack: str
+    name: str
+
+
+class Packs:
+    """The packs of one folder; one process uses it, one thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.written_bytes = 0
+        self._held: dict[int, tuple[Array, Place]] = {}  # by identity
+        self._digests: dict[str, Place] = {}
+        self._names: dict[str, frozenset[str]] = {}  # of each pack's arrays
+        self._number = 0
+
+    def names(self, pack: str) -> frozenset[str]:
+        """Return the names of a pack's arrays.
+
+        Raises:
+            TrustError: ``STO-T011`` when it is missing, damaged, or not one of ours.
+        """
+        if pack not in self._names:
+            path = self._path(pack)
+            try:
+                with safe_open(path, framework="numpy") as file:
+                    self._names[pack] = frozenset(file.keys())
+            except (SafetensorError, OSError) as error:
+                raise damaged(f"{path.name}: {type(error).__name__}") from None
+        return self._names[pack]
+
+    def _path(self, pack: str) -> Path:
+        return self.folder / f"{pack}{_SUFFIX}"
+
+    def read(self, places: Mapping[str, Place]) -> dict[str, Array]:
+        """Return the arrays at `places`, each checked against its digest.
+
+        Raises:
+            TrustError: ``STO-T011`` when one is missing, damaged, or not one of ours.
+        """
+        self._number = max(map(int, self._files()), default=0)
+        held: dict[Place, Array] = {}
+        for pack in sorted({place.pack for place in places.values()}):
+            names = {place.name for place in places.values() if place.pack == pack}
+            for name, array in self._read_pack(pack, names).items():
+                held[Place(pack, name)] = array
+        self._held = {id(array): (array, place) for place, array in held.items()}
+        return {name: held[place] for name, place in places.items()}
+
+    def _read_pack(self, pack: str, names: Iterable[str]) -> dict[str, Array]:
+        path = self._path(pack)
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise damaged(f"{path.name} is too large")
+            with safe_open(path, framework="numpy") as file:
+                about = file.metadata() or {}
+                found: dict[str, Array] = {n: file.get_tensor(n) for n in names}
+            if about.get("format") != _FORMAT:
+                raise damaged(f"{path.name} was not written by a run")
+            digests = json.loads(about["digests"])
+            for name, array in found.items():
+                if digests[name] != digest_of(array):
+                    raise damaged(f"{path.name} holds other numbers than were written")
+                self._digests[digests[name]] = Place(pack, name)
+        except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
+            raise damaged(f"{path.name}: {type(error).__name__}") from None
+        return found
+
+    def write(self, tensors: Tensors) -> dict[str, Place]:
+        """Return where each array lies; those that lie nowhere go into one new pack."""
+        pack = f"{self._number + 1:08d}"
+        places: dict[str, Place] = {}
+        fresh: dict[str, Array] = {}
+        digests: dict[str, str] = {}
+        new: dict[str, Place] = {}  # known only once they are written
+        held_now: dict[int, tuple[Array, Place]] = {}
+        for name, array in tensors.items():
+            held = self._held.get(id(array)) or held_now.get(id(array))
+            if held is None:
+                digest = digest_of(array)
+                place = self._digests.get(digest) or new.get(digest)
+                if place is None:
+                    place = new[digest] = Place(pack, name)
+                    fresh[name], digests[name] = array, digest
+                held = held_now[id(array)] = array, place
+            places[name] = held[1]
+        if fresh:
+            self._write_pack(pack, fresh, digests)
+        self._digests |= new
+        self._held |= held_now
+        return places
+
+    def _write_pack(
+        self, pack: str, fresh: Tensors, digests: Mapping[str, str]
+    ) -> None:
+        self.folder.mkdir(exist_ok=True)
+        path, draft = self._path(pack), self.folder / f"{pack}.new"
+        about = {"format": _FORMAT, "digests": json.dumps(digests)}
+        whole = {n: np.require(a, requirements="C") for n, a in fresh.items()}
+        save_file(whole, draft, about)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        self.written_bytes += draft.stat().st_size
+        draft.replace(path)
+        sync_directory(self.folder)
+        self._number += 1
+        self._names[pack] = frozenset(fresh)
+
+    def forget(self) -> None:
+        """Drop what is known of arrays: after a write that failed nothing is certain."""
+        self._held.clear()
+        self._digests.clear()
+        self._number += 1
+
+    def keep(self, places: Mapping[str, Place], tensors: Tensors) -> None:
+        """Remove the packs that nothing at `places` lies in; know no other arrays."""
+        packs = {place.pack for place in places.values()}
+        alive = {id(array) for array in tensors.values()}
+        self._held = {i: one for i, one in self._held.items() if i in alive}
+        self._digests = {d: p for d, p in self._digests.items() if p.pack in packs}
+        for name in self._files():
+            if name not in packs:
+                self._path(name).unlink()
+                self._names.pop(name, None)
+
+    def _files(self) -> list[str]:
+        found = self.folder.glob(f"[0-9]*{_SUFFIX}")
+        return [path.stem for path in found if path.stem.isdecimal()]
+
+
+def digest_of(array: Array) -> str:
+    """Return a name for type, shape and numbers of an array."""
+    native = array.dtype.newbyteorder("=")
+    whole = np.require(array, dtype=native, requirements="C")
+    digest = hashlib.sha256(f"{native} {whole.shape}".encode())
+    digest.update(np.atleast_1d(whole).view(np.uint8).data if whole.size else b"")
+    return digest.hexdigest()
+
+
+def damaged(why: str) -> TrustError:
+    """Return the error for a checkpoint that is not as it was written."""
+    return TrustError(
+        "STO-T011",
+        f"the checkpoint cannot be read: {why}",
+        hint="give another folder, or remove it to begin anew",
+    )
 
 
 _TURN = threading.Lock()
@@ -102,9 +258,9 @@ def _taken(by: str, folder: Path) -> UsageError:
 
 
 NAME = "run.json"
-_FORMAT = "stoilo-run-2"
+_RUN_FORMAT = "stoilo-run-2"
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-MOST_BYTES = 1 << 30  # A larger `run.json` is not read
+MOST_RUN_BYTES = 1 << 30  # A larger `run.json` is not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +305,10 @@ class Checkpoint:
     def _read(self) -> State | None:
         path = self.folder / NAME
         try:
-            if path.stat().st_size > MOST_BYTES:
+            if path.stat().st_size > MOST_RUN_BYTES:
                 raise damaged(f"{NAME} is too large")
             whole = json.loads(path.read_bytes())
-            if whole["format"] != _FORMAT:
+            if whole["format"] != _RUN_FORMAT:
                 raise damaged(f"{NAME} was not written by this version")
             places = self._parse_places(whole["arrays"])
             state = whole["state"]
@@ -197,7 +353,7 @@ class Checkpoint:
             self._plain_bytes += len(lines.data)
         places = self._packs.write(state.tensors)
         whole = {
-            "format": _FORMAT,
+            "format": _RUN_FORMAT,
             "arrays": self._render_places(places),
             "state": state.plain,
         }
@@ -220,7 +376,6 @@ class Checkpoint:
         return True if is_whole else names
 
     def _parse_places(self, plain: Mapping[str, object]) -> dict[str, Place]:
-        """Return what `_render_places` made."""
         places: dict[str, Place] = {}
         for pack, names in plain.items():
             if not pack.isdecimal():

@@ -17,15 +17,12 @@ from typing import Any, cast
 import numpy as np
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel, Model, TorchModel, torch_lock
 from stoilo.learn.core.orders import Order, Plain
-from stoilo.learn.core.parts import Part
 from stoilo.learn.core.tensors import Tensors, add, forms_of
 from stoilo.learn.methods.robust import safe_norm
 from stoilo.learn.transport import receive
-
-__all__ = ["Look", "look_at", "measure_seconds", "rehearse", "runs_here"]
-
 
 LOOKS = 4  # how many small batches are looked at
 WIDTH = 2  # samples of each: one alone is no batch for BatchNorm
@@ -34,16 +31,13 @@ MEASURED = 32  # samples of the batch that is timed
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What answers computed here were like.
+    """What answers computed here were like."""
 
-    Attributes:
-        norm: about the largest norm per sample of an honest answer; None: unknown.
-        lacking: names of parameters that had no gradient in one of them at least.
-        moves: buffer → about the largest norm of its change.
-    """
-
+    # About the largest norm per sample of an honest answer; None: unknown
     norm: float | None = None
+    # Names of parameters that had no gradient in one of them at least
     lacking: frozenset[str] = frozenset()
+    # Buffer → about the largest norm of its change
     moves: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -118,7 +112,6 @@ def _norm(order: Order, tensors: Tensors, samples: int) -> float:
 
 
 def _moves(order: Order, buffers: Tensors) -> dict[str, float]:
-    """Return how far each buffer went, times the steps that are ordered."""
     steps = order.settings.get("steps", 1)
     times = float(steps) if isinstance(steps, int) else 1.0
     base = order.snapshot.buffers
@@ -147,7 +140,6 @@ def _count_steps(settings: Mapping[str, Plain]) -> float:
 
 
 def _shrink(order: Order, rows: np.ndarray) -> Order:
-    """Return the order for so few samples, in one step."""
     settings = {**order.settings}
     if order.kernel == "local_steps":
         settings |= {"steps": 1, "batch": 0}

@@ -21,26 +21,29 @@ from typing import Self, TypeVar
 import numpy as np
 
 from stoilo.client.results import UserError
-from stoilo.core.backoff import RECONNECTING
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
     TrustError,
     UnreachableError,
 )
+from stoilo.core.rate_limit import RECONNECTING
 from stoilo.learn.backends.interface import Backend, JobEnd
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Method, Reply, Snapshot, Timed, Update
-from stoilo.learn.core.parts import Part
 from stoilo.learn.driver.acceptance import Disputes, Guard
-from stoilo.learn.driver.history import History, Tally
-from stoilo.learn.driver.in_flight import Flight, Flights, Pace
-from stoilo.learn.driver.jobs import Jobs
-from stoilo.learn.driver.saving import RunState, Saving, SelfSaving, identify
+from stoilo.learn.driver.in_flight import Flight, Flights, Jobs, Pace
+from stoilo.learn.driver.saving import (
+    History,
+    RunState,
+    Saving,
+    SelfSaving,
+    Tally,
+    identify,
+)
 from stoilo.learn.methods import robust
 from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
-
-__all__ = ["Run", "RunSettings", "Watcher"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,7 @@ class Run:
         return self.method.snapshot
 
     async def _fill(self) -> None:
-        """Order what the method has; noted on disk before it is submitted."""
+        # Noted on disk before it is submitted: after a kill it is the same task.
         for flight in self._flights.waiting():  # a submission that failed before
             await self._submit(flight)
         if isinstance(self.method, Timed):
@@ -325,7 +328,7 @@ class Run:
             raise
 
     def _take(self, flight: Flight, reply: Reply, at: float) -> None:
-        """Hand a reply over and note all that follows from it: no kill comes between."""
+        # Nothing is awaited in here: no kill comes between.
         key = flight.order.key
         try:
             update = self.method.take(flight.order, reply)
@@ -400,7 +403,7 @@ class Run:
         )
 
     async def _cancel_unwanted(self) -> None:
-        """Cancel work whose answer nobody needs; what cannot be reached runs on."""
+        # What cannot be reached runs on: its answer will be nobody's.
         while self._unwanted:
             flight = self._unwanted.pop()
             self._pace.forget(flight.job_id)

@@ -8,24 +8,157 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from stoilo.client.capture.stored import StoredValue
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Method, Plain, Snapshot, State
-from stoilo.learn.core.parts import Part
+from stoilo.learn.core.data import Part
+from stoilo.learn.core.orders import Method, Plain, Snapshot, State, Update
 from stoilo.learn.core.tensors import Tensors
-from stoilo.learn.driver.array_files import digest_of
-from stoilo.learn.driver.checkpoint import Checkpoint
-from stoilo.learn.driver.history import History, Tally
+from stoilo.learn.driver.checkpoint import Checkpoint, Lines, damaged, digest_of
 from stoilo.learn.methods.robust import Memory
 
-__all__ = ["RunState", "Saving", "SelfSaving", "check_identity", "describe", "identify"]
+KEPT_UPDATES = 100_000
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened besides updates, since the run began (in all its processes)."""
+
+    sent_bytes: int = 0  # values stored for volunteers, each counted once
+    received_bytes: int = 0  # arrays in accepted answers
+    refused: int = 0  # answers that acceptance refused
+    failed: int = 0  # tasks that ended without an answer
+    shortened: int = 0  # answers whose influence was cut
+    # Orders that were out much longer than usual at the last answer
+    stragglers: int = 0
+    out_s: float = 0.0  # from order to answer, summed over the answers, s
+    # Of that, what volunteers say they computed, s; 0 where none says it
+    computed_s: float = 0.0
+
+    def save(self) -> dict[str, Plain]:
+        """Return it as plain data."""
+        return dict(asdict(self))
+
+    def load(self, plain: Mapping[str, Plain]) -> None:
+        """Take up what `save` gave; what is not there stays."""
+        for field in fields(self):
+            value = plain.get(field.name)
+            if isinstance(value, int | float):
+                setattr(self, field.name, type(getattr(self, field.name))(value))
+
+
+class History:
+    """The updates of a run, in memory and, where a file is given, as JSON lines."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._updates: deque[Update] = deque(maxlen=KEPT_UPDATES)
+        self._times: deque[float] = deque(maxlen=KEPT_UPDATES)
+        self._count = 0
+        self._written, self._unwritten = 0, b""
+
+    @property
+    def updates(self) -> list[Update]:
+        """The newest `KEPT_UPDATES` updates, those of earlier processes included."""
+        return list(self._updates)
+
+    @property
+    def times(self) -> list[float]:
+        """When they were, by the backend's clock of their process, s."""
+        return list(self._times)
+
+    def __len__(self) -> int:
+        """Return how many updates there have been in all."""
+        return self._count
+
+    def note(self, update: Update, at: float, tally: Tally) -> None:
+        """Append an update; `at` is the backend's time, s."""
+        if self._path is not None:
+            line = {"update": self._count, "at": round(at, 6), **_row(update)}
+            text = json.dumps(line | tally.save(), allow_nan=False)
+            self._unwritten += text.encode() + b"\n"
+        self._remember(update, at)
+
+    def _remember(self, update: Update, at: float) -> None:
+        self._count += 1
+        self._updates.append(update)
+        self._times.append(at)
+
+    def unwritten(self) -> Lines | None:
+        """Return the lines that are not in the file; None when all are, or there is none."""
+        if self._path is None or not self._unwritten:
+            return None
+        return Lines(self._path, self._written, self._unwritten)
+
+    def wrote(self, lines: Lines) -> None:
+        """Note that lines are in the file."""
+        done = lines.start + len(lines.data) - self._written
+        self._written, self._unwritten = self._written + done, self._unwritten[done:]
+
+    def save(self) -> dict[str, Plain]:
+        """Return how long the file is once `unwritten` lies in it."""
+        return {"bytes": self._written + len(self._unwritten)}
+
+    def load(self, plain: Mapping[str, Plain]) -> None:
+        """Read the file as far as a checkpoint counts on it.
+
+        Raises:
+            TrustError: ``STO-T011`` when it is shorter, or was changed.
+            UsageError: ``STO-T012`` when the checkpoint does not say how long it is.
+        """
+        size = plain.get("bytes")
+        if type(size) is not int or self._path is None:
+            raise UsageError("STO-T012", "the checkpoint says nothing of its history")
+        self._updates.clear()
+        self._times.clear()
+        self._count = 0
+        if size:
+            self._read(self._path, size)
+        self._written, self._unwritten = size, b""
+
+    def _read(self, path: Path, size: int) -> None:
+        try:
+            with path.open("rb") as file:
+                while file.tell() < size:
+                    row = json.loads(file.readline(size - file.tell()))
+                    self._remember(_update(row), float(row["at"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise damaged(f"{path.name}: {type(error).__name__}") from None
+
+
+def _row(update: Update) -> dict[str, Plain]:
+    row: dict[str, Plain] = {name: getattr(update, name) for name in _FIELDS}
+    if not math.isfinite(update.loss):
+        row["loss"] = None  # JSON has no infinity
+    return row
+
+
+def _update(row: Mapping[str, Any]) -> Update:
+    wanted = {name: row[name] for name in _FIELDS}
+    if wanted["loss"] is None:
+        wanted["loss"] = math.nan
+    return Update(**wanted)
+
+
+_FIELDS = (
+    "key",
+    "version",
+    "applied",
+    "loss",
+    "samples",
+    "staleness",
+    "epoch",
+    "epoch_ended",
+)
 
 
 _SHOWN = 3  # so many differences are named
@@ -63,7 +196,6 @@ def describe(value: object) -> Plain:
 
 
 def _public(kind: str, value: object) -> dict[str, Plain]:
-    """Return the fields of a dataclass, or the public attributes of another object."""
     if is_dataclass(value):
         names = [field.name for field in fields(value)]
     else:
@@ -72,7 +204,6 @@ def _public(kind: str, value: object) -> dict[str, Plain]:
 
 
 def _sum_up(tensors: Tensors) -> Plain:
-    """Return names and forms of arrays in one line of bounded length."""
     forms = "\0".join(f"{n} {a.dtype} {a.shape}" for n, a in sorted(tensors.items()))
     digest = hashlib.sha256(forms.encode()).hexdigest()[:16]
     return f"{len(tensors)} arrays, {sum(a.size for a in tensors.values())} numbers, {digest}"
@@ -127,19 +258,12 @@ class SelfSaving(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """What a run keeps besides its history.
+    """What a run keeps besides its history."""
 
-    Attributes:
-        ident: of the run; part of every job's key.
-        memory: of the norms of answers so far.
-        method: the method's state.
-        flights: the orders in flight.
-    """
-
-    ident: str
-    memory: Memory
-    method: State
-    flights: State
+    ident: str  # of the run; part of every job's key
+    memory: Memory  # of the norms of answers so far
+    method: State  # the method's state
+    flights: State  # the orders in flight
 
     def render(self) -> State:
         """Return it as one state."""

@@ -15,12 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from stoilo.learn.core.models import USUAL, Layer, Momenta
 from stoilo.learn.core.orders import Order, Reply, refuse_answer
 from stoilo.learn.core.tensors import Array, Tensors
-from stoilo.learn.core.torch_modules import USUAL, Layer, Momenta
 from stoilo.learn.methods.robust import Clip, safe_norm
-
-__all__ = ["BufferBounds", "keep_buffers", "pool_buffers"]
 
 _MEAN, _VARIANCE = "running_mean", "running_var"
 _COUNTER = "num_batches_tracked"
@@ -104,7 +102,7 @@ class BufferBounds:
 
 
 def _rests(moves: Sequence[float]) -> bool:
-    """Return whether half of the answers or more left a buffer as it was."""
+    # Half of the answers or more left the buffer as it was.
     return statistics.median_low(moves) == 0.0
 
 

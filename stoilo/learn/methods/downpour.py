@@ -12,21 +12,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
-from stoilo.learn.core.states import read_int, read_keys, read_table, select
+from stoilo.learn.core.orders import (
+    Order,
+    Plain,
+    Reply,
+    Snapshot,
+    State,
+    read_int,
+    read_keys,
+    read_table,
+    select,
+)
 from stoilo.learn.core.tensors import mix
-from stoilo.learn.methods.base import MethodBase, Outcome
-from stoilo.learn.methods.optimizers import Optimizer
-from stoilo.learn.methods.plans import (
+from stoilo.learn.methods.base import (
     APPLY,
     LocalWork,
+    MethodBase,
+    Outcome,
     Staleness,
     check_parts,
     derive_seed,
     shuffle,
 )
-
-__all__ = ["Downpour", "DownpourSettings"]
+from stoilo.learn.methods.optimizers import Optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +84,12 @@ class DownpourSettings:
 
 @dataclass(slots=True)
 class _Replica:
-    """A data part and how far its training has come.
+    """A data part and how far its training has come."""
 
-    Attributes:
-        done: complete passes.
-        cursor: samples of the present pass that are used up.
-        tries: pushes of the samples at the cursor that were discarded.
-        flying: whether an order is out.
-    """
-
-    done: int = 0
-    cursor: int = 0
-    tries: int = 0
-    flying: bool = False
+    done: int = 0  # complete passes
+    cursor: int = 0  # samples of the present pass that are used up
+    tries: int = 0  # pushes of the samples at the cursor that were discarded
+    flying: bool = False  # whether an order is out
 
     def save(self) -> dict[str, Plain]:
         """Return it as plain data."""
@@ -195,7 +196,6 @@ class Downpour(MethodBase):
         return f"r{name}/e{replica.done}/n{replica.cursor}{again}"
 
     def _is_open(self, order: Order) -> bool:
-        """Return whether the replica waits for just this order's answer."""
         name = str(order.part)
         return self._replicas[name].flying and order.key == self._key(name)
 

@@ -17,8 +17,12 @@ from typing import Literal
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
-from stoilo.learn.core.states import (
+from stoilo.learn.core.orders import (
+    Order,
+    Plain,
+    Reply,
+    Snapshot,
+    State,
     join_states,
     load_replies,
     read_int,
@@ -27,20 +31,17 @@ from stoilo.learn.core.states import (
     select,
 )
 from stoilo.learn.core.tensors import Array, Tensors
-from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
+from stoilo.learn.methods.base import (
+    Ledger,
+    LocalWork,
+    MethodBase,
+    Outcome,
+    check_parts,
+    derive_seed,
+    shuffle,
+)
 from stoilo.learn.methods.buffers import pool_buffers
 from stoilo.learn.methods.optimizers import Optimizer, Sgd
-from stoilo.learn.methods.plans import LocalWork, check_parts, derive_seed, shuffle
-
-__all__ = [
-    "Federated",
-    "FederatedSettings",
-    "InnerStates",
-    "diloco",
-    "fedavg",
-    "make_sound",
-]
-
 
 _FIRST, _SECOND = 0.9, 0.999  # the kernels' betas
 # AdamW's largest ``|first| / √second``, whatever the gradients (Cauchy, Schwarz).
@@ -250,7 +251,6 @@ class Federated(MethodBase):
         )
 
     def _differ(self, replies: Sequence[Reply]) -> dict[str, Array]:
-        """Return the outer gradient: where we are less where the parts went, on average."""
         equal = self.settings.weights == "equal"
         weights = [1 if equal else reply.samples for reply in replies]
         found: dict[str, Array] = {}

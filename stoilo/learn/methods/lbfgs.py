@@ -14,11 +14,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from stoilo.learn.core.orders import Plain
-from stoilo.learn.core.states import read_float, read_int, read_keys, read_table
+from stoilo.learn.core.orders import Plain, read_float, read_int, read_keys, read_table
 from stoilo.learn.store.vectors import Vectors
-
-__all__ = ["STANDARD", "Coordinator", "LineSearch", "Point", "Rules"]
 
 _WORST = 2  # line searches that fail in a row end the run
 _SHORT = 2  # refused trials before a ray: most searches need no more
@@ -66,23 +63,14 @@ STANDARD = Rules()
 
 @dataclass(slots=True)
 class LineSearch:
-    """A search along one direction by bracketing and halving: weak Wolfe conditions.
+    """A search along one direction by bracketing and halving: weak Wolfe conditions."""
 
-    Attributes:
-        value: of the loss at the beginning.
-        slope: along the direction there, negative.
-        step: the present trial.
-        low: a step that is too short, 0 at first.
-        high: a step that is too long, infinite at first.
-        trials: made so far.
-    """
-
-    value: float
-    slope: float
-    step: float
-    low: float = 0.0
-    high: float = math.inf
-    trials: int = 0
+    value: float  # of the loss at the beginning
+    slope: float  # along the direction there, negative
+    step: float  # the present trial
+    low: float = 0.0  # a step that is too short, 0 at first
+    high: float = math.inf  # a step that is too long, infinite at first
+    trials: int = 0  # made so far
 
     def judge(self, value: float, slope: float, rules: Rules) -> bool:
         """Return whether the trial is good; otherwise move to the next one."""
@@ -140,33 +128,21 @@ class LineSearch:
 
 @dataclass(slots=True)
 class Coordinator:
-    """The optimiser's scalars; every vector is named and lies in the shards.
+    """The optimiser's scalars; every vector is named and lies in the shards."""
 
-    Attributes:
-        rules: constants.
-        pairs: numbers of the kept (s, y), oldest first.
-        made: how many pairs were ever kept: names the next one.
-        iterations: accepted steps.
-        value: loss at the accepted point; NaN before the first pass.
-        failures: line searches that failed in a row.
-        search: the one in progress.
-        converged: whether the tolerance is reached.
-        ray: steps that the next pass tries along ``d`` from ``x``; none: at ``trial``.
-        least: smallest gradient (its largest entry) so far.
-        quiet: steps in a row within the noise that found no smaller one.
-    """
-
-    rules: Rules
+    rules: Rules  # constants
+    # Numbers of the kept (s, y), oldest first
     pairs: list[int] = field(default_factory=list)
-    made: int = 0
-    iterations: int = 0
-    value: float = math.nan
-    failures: int = 0
-    search: LineSearch | None = None
-    converged: bool = False
+    made: int = 0  # how many pairs were ever kept: names the next one
+    iterations: int = 0  # accepted steps
+    value: float = math.nan  # loss at the accepted point; NaN before the first pass
+    failures: int = 0  # line searches that failed in a row
+    search: LineSearch | None = None  # the one in progress
+    converged: bool = False  # whether the tolerance is reached
+    # Steps that the next pass tries along ``d`` from ``x``; none: at ``trial``
     ray: tuple[float, ...] = ()
-    least: float = math.inf
-    quiet: int = 0
+    least: float = math.inf  # smallest gradient (its largest entry) so far
+    quiet: int = 0  # steps in a row within the noise that found no smaller one
 
     @property
     def stopped(self) -> bool:
@@ -202,7 +178,6 @@ class Coordinator:
             self._search_on(vectors, self.search)
 
     def _search_on(self, vectors: Vectors, search: LineSearch) -> None:
-        """Go to the search's next trial or ray, or give the direction up."""
         # Below the noise a further trial would compare rounding errors.
         if search.trials >= self.rules.trials or search.is_blurred(self.rules):
             self.failures += 1

@@ -36,18 +36,24 @@ from typing import Literal
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State, Update
-from stoilo.learn.core.states import join, pick, read_int, read_keys
+from stoilo.learn.core.orders import (
+    Order,
+    Plain,
+    Reply,
+    Snapshot,
+    State,
+    Update,
+    join,
+    pick,
+    read_int,
+    read_keys,
+)
 from stoilo.learn.core.tensors import Array
-from stoilo.learn.methods.membership import Attendance
-from stoilo.learn.methods.plans import derive_seed
-from stoilo.learn.store.clock import Leases, VectorClock
+from stoilo.learn.methods.base import derive_seed
+from stoilo.learn.store.clock import Attendance, Leases, VectorClock
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.shards import Change, LocalShard, Push
 from stoilo.learn.store.values import BLOCK_BYTES, Layout
-
-__all__ = ["Dealer", "LogisticRegression", "LogisticSettings", "Mode"]
-
 
 Mode = Literal["dgd", "ipm", "downpour", "agd"]
 
@@ -105,17 +111,11 @@ class LogisticSettings:
 
 @dataclass(slots=True)
 class Dealer:
-    """Which samples of a part each iteration of a round takes; drawn once a round.
+    """Which samples of a part each iteration of a round takes; drawn once a round."""
 
-    Attributes:
-        parts: samples of each part.
-        chunks: iterations of a round; with one, all samples are taken.
-        seed: of the samples' order.
-    """
-
-    parts: tuple[int, ...]
-    chunks: int
-    seed: int
+    parts: tuple[int, ...]  # samples of each part
+    chunks: int  # iterations of a round; with one, all samples are taken
+    seed: int  # of the samples' order
     _rounds: dict[int, tuple[int, list[list[int]]]] = field(default_factory=dict)
 
     def deal(self, part: int, iteration: int) -> tuple[int, ...] | None:
@@ -138,20 +138,15 @@ class LogisticRegression:
 
     def __init__(
         self,
+        # The first parameters; what `server` keeps already comes before them
         start: Snapshot,
-        parts: Sequence[int],
-        settings: LogisticSettings,
+        parts: Sequence[int],  # how many samples each part has, none of them 0
+        settings: LogisticSettings,  # how to train
+        # Keeps the parameters; one in memory when None. A push that it has seen
+        # counts once, even where the state that is loaded is older.
         server: ParameterServer | None = None,
     ) -> None:
-        """Begin, or (with a server that has files) go on from what it keeps.
-
-        Args:
-            start: the first parameters; what `server` keeps already comes before them.
-            parts: how many samples each part has, none of them 0.
-            settings: how to train.
-            server: keeps the parameters; one in memory when None. A push that it has
-                seen counts once, even where the state that is loaded is older.
-        """
+        """Begin, or (with a server that has files) go on from what it keeps."""
         if not parts or min(parts) < 1:
             raise UsageError("STO-T076", "a part without samples, or no part at all")
         self.settings = settings
@@ -329,7 +324,6 @@ class LogisticRegression:
         self._end_round(before)
 
     def _end_round(self, iteration: int) -> None:
-        """Apply what was kept back, when nobody is at that iteration any more."""
         if self.clock.slowest > iteration and self._staged:
             self._apply(self._staged, iteration)
             self._staged = {}

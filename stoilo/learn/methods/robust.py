@@ -25,24 +25,6 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Plain, Reply, State
 from stoilo.learn.core.tensors import Array, Tensors, is_finite, scale
 
-__all__ = [
-    "DEFAULT_RULE",
-    "CentredClipping",
-    "Clip",
-    "Combined",
-    "CoordinateMedian",
-    "Krum",
-    "Mean",
-    "Memory",
-    "RobustSum",
-    "Rule",
-    "TrimmedMean",
-    "clip",
-    "combine",
-    "is_sound",
-    "safe_norm",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Mean:
@@ -135,7 +117,7 @@ def safe_norm(tensors: Tensors) -> float:
 
 
 def _scaled_norm(tensors: Tensors) -> float:
-    """Return the norm of entries that are too large or too small to be squared."""
+    # For entries that are too large or too small to be squared.
     largest = max((_largest(array) for array in tensors.values()), default=0.0)
     if largest == 0.0 or not math.isfinite(largest):
         return largest
@@ -156,18 +138,13 @@ NORMS_KEPT = 200  # how many norms the running median looks back over
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What rules remember between steps; part of a checkpoint.
+    """What rules remember between steps; part of a checkpoint."""
 
-    Attributes:
-        norms: of the last replies' mean gradients, as they came; of those of 0 only the
-            newest step's.
-        centre: the last step's mean, for centred clipping.
-        samples: of the last replies.
-    """
-
+    # Of the last replies' mean gradients, as they came; of those of 0 only the newest
+    # step's
     norms: tuple[float, ...] = ()
-    centre: Tensors | None = None
-    samples: tuple[int, ...] = ()
+    centre: Tensors | None = None  # the last step's mean, for centred clipping
+    samples: tuple[int, ...] = ()  # of the last replies
 
     def with_norms(self, norms: Sequence[float], samples: Sequence[int] = ()) -> Memory:
         """Return the memory with the newest norms added and the oldest gone.
@@ -188,21 +165,15 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """What came of the replies of one step.
+    """What came of the replies of one step."""
 
-    Attributes:
-        tensors: the sum of gradients over `samples`, in the replies' types.
-        samples: of the replies that are finite.
-        refused: indices of the replies that are not finite or have no sample.
-        suspects: indices of replies that were shortened; for Krum, of those farthest off.
-        memory: for the next step.
-    """
-
-    tensors: Tensors
-    samples: int
+    tensors: Tensors  # the sum of gradients over `samples`, in the replies' types
+    samples: int  # of the replies that are finite
+    # Indices of the replies that are not finite or have no sample
     refused: tuple[int, ...]
+    # Indices of replies that were shortened; for Krum, of those farthest off
     suspects: tuple[int, ...]
-    memory: Memory
+    memory: Memory  # for the next step
 
 
 def clip(
@@ -348,7 +319,6 @@ def _clip_factor(size: float, samples: int, memory: Memory, rule: Clip) -> float
 
 
 def _weighted(good: Sequence[Reply], factors: Sequence[float]) -> dict[str, Array]:
-    """Return the sum of the replies' tensors, each times its factor."""
     found: dict[str, Array] = {}
     for name, array in _every(good).items():
         total = np.zeros(array.shape, np.float64)
@@ -360,7 +330,7 @@ def _weighted(good: Sequence[Reply], factors: Sequence[float]) -> dict[str, Arra
 
 
 def _every(good: Sequence[Reply]) -> dict[str, Array]:
-    """Return one array of each name that any reply brings: a gradient may be absent."""
+    # A gradient may be absent in some replies.
     found: dict[str, Array] = {}
     for reply in good:
         for name, array in reply.tensors.items():

@@ -18,16 +18,19 @@ from pathlib import Path
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Order, Reply, Snapshot, State
-from stoilo.learn.core.states import read_keys, select
+from stoilo.learn.core.orders import Order, Reply, Snapshot, State, read_keys, select
 from stoilo.learn.core.tensors import Tensors, flatten, unflatten
-from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
+from stoilo.learn.methods.base import (
+    Ledger,
+    MethodBase,
+    Outcome,
+    Piece,
+    check_parts,
+    derive_order_seed,
+)
 from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Point, Rules
-from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed
 from stoilo.learn.store.remote import RemoteVectors
 from stoilo.learn.store.vectors import LocalVectors, Vectors, VectorShard
-
-__all__ = ["Sandblaster", "SandblasterSettings"]
 
 MOST_LOSS = 1e100  # sums of such still are numbers
 _RAY = ("loss", "slope")  # a ray's numbers at each step
@@ -215,7 +218,7 @@ class Sandblaster(MethodBase):
         return True
 
     def _in_order(self, reply: Reply) -> dict[str, np.ndarray]:
-        """Return the reply's arrays in the parameters' order, zeros where it has none."""
+        # Zeros where the reply brings no gradient.
         return {
             name: reply.tensors.get(name, np.zeros_like(array))
             for name, array in self._snapshot.parameters.items()
@@ -279,7 +282,6 @@ def fit_rules(rules: Rules, parameters: Tensors) -> Rules:
 
 
 def _cut_portions(parts: Sequence[int], portions: int) -> dict[str, Piece]:
-    """Return all portions by their names, those of one part of nearly equal size."""
     found: dict[str, Piece] = {}
     for part, size in enumerate(parts):
         if portions == 1:

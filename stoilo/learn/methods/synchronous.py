@@ -16,8 +16,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
-from stoilo.learn.core.states import (
+from stoilo.learn.core.models import USUAL, Momenta
+from stoilo.learn.core.orders import (
+    Order,
+    Plain,
+    Reply,
+    Snapshot,
+    State,
     load_replies,
     read_int,
     read_keys,
@@ -25,20 +30,18 @@ from stoilo.learn.core.states import (
     select,
 )
 from stoilo.learn.core.tensors import Array, Tensors, scale
-from stoilo.learn.core.torch_modules import USUAL, Momenta
 from stoilo.learn.methods import robust
-from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
+from stoilo.learn.methods.base import (
+    Ledger,
+    MethodBase,
+    Outcome,
+    Piece,
+    check_parts,
+    derive_order_seed,
+    shuffle,
+)
 from stoilo.learn.methods.buffers import pool_buffers
-from stoilo.learn.methods.optimizers import Optimizer
-from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed, shuffle
-
-__all__ = [
-    "Combine",
-    "Schedule",
-    "Synchronous",
-    "SynchronousSettings",
-    "sum_gradients",
-]
+from stoilo.learn.methods.optimizers import Momentum, Optimizer, Sgd
 
 # Replies, in the order of their keys → one weighted sum; robust rules fit here.
 Combine: TypeAlias = Callable[[Sequence[Reply]], Tensors]
@@ -163,7 +166,6 @@ class Synchronous(MethodBase):
         return Outcome(applied, epoch, ended, late, self._give_up())
 
     def _give_up(self) -> tuple[str, ...]:
-        """Return the orders of earlier steps whose answers would be discarded."""
         if self.settings.late == "queue":
             return ()
         # Told once: the driver cancels them, and their hosts are free.
@@ -206,7 +208,6 @@ class Synchronous(MethodBase):
         self._ledger = Ledger(self._pieces)
 
     def _plan(self) -> Mapping[str, Piece]:
-        """Return the blocks of the present step by their keys."""
         if self.finished:
             return {}
         place, pieces = f"e{self._epoch}/s{self._step}", {}
@@ -221,7 +222,6 @@ class Synchronous(MethodBase):
         return pieces
 
     def _cut(self, part: int) -> Piece | None:
-        """Return the part's block of this step; None when the part is used up."""
         size, block = self._parts[part], self.settings.block
         if not block:
             return Piece(part, size)
@@ -272,3 +272,114 @@ class Synchronous(MethodBase):
             pool_buffers(self._snapshot.buffers, fresh, self.settings.bn_momentum),
         )
         self._replies, self._queued = {}, {}
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """The learning rate of each step, a `stoilo.learn.methods.synchronous.Schedule`."""
+
+    base: float  # rate of one part alone, η
+    scale: float  # by how much it is multiplied, k
+    steps_per_epoch: int  # of the whole run, not of one volunteer
+    epochs: float = 5.0  # that the warm-up lasts
+    # "gradual" from η to k·η; "constant" η, then k·η; "none"
+    kind: Literal["gradual", "constant", "none"] = "gradual"
+    milestones: tuple[int, ...] = ()  # epochs at which the rate is divided by ten
+
+    def __call__(self, step: int) -> float:
+        """Return the rate of a step, from 0."""
+        epoch = step / self.steps_per_epoch
+        tenths = sum(epoch >= milestone for milestone in self.milestones)
+        return self._climb(epoch) * 0.1**tenths
+
+    def _climb(self, epoch: float) -> float:
+        full = self.base * self.scale
+        if self.kind == "none" or epoch >= self.epochs:
+            return full
+        if self.kind == "constant":
+            return self.base
+        return self.base + (full - self.base) * epoch / self.epochs
+
+
+@dataclass(frozen=True, slots=True)
+class LargeMinibatchSettings:
+    """How to train.
+
+    Attributes:
+        epochs: passes over the data.
+        block: samples of each part in a step, n.
+        rate: of a minibatch of one block, η; multiplied by the number of parts.
+        momentum: of the optimiser.
+        decay: of the weights; acts on the parameter, whatever the loss is scaled by.
+        folded: the rate stands inside the momentum's buffer (with its correction; no decay).
+        warmup: epochs of it.
+        kind: of the warm-up.
+        milestones: epochs at which the rate is divided by ten.
+        fraction: share of a step's answers that end it.
+        seed: of the one shuffling an epoch.
+    """
+
+    epochs: int
+    block: int
+    rate: float
+    momentum: float = 0.9
+    decay: float = 0.0
+    folded: bool = False
+    warmup: float = 5.0
+    kind: Literal["gradual", "constant", "none"] = "gradual"
+    milestones: tuple[int, ...] = ()
+    fraction: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot train."""
+        if self.block < 1 or not self.rate > 0.0 or not self.warmup >= 0.0:
+            raise UsageError(
+                "STO-T040",
+                f"block {self.block}, rate {self.rate} or warmup {self.warmup}"
+                " do not describe a training",
+                hint="block ≥ 1, rate > 0, warmup ≥ 0",
+            )
+        if self.folded and self.decay:
+            raise UsageError(
+                "STO-T040", "decay is only defined with the rate outside of the buffer"
+            )
+
+    def make_optimizer(self) -> Optimizer:
+        """Return the server's optimiser; the schedule sets its rate at each step."""
+        if self.folded:
+            return Momentum(self.rate, momentum=self.momentum)
+        return Sgd(self.rate, momentum=self.momentum, decay=self.decay)
+
+    def make_schedule(self, parts: Sequence[int]) -> Warmup:
+        """Return the rates for a run on these data parts."""
+        steps = math.ceil(max(parts) / self.block)
+        return Warmup(
+            self.rate, len(parts), steps, self.warmup, self.kind, self.milestones
+        )
+
+
+class LargeMinibatch(Synchronous):
+    """Rounds of gradients with a scaled and warmed-up rate."""
+
+    def __init__(
+        self,
+        start: Snapshot,
+        parts: Sequence[int],
+        settings: LargeMinibatchSettings,
+        *,
+        combine: Combine = sum_gradients,
+    ) -> None:
+        super().__init__(
+            start,
+            parts,
+            settings.make_optimizer(),
+            SynchronousSettings(
+                settings.epochs,
+                block=settings.block,
+                fraction=settings.fraction,
+                seed=settings.seed,
+            ),
+            combine=combine,
+            schedule=settings.make_schedule(check_parts(parts)),
+        )

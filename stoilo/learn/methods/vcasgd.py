@@ -14,8 +14,12 @@ from typing import Literal
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
-from stoilo.learn.core.states import (
+from stoilo.learn.core.orders import (
+    Order,
+    Plain,
+    Reply,
+    Snapshot,
+    State,
     load_snapshot,
     read_int,
     read_table,
@@ -23,17 +27,17 @@ from stoilo.learn.core.states import (
     select,
 )
 from stoilo.learn.core.tensors import Array, Tensors, mix
-from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
-from stoilo.learn.methods.plans import (
+from stoilo.learn.methods.base import (
     APPLY,
+    Ledger,
     LocalWork,
+    MethodBase,
+    Outcome,
     Staleness,
     check_parts,
     derive_seed,
     shuffle,
 )
-
-__all__ = ["Alpha", "Vcasgd", "VcasgdSettings"]
 
 # Share of the server's own parameters: constant, or growing with the epoch e = 1, 2, …
 Alpha = float | Literal["e/(e+1)"]
@@ -42,27 +46,20 @@ _GROWING = "e/(e+1)"
 
 @dataclass(frozen=True, slots=True)
 class VcasgdSettings:
-    """How to train.
+    """How to train."""
 
-    Attributes:
-        epochs: passes over all parts.
-        local: what a volunteer does with its part.
-        alpha: share that the server's own parameters keep at each answer.
-        pull: an order starts from the "latest" parameters, or from those at the
-            beginning of the "epoch".
-        mode: "mix" as published; "delta" is our variant, which adds ``(1 - a)(W_c - W_base)``
-            and so does not pull back to the base of a stale answer.
-        staleness: what older answers are worth; a discarded part is ordered again.
-        seed: of the parts' order and of the volunteers' shuffling.
-    """
-
-    epochs: int
-    local: LocalWork
-    alpha: Alpha = 0.95
+    epochs: int  # passes over all parts
+    local: LocalWork  # what a volunteer does with its part
+    alpha: Alpha = 0.95  # share that the server's own parameters keep at each answer
+    # An order starts from the "latest" parameters, or from those at the beginning of
+    # the "epoch"
     pull: Literal["latest", "epoch"] = "latest"
+    # "mix" as published; "delta" is our variant, which adds ``(1 - a)(W_c - W_base)``
+    # and so does not pull back to the base of a stale answer
     mode: Literal["mix", "delta"] = "mix"
+    # What older answers are worth; a discarded part is ordered again
     staleness: Staleness = APPLY
-    seed: int = 0
+    seed: int = 0  # of the parts' order and of the volunteers' shuffling
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
@@ -158,7 +155,6 @@ class Vcasgd(MethodBase):
         return f"e{self._epoch}/p{part}{again}"
 
     def _is_open(self, order: Order) -> bool:
-        """Return whether the part waits for just this order's answer."""
         out = str(order.part) in self._ledger.outstanding
         return out and order.key == self._key(order.part)
 
@@ -188,7 +184,6 @@ class Vcasgd(MethodBase):
         self._snapshot = Snapshot(now.version + 1, parameters, buffers)
 
     def _close(self, part: str) -> bool:
-        """Note that a part is done; return whether that ended the epoch."""
         self._ledger.answer(part)
         if self._ledger.answered < self._ledger.size:
             return False

@@ -18,23 +18,16 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Plain
-
-__all__ = ["Leases", "VectorClock"]
+from stoilo.learn.core.orders import Plain, read_int, read_keys, read_table
 
 
 @dataclass(slots=True)
 class VectorClock:
-    """Clocks of the live workers, and the time of the server.
+    """Clocks of the live workers, and the time of the server."""
 
-    Attributes:
-        limit: ``s``; None for no limit.
-        time: never goes back.
-        clocks: of the workers that are alive.
-    """
-
-    limit: int | None = 0
-    time: int = 0
+    limit: int | None = 0  # ``s``; None for no limit
+    time: int = 0  # never goes back
+    # Of the workers that are alive
     clocks: dict[str, int] = field(default_factory=dict)
     _furthest: int = 0
 
@@ -159,13 +152,10 @@ class Leases:
     """Until when each worker is believed to be alive.
 
     The times are the caller's (s, any clock that does not go back).
-
-    Attributes:
-        duration_s: how long one sign of life counts.
-        until: per worker, when its lease ends.
     """
 
-    duration_s: float
+    duration_s: float  # how long one sign of life counts
+    # Per worker, when its lease ends
     until: dict[str, float] = field(default_factory=dict)
 
     def renew(self, worker: str, now_s: float) -> None:
@@ -191,3 +181,132 @@ class Leases:
             self.release(worker)
             clock.leave(worker)
         return gone
+
+
+@dataclass(slots=True)
+class Attendance:
+    """The workers of one training."""
+
+    clock: VectorClock  # of those that are alive
+    total: int  # iterations after which a worker has finished
+    leases: Leases | None = None  # None when nobody's silence counts
+    # Workers whose present iteration is given out
+    out: set[str] = field(default_factory=set)
+    # Per worker whose lease ran out, its iteration
+    gone: dict[str, int] = field(default_factory=dict)
+    # Iterations that were left out: their worker came back too late for them
+    missed: int = 0
+    _now_s: float | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether every iteration is committed or missed."""
+        return not self.clock.clocks and not self.gone
+
+    def note_time(self, now_s: float) -> None:
+        """Note the time; those whose lease has ended are not waited for from now on."""
+        self._now_s = now_s
+        if self.leases is None:
+            return
+        self._recall()
+        for worker in self.out & self.clock.clocks.keys() - self.leases.until.keys():
+            self.leases.renew(worker, now_s)
+        silent = self.leases.expired(now_s)
+        for worker in silent:
+            self.leases.release(worker)
+            self.out.discard(worker)
+        # When all are silent the server was down: nobody is given up for that.
+        if not self._is_recalling and set(silent) < self.clock.clocks.keys():
+            for worker in silent:
+                self.gone[worker] = self.clock.clock_of(worker)
+                self.clock.leave(worker)
+
+    def next_alarm(self) -> float | None:
+        """Return when the next lease ends; None when none does."""
+        ends = self.leases.until.values() if self.leases is not None else ()
+        return min(ends, default=None)
+
+    def draw(self, room: int, workers: Iterable[str]) -> list[tuple[str, int]]:
+        """Return iterations to give out: the slowest workers', then of those gone.
+
+        Args:
+            room: at most so many.
+            workers: all of them, in the order that counts among equals.
+        """
+        self._recall()
+        free = [worker for worker in workers if worker not in self.out]
+        clocks = self.clock.clocks
+        ready = [(clocks[w], w) for w in free if self.clock.may_start(w)]
+        # The slowest first: the others wait for them.
+        ready.sort(key=lambda pair: pair[0])
+        gone = {} if self._is_recalling else self.gone
+        again = [(gone[w], w) for w in free if w in gone]
+        drawn = [(w, iteration) for iteration, w in [*ready, *again][: max(room, 0)]]
+        for worker, _ in drawn:
+            self.out.add(worker)
+            if worker in clocks and self.leases is not None and self._now_s is not None:
+                self.leases.renew(worker, self._now_s)
+        return drawn
+
+    def lose(self, worker: str, iteration: int) -> None:
+        """Let an iteration that failed be given out again."""
+        if self._present(worker) == iteration:
+            self._end(worker)
+
+    def answer(self, worker: str, iteration: int) -> bool:
+        """Note an answer, bringing back who was gone; return whether it counts."""
+        self._recall()
+        if self._present(worker) != iteration:
+            return False
+        self._end(worker)
+        if not self._is_recalling and self.gone.pop(worker, None) is not None:
+            self.clock.join([worker], iteration)
+            self.missed += self.clock.clock_of(worker) - iteration
+        # Who came back after others went on has missed this iteration.
+        return self.clock.clocks.get(worker) == iteration
+
+    def commit(self, worker: str, iteration: int) -> None:
+        """Note that an iteration's updates are in."""
+        self.clock.commit(worker, iteration)
+        if self.clock.clock_of(worker) >= self.total:
+            self.clock.finish(worker)
+
+    def save(self) -> dict[str, Plain]:
+        """Return the state as plain data; leases begin anew in another process."""
+        return {
+            "clock": self.clock.save(),
+            "out": [*sorted(self.out)],
+            "gone": dict(self.gone),
+            "missed": self.missed,
+        }
+
+    def load(self, plain: Mapping[str, Plain]) -> None:
+        """Go on from what was saved; raises ``STO-T041`` or ``STO-T065``."""
+        gone = read_table(plain, "gone")
+        self.clock = VectorClock.restore(read_table(plain, "clock"))
+        self.out = set(read_keys(plain, "out"))
+        self.gone = {worker: read_int(gone, worker) for worker in gone}
+        self.missed = read_int(plain, "missed")
+        if self.leases is not None:
+            self.leases.until.clear()
+
+    @property
+    def _is_recalling(self) -> bool:
+        return self.clock.time >= self.total
+
+    def _recall(self) -> None:
+        if not self._is_recalling:
+            return
+        last = min([*self.clock.clocks.values(), *self.gone.values()], default=0)
+        limit = self.clock.limit
+        for worker, iteration in [*self.gone.items()]:
+            if limit is None or iteration <= last + limit:
+                self.clock.recall(worker, self.gone.pop(worker))
+
+    def _present(self, worker: str) -> int | None:
+        return self.clock.clocks.get(worker, self.gone.get(worker))
+
+    def _end(self, worker: str) -> None:
+        self.out.discard(worker)
+        if self.leases is not None:
+            self.leases.release(worker)

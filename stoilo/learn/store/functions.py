@@ -24,16 +24,6 @@ from stoilo.core.types import Severity
 from stoilo.learn.store.values import Encoded, Value, encode_value
 from stoilo.policies.gate import GateRequest, judge
 
-__all__ = [
-    "LEVELS",
-    "Probe",
-    "UpdateFunction",
-    "built_in",
-    "check_value",
-    "judge_function",
-    "register",
-]
-
 
 def add(value: float, change: float) -> float:
     """Return the sum; of arrays, entry by entry."""
@@ -76,23 +66,14 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFunction:
-    """A registered function.
+    """A registered function."""
 
-    Attributes:
-        name: how pushes call it.
-        apply: ``(value, change) -> value``.
-        digest: of the captured source.
-        level: lowest level that admits it.
-        source: as captured: what a shard's own process runs.
-        entry: the function of `source` that takes ``{"args": […], "kwargs": {}}``.
-    """
-
-    name: str
-    apply: Callable[[Any, Any], Any]
-    digest: str
-    level: str
-    source: str
-    entry: str
+    name: str  # how pushes call it
+    apply: Callable[[Any, Any], Any]  # ``(value, change) -> value``
+    digest: str  # of the captured source
+    level: str  # lowest level that admits it
+    source: str  # as captured: what a shard's own process runs
+    entry: str  # the function of `source` that takes ``{"args": […], "kwargs": {}}``
 
 
 def register(

@@ -18,46 +18,6 @@ from stoilo.core.errors import TrustError
 from stoilo.learn.store.shards import Cell, Change, Push
 from stoilo.learn.store.values import Encoded, decode_value, encode_value
 
-__all__ = [
-    "BATCH_BYTES",
-    "MOST_BYTES",
-    "AcceptCells",
-    "AddRange",
-    "ApplyPush",
-    "Calculate",
-    "CellRequest",
-    "Cells",
-    "CreateCells",
-    "Done",
-    "DropCells",
-    "Entry",
-    "FunctionSource",
-    "GetRange",
-    "KeepGeneration",
-    "Keys",
-    "ListKeys",
-    "LoadGeneration",
-    "OneChange",
-    "OpenShard",
-    "OpenVectors",
-    "PutRange",
-    "Range",
-    "ReadCells",
-    "Refused",
-    "Request",
-    "Response",
-    "SaveGeneration",
-    "Scalar",
-    "VectorRequest",
-    "batches",
-    "decode_push",
-    "encode_push",
-    "open_entries",
-    "receive_request",
-    "receive_response",
-    "send_frame",
-]
-
 MOST_BYTES = 256 << 20  # largest frame; a value or a range that does not fit is refused
 # What one frame holds of values, unless the first alone has more.
 BATCH_BYTES = 32 << 20

@@ -31,14 +31,11 @@ from stoilo.core.errors import (
     UnreachableError,
     UsageError,
 )
-from stoilo.learn.core.orders import State
-from stoilo.learn.core.states import read_int
+from stoilo.learn.core.orders import State, read_int
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.functions import UpdateFunction
 from stoilo.learn.store.shards import Cell, Push
 from stoilo.learn.store.values import Value
-
-__all__ = ["PROGRAM", "RemoteShard", "RemoteVectors", "child_environment"]
 
 # -P: the current folder is not among those of modules, anybody's files may lie there.
 PROGRAM: Final = (sys.executable, "-P", "-m", "stoilo.learn.store.process")
@@ -74,14 +71,6 @@ def child_environment(given: Mapping[str, str] = os.environ) -> dict[str, str]:
 class _Process:
     """The process behind a shard; requests are sent one after the other.
 
-    Args:
-        opening: the first request to each process.
-        lives: how many processes one request may use up.
-        limit_s: how long a process may take for one request before it is killed.
-        takeover_s: how long to wait for the file, which the process of a trainer that
-            was killed lets go a moment later.
-        program: what to start; the socket's descriptor is its last argument.
-
     Attributes:
         started: how many processes there have been.
         moved_bytes: sent to them.
@@ -89,11 +78,15 @@ class _Process:
 
     def __init__(
         self,
-        opening: p.OpenShard | p.OpenVectors,
+        opening: p.OpenShard | p.OpenVectors,  # the first request to each process
         *,
-        lives: int,
+        lives: int,  # how many processes one request may use up
+        # How long a process may take for one request before it is killed
         limit_s: float,
+        # How long to wait for the file, which the process of a trainer that was
+        # killed lets go a moment later
         takeover_s: float,
+        # What to start; the socket's descriptor is its last argument
         program: Sequence[str] = PROGRAM,
     ) -> None:
         self._opening, self._program = opening, tuple(program)
@@ -197,7 +190,6 @@ class _Process:
         self.started += 1
 
     def _end(self, *, kill: bool = False) -> None:
-        """Let the process end by itself, or kill it, and wait for that."""
         if kill and self._process is not None:
             self._process.kill()
         self._finish()
@@ -208,7 +200,6 @@ class _Process:
 def _finish(
     connection: socket.socket, process: subprocess.Popen[bytes], limit_s: float
 ) -> None:
-    """Close the line and wait for the process, which ends by that."""
     connection.close()
     try:
         process.wait(limit_s)
@@ -218,25 +209,20 @@ def _finish(
 
 
 class RemoteShard:
-    """A shard of cells that may be killed; see `stoilo.learn.store.shards.Shard`.
-
-    Args:
-        path: the shard's file.
-        functions: update functions besides the built-in ones.
-        lives: how many processes one request may use up.
-        limit_s: how long a process may take for one request before it is killed.
-        takeover_s: how long to wait for the file of a server that was killed.
-        program: what to start; the socket's descriptor is its last argument.
-    """
+    """A shard of cells that may be killed; see `stoilo.learn.store.shards.Shard`."""
 
     def __init__(
         self,
-        path: Path,
+        path: Path,  # the shard's file
+        # Update functions besides the built-in ones
         functions: Iterable[UpdateFunction] = (),
         *,
-        lives: int = 5,
+        lives: int = 5,  # how many processes one request may use up
+        # How long a process may take for one request before it is killed
         limit_s: float = 60.0,
+        # How long to wait for the file of a server that was killed
         takeover_s: float = 10.0,
+        # What to start; the socket's descriptor is its last argument
         program: Sequence[str] = PROGRAM,
     ) -> None:
         sources = [
@@ -296,20 +282,16 @@ class RemoteVectors:
     What goes to and fro is names and scalars, but for ranges that are dealt out and
     gathered: volunteers' answers, and the point of a pass. Saving moves no vector: the
     shard writes its own file, and the trainer's checkpoint holds the generation.
-
-    Args:
-        size: entries of its range.
-        path: of its file.
-        limit_s: a process that does not answer for so long is given up.
-        takeover_s: how long the process of a killed trainer may take to end.
     """
 
     def __init__(
         self,
-        size: int,
-        path: Path,
+        size: int,  # entries of its range
+        path: Path,  # of its file
         *,
+        # A process that does not answer for so long is given up
         limit_s: float = 600.0,
+        # How long the process of a killed trainer may take to end
         takeover_s: float = 60.0,
     ) -> None:
         self.size = size

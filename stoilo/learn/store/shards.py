@@ -24,9 +24,6 @@ from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.learn.store.functions import UpdateFunction, built_in, check_value
 from stoilo.learn.store.values import Encoded, Value, decode_value, encode_value
 
-__all__ = ["Cell", "Change", "LocalShard", "Push", "Shard"]
-
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS cell (
     key TEXT PRIMARY KEY, form TEXT NOT NULL, body BLOB NOT NULL,
@@ -51,18 +48,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Changes that come together, from one source.
+    """Changes that come together, from one source."""
 
-    Attributes:
-        source: who pushes, ``run/worker``; a worker is a part of the data.
-        sequence: grows with each push of that source; the same in a repetition. A source
-            begins a push only when the one before is acknowledged.
-        changes: at most one of each key.
-    """
-
-    source: str
+    source: str  # who pushes, ``run/worker``; a worker is a part of the data
+    # Grows with each push of that source; the same in a repetition. A source begins a
+    # push only when the one before is acknowledged.
     sequence: int
-    changes: Sequence[Change]
+    changes: Sequence[Change]  # at most one of each key
 
     def __post_init__(self) -> None:
         if len({change.key for change in self.changes}) < len(self.changes):
@@ -71,16 +63,11 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value and its history.
+    """A value and its history."""
 
-    Attributes:
-        value: not to be changed in place.
-        version: how many updates it has had.
-        marks: per source, the last push that is in.
-    """
-
-    value: Value
-    version: int = 0
+    value: Value  # not to be changed in place
+    version: int = 0  # how many updates it has had
+    # Per source, the last push that is in
     marks: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -191,7 +178,7 @@ class LocalShard:
         return Cell(value, cell.version + 1, marks)
 
     def _store(self, changed: Mapping[str, Cell]) -> None:
-        """Write first, then let readers see it."""
+        # Written first, then seen by readers.
         rows = [_row(key, cell) for key, cell in changed.items()]
         if rows and self._file is not None:
             self._write(self._file, rows)

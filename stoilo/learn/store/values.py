@@ -12,17 +12,6 @@ import numpy as np
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.tensors import Array, Form, Tensors, forms_of
 
-__all__ = [
-    "BLOCK_BYTES",
-    "Block",
-    "Encoded",
-    "Layout",
-    "Value",
-    "decode_value",
-    "encode_value",
-]
-
-
 # An array of numbers, a number, or numbers by name (counts).
 Value: TypeAlias = Array | int | float | dict[str, int | float]
 
@@ -33,15 +22,10 @@ _KINDS = "biuf"  # numpy's letters: truth values, whole and real numbers
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A value as it lies in a shard's file.
+    """A value as it lies in a shard's file."""
 
-    Attributes:
-        form: numpy's name of the type and the shape as JSON; ``null`` for plain data.
-        body: little-endian bytes in C order, or JSON.
-    """
-
-    form: str
-    body: bytes
+    form: str  # numpy's name of the type and the shape as JSON; ``null`` for plain data
+    body: bytes  # little-endian bytes in C order, or JSON
 
 
 def encode_value(value: Value) -> Encoded:
@@ -116,15 +100,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which keys the tensors of a model are; follows from their forms alone.
+    """Which keys the tensors of a model are; follows from their forms alone."""
 
-    Attributes:
-        forms: of the tensors, by name.
-        blocks: by name, in the order of their rows.
-    """
-
-    forms: Mapping[str, Form]
-    blocks: Mapping[str, tuple[Block, ...]]
+    forms: Mapping[str, Form]  # of the tensors, by name
+    blocks: Mapping[str, tuple[Block, ...]]  # by name, in the order of their rows
 
     @classmethod
     def of(cls, tensors: Tensors, block_bytes: int = BLOCK_BYTES) -> Self:

@@ -20,11 +20,8 @@ from numpy.typing import NDArray
 
 from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.learn.core.orders import State
-from stoilo.learn.core.states import join_states, read_int, select, unfit
+from stoilo.learn.core.orders import State, join_states, read_int, select, unfit
 from stoilo.learn.store.shards import take_lock
-
-__all__ = ["KEPT", "LocalVectors", "VectorShard", "Vectors"]
 
 Floats = NDArray[np.float64]
 # Generations that stay: a trainer may be killed between a shard's saving and its own.

@@ -20,25 +20,19 @@ from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.shards import Change, Push
 from stoilo.learn.store.values import Value
 
-__all__ = ["Cached", "CachedReader", "ClockService", "Worker"]
-
 
 class ClockService:
-    """One clock, any number of threads.
-
-    Args:
-        workers: who takes part.
-        limit: how many iterations a worker may be ahead; 0 is BSP, None is ASP.
-        lease_s: how long an iteration may take before nobody waits for it; None for ever.
-        now: any clock in s that does not go back.
-    """
+    """One clock, any number of threads."""
 
     def __init__(
         self,
-        workers: Iterable[str],
+        workers: Iterable[str],  # who takes part
+        # How many iterations a worker may be ahead; 0 is BSP, None is ASP
         limit: int | None = 0,
         *,
+        # How long an iteration may take before nobody waits for it; None for ever
         lease_s: float | None = None,
+        # Any clock in s that does not go back
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = VectorClock(limit)
@@ -111,7 +105,7 @@ class ClockService:
             self._changed.notify_all()
 
     def _has_met(self, number: int) -> bool:
-        """Return whether the barrier of that number is open; the last one opens it."""
+        # The last one to come opens the barrier.
         if number == self._barriers and self.clock.clocks.keys() <= self._arrived:
             self._barriers, self._arrived = number + 1, set()
             self._changed.notify_all()
@@ -120,7 +114,7 @@ class ClockService:
     def _wait(
         self, worker: str, is_ready: Callable[[], bool], limit_s: float | None
     ) -> None:
-        """Wait while others commit, end or are given up; who waits here is alive."""
+        # Who waits here is alive: no lease runs meanwhile.
         end = None if limit_s is None else self._now() + limit_s
         while not is_ready():
             self._release(worker)
@@ -140,7 +134,7 @@ class ClockService:
             self._changed.notify_all()
 
     def _pause_s(self, end: float | None) -> float | None:
-        """Return how long nothing can happen but a commit: to the next lease's end."""
+        # Nothing but a commit can happen before the next lease's end.
         ends = [] if end is None else [end]
         if self._leases is not None:
             ends += self._leases.until.values()
@@ -152,34 +146,23 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Cached(Generic[V]):
-    """A copy of a value.
+    """A copy of a value."""
 
-    Attributes:
-        value: as fetched, with the reader's own updates since.
-        at: the server's time when it was fetched.
-    """
-
-    value: V
-    at: int
+    value: V  # as fetched, with the reader's own updates since
+    at: int  # the server's time when it was fetched
 
 
 @dataclass(slots=True)
 class CachedReader(Generic[V]):
-    """One worker's reads.
+    """One worker's reads."""
 
-    Attributes:
-        worker: whose clock says how old a copy may be.
-        clock: the server's.
-        fetch: returns values of several keys from the server.
-        period: without a limit (ASP), iterations after which a copy is fetched anew.
-        cached: copies by key.
-    """
-
-    worker: str
-    clock: VectorClock
+    worker: str  # whose clock says how old a copy may be
+    clock: VectorClock  # the server's
+    # Returns values of several keys from the server
     fetch: Callable[[Sequence[str]], Mapping[str, V]]
+    # Without a limit (ASP), iterations after which a copy is fetched anew
     period: int = 1
-    cached: dict[str, Cached[V]] = field(default_factory=dict)
+    cached: dict[str, Cached[V]] = field(default_factory=dict)  # copies by key
     _fetched: dict[str, int] = field(default_factory=dict)
 
     def read(self, key: str) -> V:
@@ -228,26 +211,19 @@ _UPDATES = 1 << 20  # most updates of an iteration: a push's number is made of b
 
 
 class Worker:
-    """One worker; one thread uses it.
-
-    Args:
-        name: as the clock knows it.
-        server: where the values are.
-        clock: shared by all workers.
-        total: iterations to do.
-        run: names the training: one that is repeated under the same name after a crash
-            repeats its pushes, which count once.
-        period: without a limit, iterations after which a copy is fetched anew.
-    """
+    """One worker; one thread uses it."""
 
     def __init__(
         self,
-        name: str,
-        server: ParameterServer,
-        clock: ClockService,
+        name: str,  # as the clock knows it
+        server: ParameterServer,  # where the values are
+        clock: ClockService,  # shared by all workers
         *,
-        total: int,
+        total: int,  # iterations to do
+        # Names the training: one that is repeated under the same name after a crash
+        # repeats its pushes, which count once
         run: str = "run",
+        # Without a limit, iterations after which a copy is fetched anew
         period: int = 1,
     ) -> None:
         self.name, self.total = name, total

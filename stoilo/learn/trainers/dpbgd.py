@@ -12,22 +12,19 @@ come back with them. An epoch is one optimiser step unless `steps_per_epoch` say
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.data import read_batches
 from stoilo.learn.core.models import TorchModel, find_momentum
 from stoilo.learn.core.orders import Snapshot
-from stoilo.learn.core.parts import read_batches
-from stoilo.learn.driver.run import Run
+from stoilo.learn.methods.optimizers import TorchOptimizer
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.methods.torch_optimizer import TorchOptimizer
-from stoilo.learn.trainers.display import Display, Progress
-from stoilo.learn.trainers.epochs import EpochMetrics
-from stoilo.learn.trainers.options import Place, as_parts
-from stoilo.learn.trainers.timing import Conditions, Estimate
-from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
+from stoilo.learn.trainers.options import Loss, Place, TrainerOptions, as_parts
+from stoilo.learn.trainers.progress import Conditions, Display, Estimate, Progress
+from stoilo.learn.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
 
     from stoilo.core.types import Redundancy
 
-__all__ = ["DPBGDOptions", "DPBGDTrainer"]
 
 _ENDLESS = 1 << 30
 
@@ -64,8 +60,10 @@ class DPBGDOptions(TrainerOptions):
     conditions: Conditions | None = None
 
 
-class DPBGDTrainer:
+class DPBGDTrainer(Trainer):
     """Trains a torch model with one gradient task a mini-batch.
+
+    There are as many epochs as one trains: `finished` speaks of the stop rule alone.
 
     Args:
         conn: a connection, a backend of `stoilo.learn.backends`, or None for threads here.
@@ -81,18 +79,20 @@ class DPBGDTrainer:
         options: further choices.
     """
 
+    options: DPBGDOptions
+
     def __init__(
         self,
         conn: Place,
         model: nn.Module,
-        loss_func: Callable[[Any, Any], Any] | None = None,
+        loss_func: Loss | None = None,
         optimizer_class: type[Optimizer] | None = None,
         optimizer_kwargs: Mapping[str, Any] | None = None,
         dataset: object = None,
         redundancy_options: Redundancy | None = None,
         *,
         flavor: str | None = None,
-        loss_fn: Callable[[Any, Any], Any] | None = None,
+        loss_fn: Loss | None = None,
         options: DPBGDOptions | None = None,
     ) -> None:
         loss = loss_func or loss_fn
@@ -104,27 +104,28 @@ class DPBGDTrainer:
             )
         if isinstance(dataset, str):
             dataset, flavor = None, dataset
-        self.options = options or DPBGDOptions()
-        said = str(self.options.reduction or getattr(loss, "reduction", "mean"))
-        said = "mean" if said == "batchmean" else said
-        self._reduction: Literal["mean", "sum"] = "sum" if said == "sum" else "mean"
-        form = TorchModel(model, loss, said)
+        given = options or DPBGDOptions()
+        self._module = model
+        form = TorchModel(model, loss, given.reduction)
+        self._reduction: Literal["mean", "sum"] = (
+            "sum" if form.reduction == "sum" else "mean"
+        )
         self._optimizer = TorchOptimizer(
             optimizer_class, dict(optimizer_kwargs or {}), form.first().parameters
         )
-        self._progress = Progress(self.options.progress)
+        self._progress = Progress(given.progress)
         chosen = self._progress.watch(
+            # What the published interface names beside the options comes first.
             replace(
-                self.options,
-                # what the published interface names beside the options comes first
-                redundancy=redundancy_options or self.options.redundancy,
-                flavor=flavor or self.options.flavor,
+                given,
+                redundancy=redundancy_options or given.redundancy,
+                flavor=flavor or given.flavor,
             )
         )
-        self._module = model
         self._own = None if dataset is None else as_parts(dataset, chosen)
-        self._parts = self._own or []
-        self._trainer = Trainer(
+        self._is_elsewhere = False
+        self._works: tuple[str, ...] = ()
+        super().__init__(
             conn,
             form,
             self._own,
@@ -133,20 +134,16 @@ class DPBGDTrainer:
             name="dpbgd",
             kept=self._optimizer,
         )
-        self._is_elsewhere = False
-        self._works: tuple[str, ...] = ()
 
     def _make_endless(self, start: Snapshot, sizes: Sequence[int]) -> Synchronous:
-        """Return the method over the trainer's own dataset."""
         steps = self.options.steps_per_epoch
         block = math.ceil(max(sizes) / steps) if steps > 1 else 0
-        return self._make(start, sizes, block, _ENDLESS)
+        return self._make_method(start, sizes, block, _ENDLESS)
 
     def _make_step(self, start: Snapshot, sizes: Sequence[int]) -> Synchronous:
-        """Return the method that makes one step over a loader's batches."""
-        return self._make(start, sizes, 0, 1)
+        return self._make_method(start, sizes, 0, 1)
 
-    def _make(
+    def _make_method(
         self, start: Snapshot, sizes: Sequence[int], block: int, epochs: int
     ) -> Synchronous:
         settings = SynchronousSettings(
@@ -156,70 +153,23 @@ class DPBGDTrainer:
             backups=self.options.backups,
             reduction=self._reduction,
             seed=self.options.seed + start.version,
-            bn_momentum=find_momentum(self._module, self._parts[0]),
+            bn_momentum=find_momentum(self._module, self.parts[0]),
         )
         return Synchronous(start, sizes, self._optimizer, settings)
 
-    async def start(self) -> Self:
-        """Take up what a killed trainer left in the folder; see `Trainer.start`."""
-        await self._trainer.start()
-        return self
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        """Return the trainer: the thesis awaits its constructor."""
-        return self.start().__await__()
-
-    @property
-    def model(self) -> nn.Module:
-        """The researcher's model with the newest weights and buffers."""
-        found: nn.Module = self._trainer.model
-        return found
-
-    def get_model(self) -> nn.Module:
-        """Return the model with the newest weights (name of the later interface)."""
-        return self.model
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The newest version."""
-        return self._trainer.snapshot
-
-    @property
-    def epochs(self) -> Sequence[EpochMetrics]:
-        """What each epoch came to, those before a kill counted (see `start`)."""
-        return self._trainer.epochs
-
-    @property
-    def epoch_number(self) -> int:
-        """How many epochs have ended, those before a kill counted (see `start`)."""
-        return self._trainer.epoch_number
-
     @property
     def finished(self) -> bool:
-        """Whether the stop rule is reached; there are as many epochs as one trains."""
-        return self._trainer.stopped
+        """Whether the stop rule is reached."""
+        return self.stopped
 
     def estimate(self, conditions: Conditions | None = None) -> Estimate:
         """Return how long a step over the present data will take; see `Trainer.estimate`.
 
-        Args:
-            conditions: of the volunteers; those of the options when None.
-
-        Raises:
-            UsageError: ``STO-T006`` before there is any data.
+        `conditions` are those of the options when None.
         """
-        return self._trainer.estimate(conditions or self.options.conditions)
+        return super().estimate(conditions or self.options.conditions)
 
-    def last_epoch_metrics(self) -> EpochMetrics | None:
-        """Return what the last complete epoch came to; None before."""
-        return self._trainer.last_epoch_metrics()
-
-    @property
-    def run(self) -> Run:
-        """The run over the present data: history, tally."""
-        return self._trainer.run
-
-    async def train_epoch(self) -> tuple[nn.Module, float]:
+    async def train_epoch(self) -> tuple[nn.Module, float]:  # type: ignore[override]  # the thesis prints a pair
         """Train one epoch on the dataset; return the model and the mean loss.
 
         With a folder, a killed trainer goes on in the epoch in which it was: train while
@@ -230,11 +180,13 @@ class DPBGDTrainer:
             UserError: the researcher's own code failed too often on volunteers.
         """
         if self._is_elsewhere and self._own is not None:
-            self._parts = self._own
-            await self._trainer.change_data(self._own)
+            await self.change_data(self._own)
         self._is_elsewhere = False
         await self._progress.begin(self.estimate)
-        metrics = await self._trainer.train_epoch()
+        return await self._finish_epoch()
+
+    async def _finish_epoch(self) -> tuple[nn.Module, float]:
+        metrics = await super().train_epoch()
         return self.model, metrics.average_loss
 
     async def epoch(
@@ -242,8 +194,7 @@ class DPBGDTrainer:
     ) -> tuple[nn.Module, float]:
         """Make one optimiser step over all batches of a loader (interface of 2025).
 
-        Args:
-            data_loader: yields (inputs, targets); each batch is one task.
+        Each batch, (inputs, targets), is one task.
         """
         works = await self.epoch_create_work(data_loader)
         return await self.epoch_aggregate_results(works)
@@ -251,10 +202,7 @@ class DPBGDTrainer:
     async def epoch_create_work(
         self, data_loader: Iterable[tuple[Any, Any]]
     ) -> tuple[str, ...]:
-        """Order the gradients of all batches of a loader, without waiting for them.
-
-        Returns:
-            The tasks' ids, for `epoch_aggregate_results`.
+        """Order the gradients of a loader's batches; return the tasks' ids without waiting.
 
         With a folder and no dataset, the model and the optimiser are saved after each
         step: a killed trainer goes on with the step in which it was, from its beginning.
@@ -262,11 +210,10 @@ class DPBGDTrainer:
         Raises:
             UsageError: ``STO-T086`` with a folder and a dataset.
         """
-        self._parts = read_batches(data_loader)
-        await self._trainer.change_data(self._parts, self._make_step)
+        await self.change_data(read_batches(data_loader), self._make_step)
         self._is_elsewhere = True
         await self._progress.begin(self.estimate)
-        self._works = await self._trainer.order()
+        self._works = await self.order()
         return self._works
 
     async def epoch_aggregate_results(
@@ -274,11 +221,8 @@ class DPBGDTrainer:
     ) -> tuple[nn.Module, float]:
         """Wait for those gradients, make the step, return the model and the mean loss.
 
-        Args:
-            works: what `epoch_create_work` returned last.
-
         Raises:
-            UsageError: ``STO-T086`` when they are not.
+            UsageError: ``STO-T086`` when `works` are not what `epoch_create_work` returned.
             UserError: the researcher's own code failed too often on volunteers.
         """
         if not works or tuple(works) != self._works:
@@ -288,18 +232,9 @@ class DPBGDTrainer:
                 hint="epoch_aggregate_results(await epoch_create_work(data_loader))",
             )
         self._works = ()
-        metrics = await self._trainer.train_epoch()
-        return self.model, metrics.average_loss
+        return await self._finish_epoch()
 
     async def close(self) -> None:
         """Stop waiting; with a folder, another trainer may go on."""
         self._progress.end()
-        await self._trainer.close()
-
-    async def __aenter__(self) -> Self:
-        """Take up the folder and return the trainer."""
-        return await self.start()
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close it."""
-        await self.close()
+        await super().close()

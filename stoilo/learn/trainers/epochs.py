@@ -16,8 +16,10 @@ import msgspec
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.models import Model, TorchModel
-from stoilo.learn.core.orders import Snapshot, State, Update
-from stoilo.learn.core.states import (
+from stoilo.learn.core.orders import (
+    Snapshot,
+    State,
+    Update,
     join_states,
     load_snapshot,
     read_int,
@@ -25,23 +27,8 @@ from stoilo.learn.core.states import (
     select,
 )
 from stoilo.learn.driver.checkpoint import Checkpoint
-from stoilo.learn.driver.history import History, Tally
-from stoilo.learn.driver.saving import describe
+from stoilo.learn.driver.saving import History, Tally, describe
 from stoilo.learn.trainers.evaluation import Evaluation
-
-__all__ = [
-    "Epoch",
-    "EpochCheckpoint",
-    "EpochLog",
-    "EpochMetrics",
-    "Saveable",
-    "Trained",
-    "TrainingUpdate",
-    "Waits",
-    "render",
-    "sum_up",
-]
-
 
 NAME = "epochs.jsonl"
 

@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model, torch_lock
 from stoilo.learn.core.orders import Reply, Snapshot
-from stoilo.learn.core.parts import Part
 from stoilo.learn.core.tensors import Array, Form, forms_of
 from stoilo.learn.driver.acceptance import Expectation, check_reply
-
-__all__ = ["Evaluation", "Scores", "count_confusion", "evaluate", "score"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,34 +12,34 @@ from typing import Any
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.models import Model, TorchModel, find_momentum
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.downpour import DownpourSettings
 from stoilo.learn.methods.federated import FederatedSettings
-from stoilo.learn.methods.largeminibatch import LargeMinibatchSettings
 from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.logistic import LogisticSettings
 from stoilo.learn.methods.optimizers import Adam, Optimizer
-from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.sandblaster import SandblasterSettings
-from stoilo.learn.methods.synchronous import SynchronousSettings
-from stoilo.learn.trainers.asynchronous import (
-    DownpourTrainer,
-    LogisticTrainer,
-    VCASGDTrainer,
-)
-from stoilo.learn.trainers.display import Display, Progress
+from stoilo.learn.methods.synchronous import LargeMinibatchSettings, SynchronousSettings
 from stoilo.learn.trainers.epochs import Trained
-from stoilo.learn.trainers.options import Loss, Place, StopRule, as_model
-from stoilo.learn.trainers.rounds import (
+from stoilo.learn.trainers.named import (
     DiLoCoTrainer,
+    DownpourTrainer,
     FedAvgTrainer,
     LargeMinibatchTrainer,
+    LogisticTrainer,
     SandblasterTrainer,
     SynchronousTrainer,
+    VCASGDTrainer,
 )
-from stoilo.learn.trainers.timing import Conditions
-from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
-
-__all__ = ["METHODS", "fit", "make_trainer"]
+from stoilo.learn.trainers.options import (
+    Loss,
+    Place,
+    StopRule,
+    TrainerOptions,
+    as_model,
+)
+from stoilo.learn.trainers.progress import Conditions, Display, Progress
+from stoilo.learn.trainers.trainer import Trainer
 
 
 @dataclass(frozen=True, slots=True)

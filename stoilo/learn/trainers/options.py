@@ -12,10 +12,10 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.backends.interface import Backend
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.server import ServerBackend
+from stoilo.learn.core.data import Part, count_samples, read_arrays, split
 from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Update
-from stoilo.learn.core.parts import Part, count_samples, read_arrays, split
-from stoilo.learn.driver.history import Tally
+from stoilo.learn.driver.saving import Tally
 from stoilo.learn.methods.robust import Clip
 from stoilo.learn.trainers.epochs import EpochMetrics
 from stoilo.learn.transport import Transport, TransportName
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from stoilo.client.connection import Connection
     from stoilo.client.options import TaskLimits
     from stoilo.core.types import Redundancy
-
-__all__ = [
-    "Common",
-    "Loss",
-    "Place",
-    "StopRule",
-    "TrainerOptions",
-    "as_held_out",
-    "as_model",
-    "as_parts",
-    "open_backend",
-]
 
 
 Loss: TypeAlias = Callable[[Any, Any], Any]  # ``(output, target) -> scalar``
@@ -139,7 +127,6 @@ class StopRule:
         return self.patience is not None and self._stalled(goodness) >= self.patience
 
     def _stalled(self, goodness: Sequence[float]) -> int:
-        """Return how many epochs in a row have not been better than the best before."""
         best, since = -math.inf, 0
         for one in goodness:
             if one > best + self.least_gain:
@@ -211,12 +198,8 @@ class TrainerOptions:
 
 
 class Common(TypedDict, total=False):
-    """What every trainer takes by name, beside what its method needs.
+    """What every trainer takes by name, beside what its method needs."""
 
-    Attributes:
-        loss: ``(output, target) -> scalar``, mean over the samples, of a torch module.
-        options: what has nothing to do with the algorithm.
-    """
-
+    # ``(output, target) -> scalar``, mean over the samples, of a torch module
     loss: Loss | None
-    options: TrainerOptions | None
+    options: TrainerOptions | None  # what has nothing to do with the algorithm

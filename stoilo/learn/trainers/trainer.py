@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import find_least_loss
 from stoilo.learn.core.orders import Method, Order, Snapshot, Update
-from stoilo.learn.core.parts import Part
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.trainers.epochs import (
@@ -34,7 +34,6 @@ from stoilo.learn.trainers.epochs import (
 )
 from stoilo.learn.trainers.evaluation import evaluate
 from stoilo.learn.trainers.options import (
-    Common,
     Loss,
     Place,
     TrainerOptions,
@@ -43,10 +42,8 @@ from stoilo.learn.trainers.options import (
     as_parts,
     open_backend,
 )
-from stoilo.learn.trainers.timing import Conditions, Estimate, TaskSize, estimate
+from stoilo.learn.trainers.progress import Conditions, Estimate, TaskSize, estimate
 from stoilo.learn.transport import as_transport
-
-__all__ = ["Common", "MakeMethod", "Trainer", "TrainerOptions"]
 
 # First version, sizes of the data parts → the method.
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
@@ -111,7 +108,9 @@ class Trainer:
             tries=self.options.tries,
             clip=self.options.clip,
             folder=folder,
-            least_loss=self._least_loss(),
+            least_loss=find_least_loss(self.form)
+            if self.options.least_loss is None
+            else self.options.least_loss,
             transport=as_transport(self.options.transport),
         )
         self._made_by = make
@@ -129,10 +128,6 @@ class Trainer:
     def _most_out(self) -> int:
         """Return how many tasks are out at most."""
         return self.options.in_flight or len(self.parts)
-
-    def _least_loss(self) -> float:
-        given = self.options.least_loss
-        return find_least_loss(self.form) if given is None else given
 
     async def start(self) -> Self:
         """Take up what a killed trainer left in the folder: epochs, and tasks under way.
@@ -156,11 +151,10 @@ class Trainer:
             self._waits = self._begin_waits()
             await self._take_up(list(self._run.history.updates))
         self._has_started = True
-        self._is_stopped = self._should_stop()
+        self._note_stop()
         return self
 
     async def _take_up(self, updates: list[Update]) -> None:
-        """Count the answers before the kill: of this epoch, or of one not yet summed up."""
         ends = [place for place, one in enumerate(updates) if one.epoch_ended]
         last = updates[ends[-1]].epoch if ends else -1
         if last >= self.epoch_number:
@@ -191,6 +185,10 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Whether all that the settings name is done, or the stop rule is reached."""
+        return self._is_done
+
+    @property
+    def _is_done(self) -> bool:
         return self._is_stopped or (self._run is not None and self._run.method.finished)
 
     @property
@@ -219,7 +217,7 @@ class Trainer:
     async def __aiter__(self) -> AsyncIterator[TrainingUpdate]:
         """Yield what each answer did, to the end of the training."""
         await self.start()
-        while not self.finished:
+        while not self._is_done:
             yield await self._step()
 
     def train_epoch(self) -> Epoch:
@@ -233,7 +231,7 @@ class Trainer:
 
     async def _follow_epoch(self) -> AsyncIterator[TrainingUpdate]:
         await self.start()
-        if self.finished:
+        if self._is_done:
             raise UsageError("STO-T081", "no epoch is left to be trained")
         before = self.epoch_number
         while self.epoch_number == before:  # the last answer of all ends an epoch
@@ -328,39 +326,33 @@ class Trainer:
         self._updates.append(update)
         self._waits.note(update, run.backend.now())
         accepted = sum(one.applied for one in self._updates)
-        if update.epoch_ended or self.finished:
+        if update.epoch_ended or self._is_done:
             await self._end_epoch()
-        if self.finished:
+        if self._is_done:
             await run.end()
-        loss, snapshot = update.loss, self.snapshot
-        return TrainingUpdate(loss, accepted, snapshot, update, self.form)
+        return TrainingUpdate(update.loss, accepted, self.snapshot, update, self.form)
 
     async def _end_epoch(self) -> None:
         held_out, run = None, self.run
-        seconds = self._waits.seconds(run.backend.now())
+        seconds = self._waits.seconds(run.backend.now())  # without the evaluation
         if self._held_out is not None:
             held_out = await asyncio.to_thread(
                 evaluate, self.form, self.snapshot, self._held_out
             )
-        metrics = sum_up(
-            self.epoch_number,
-            self._updates,
-            held_out,
-            seconds,
-            self._waits.share(run.tally),
-        )
+        waiting = self._waits.share(run.tally)
+        metrics = sum_up(self.epoch_number, self._updates, held_out, seconds, waiting)
         # Before the version: an epoch too many is cut off, a missing one is lost.
         self._log.append(metrics)
         self.epochs.append(metrics)
         await self._between_epochs.put(self.snapshot, self.epoch_number)
         self._updates, self._waits = [], self._begin_waits()
-        self._is_stopped = self._should_stop()
+        self._note_stop()
         if self.options.on_epoch is not None:
             self.options.on_epoch(metrics)
 
-    def _should_stop(self) -> bool:
+    def _note_stop(self) -> None:
         rule = self.options.stop
-        return rule is not None and rule.is_reached(self.epochs)
+        self._is_stopped = rule is not None and rule.is_reached(self.epochs)
 
     async def close(self) -> None:
         """Save and stop waiting; with a folder, another trainer may go on."""

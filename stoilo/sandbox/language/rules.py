@@ -17,38 +17,7 @@ from RestrictedPython.transformer import INSPECT_ATTRIBUTES
 
 from stoilo.core.digests import Digest, Domain, domain_digest
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.finding import Finding, Severity
-
-__all__ = [
-    "DEFINABLE_DUNDERS",
-    "GUARDED_DUNDERS",
-    "HOOK_DUNDERS",
-    "LANGUAGE_DIGEST",
-    "LANGUAGE_VERSION",
-    "MAX_EMITTED_NODES",
-    "MAX_FINALLY_DEPTH",
-    "MAX_LITERAL_BITS",
-    "MAX_LITERAL_LENGTH",
-    "MAX_TREE_DEPTH",
-    "MODULE_CONSTANTS",
-    "PRIVATE_PREFIX",
-    "READABLE_DUNDERS",
-    "TASK_FILENAME",
-    "TASK_MODULE",
-    "GuardError",
-    "NameKind",
-    "Rule",
-    "attribute_kind",
-    "finding_at",
-    "is_dunder",
-    "is_plain",
-    "is_variable_name",
-    "kind_name",
-    "mangled",
-    "refuse_read",
-    "refuse_write",
-]
-
+from stoilo.core.types import Finding, Severity
 
 LANGUAGE_VERSION = "3"
 """Raised whenever a program could mean or be allowed something else than before."""

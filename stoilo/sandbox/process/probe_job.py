@@ -22,8 +22,6 @@ from stoilo.core.levels import Level
 from stoilo.sandbox.language.output import OUT_OF_MEMORY, is_out_of_memory
 from stoilo.sandbox.process.channel import Output
 
-__all__ = ["ALWAYS", "prepare", "run"]
-
 ALWAYS = ("sys", "os", "time", "errno", "__future__")
 """Modules that every probe may import, besides those named."""
 _TEXT_CHARS = 2000
@@ -49,8 +47,6 @@ class NotPreloadedError(ImportError):
 
 
 def _make_import(allowed: frozenset[str]) -> Callable[..., types.ModuleType]:
-    """Return an ``__import__`` for the program's own import statements."""
-
     def import_preloaded(
         name: str,
         globals_: Mapping[str, object] | None = None,

@@ -16,18 +16,6 @@ import msgspec
 
 from stoilo.core.errors import UsageError
 
-__all__ = [
-    "CASE_BYTES",
-    "Case",
-    "Goal",
-    "Header",
-    "Kind",
-    "Stop",
-    "find_cases",
-    "parse_case",
-    "read_case",
-]
-
 CASE_BYTES = 1 << 20
 """Most bytes of one case file."""
 
@@ -165,7 +153,6 @@ def _expand(text: str, header: Header, name: str) -> str:
 
 
 def _program(header: Header, data: bytes, body: str, name: str) -> bytes:
-    """Return the bytes to run: the whole file, or what follows the header made out."""
     if not header.escaped and not header.expand:
         return data
     try:

@@ -16,19 +16,6 @@ from typing import Any, Self
 
 from stoilo.sandbox.suite.case import Case, Kind
 
-__all__ = [
-    "LIBRARIES",
-    "NOW",
-    "REACHED",
-    "Ground",
-    "arguments_of",
-    "as_probe",
-    "imports_of",
-    "preload_of",
-    "validator_of",
-]
-
-
 # What lies outside the jail for a program to reach: a canary to read, a mark to make
 
 
@@ -97,7 +84,6 @@ class Ground:
 
 
 def _open_place() -> Path:
-    """Return a temporary directory that a jailed uid could reach, or the usual one."""
     usual = Path(tempfile.gettempdir()).resolve()
     for place in (usual, Path("/tmp"), Path("/var/tmp")):  # noqa: S108 - checked below
         if all(part.stat().st_mode & 0o001 for part in (place, *place.parents)):

@@ -6,17 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stoilo.sandbox.kernel.mandatory import Mechanism
-
-__all__ = [
-    "EXIT_CODES",
-    "Attempt",
-    "Row",
-    "State",
-    "Verdict",
-    "is_mandatory",
-    "judge_rows",
-]
+from stoilo.sandbox.kernel.mechanisms import Mechanism
 
 
 class State(StrEnum):

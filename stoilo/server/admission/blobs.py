@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from stoilo.policies.policy import Quota
     from stoilo.server.db.store import Store
 
-__all__ = ["BlobStore", "BlobUpload"]
-
 
 def disk_error(error: OSError) -> InternalError:
     """Return what a caller learns of a disk that refuses: no paths."""

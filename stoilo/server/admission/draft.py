@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.rpc import tasks_pb2 as pb
 
-__all__ = [
-    "Draft",
-    "check_form",
-    "is_key",
-    "is_light",
-    "limits_in_force",
-    "parse_draft",
-    "request_digest",
-]
 
 MAX_TOPICS = 8
 LIGHT_BYTES = 64 * 1024

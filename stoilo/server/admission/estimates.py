@@ -32,21 +32,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import TaskSpec
     from stoilo.server.engines.interface import ReceivedResult
 
-__all__ = [
-    "SAMPLES_KEPT",
-    "Bounds",
-    "Demand",
-    "Measurement",
-    "Samples",
-    "add_sample",
-    "bounds_of",
-    "demand_of",
-    "estimate_fpops",
-    "load_samples",
-    "note_measured",
-    "sample_of",
-]
-
 
 REFERENCE_FLOPS: Final = 1e9
 """Speed of a host that says none, FLOP/s; a client without benchmarks assumes the same."""

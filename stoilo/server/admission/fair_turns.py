@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from stoilo.core.fairqueue import FairQueue, Shares, Turn
 
-__all__ = ["FairTurns", "in_thread"]
-
 AnswerT = TypeVar("AnswerT")
 _Waiter = asyncio.Future[Turn["_Waiter"]]
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Judge
 
-__all__ = ["GateRefusal", "Gatekeeper"]
 
 CACHED_VERDICTS = 4096
 

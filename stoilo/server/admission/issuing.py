@@ -18,7 +18,7 @@ from sqlalchemy import delete, insert, select
 
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.server.db import schema
-from stoilo.server.db.outages import DatabaseAwayError
+from stoilo.server.db.store import DatabaseAwayError
 
 if TYPE_CHECKING:
     import threading
@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.interface import Engine
     from stoilo.server.engines.workunits import WorkunitSpec
 
-__all__ = [
-    "HOLD_LEAST_S",
-    "HOLD_MOST_S",
-    "Issuer",
-    "Work",
-    "find_hold",
-    "hold_until",
-    "let_go",
-]
 
 LOGGER = logging.getLogger(__name__)
 

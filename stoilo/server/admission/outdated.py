@@ -19,28 +19,17 @@ from stoilo.audit.format.proof import parse_proof
 from stoilo.core.errors import TrustError
 from stoilo.core.statement import parse_statement, statement_digest
 from stoilo.server.db import rows
-from stoilo.server.db.states import AttemptState
+from stoilo.server.db.records import AttemptState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.executor.verifier.release.targets import Reviewer, TrustedRelease
+    from stoilo.executor.verifier.targets import Reviewer, TrustedRelease
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
     from stoilo.server.reviews.book import ReviewBook
 
-
-__all__ = [
-    "NOTHING_WITHDRAWN",
-    "Reconciler",
-    "UnreviewedWork",
-    "UnwitnessedWork",
-    "WithdrawnTerms",
-    "WithdrawnWork",
-    "is_accepted",
-    "terms_of",
-]
 
 MOST_OPEN: Final = 100_000
 _WITH_STATEMENT: Final = (

@@ -1,7 +1,7 @@
 """The admission pipeline: every durable step of an attempt, in batches, resumable.
 
 Three threads (write and log; sign; issue) walk all attempts through the steps of
-`stoilo.server.db.states`, so that one batch is signed while the next is logged. Each step
+`stoilo.server.db.records`, so that one batch is signed while the next is logged. Each step
 reads the rows that wait for it, does its work idempotently (the log knows its leaves by
 digest, the engine its workunits by name) and commits; so kill -9 at any moment costs at
 most the repetition of one step, and never a second leaf, workunit or outcome.
@@ -20,11 +20,15 @@ from stoilo.core.types import TaskState
 from stoilo.server.admission.issuing import Issuer, Work, let_go
 from stoilo.server.admission.outdated import Reconciler
 from stoilo.server.db import rows
-from stoilo.server.db.outages import DatabaseAwayError
-from stoilo.server.db.records import Outcome
-from stoilo.server.db.states import MAX_ATTEMPTS, AttemptState, needs_new_attempt
+from stoilo.server.db.records import (
+    MAX_ATTEMPTS,
+    AttemptState,
+    Outcome,
+    needs_new_attempt,
+)
+from stoilo.server.db.store import DatabaseAwayError
 from stoilo.server.log.outbox import note_events, workunit_event
-from stoilo.server.log.outcomes import finish_task
+from stoilo.server.log.public_records import finish_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +49,6 @@ if TYPE_CHECKING:
     from stoilo.server.log.ports import AdmissionSigner, Log
     from stoilo.server.reviews.review_queue import ReviewQueue
 
-__all__ = ["AdmissionPipeline"]
 
 LOGGER = logging.getLogger(__name__)
 BATCH = 256

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from stoilo.policies.policy import Quota
 
-__all__ = ["BlobRoom", "RateMeter", "RefusalRoom", "check_open_tasks"]
 
 HOUR_S = 3600.0
 

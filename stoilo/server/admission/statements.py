@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.core.statement import (
     CODEC_VERSION,
     Statement,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from stoilo.server.admission.draft import LevelLookup
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.log.ports import ProjectFacts
-
-__all__ = ["StatementWriter"]
 
 
 class StatementWriter:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.log.refusals import RefusalBook
 
-__all__ = ["READING", "Admissible", "Submissions"]
 
 _TASK_ID_BYTES = 16
 READING = Shares(slots=2, busy_above=0.5, half_life_s=30.0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, select, update
 
-from stoilo.audit.format.record import OperatorAct
+from stoilo.audit.format.facts import OperatorAct
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError
 from stoilo.core.limits import BOUNDS
@@ -28,16 +28,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = [
-    "Role",
-    "check_permission",
-    "check_reviewer",
-    "find_owner",
-    "issue_token",
-    "revoke_digests",
-    "revoke_token",
-    "token_digest",
-]
 
 YEAR_S = 365 * 86_400
 

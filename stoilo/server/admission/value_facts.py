@@ -18,20 +18,12 @@ from typing import IO, Final
 
 import msgspec
 
-from stoilo.core.codec.skeleton import SkeletonBounds, decode
+from stoilo.core.codec.nodes import SkeletonBounds
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.policies.levels import find_argument_types
-
-__all__ = [
-    "LIGHT",
-    "TOO_LARGE",
-    "ValueFacts",
-    "find_facts",
-    "read_blob",
-    "read_facts",
-]
 
 LIGHT: Final = SkeletonBounds(nodes=2_000)
 """About a millisecond."""
@@ -41,7 +33,7 @@ LARGE_BYTES: Final = BOUNDS.inline_arguments_bytes
 
 TIME_S: Final = 60
 MEMORY_BYTES: Final = 1536 * 1024 * 1024
-NICENESS: Final = 10
+NICENESS: Final = 15
 TOO_LARGE: Final = "STO-D005"
 """What `decode` says of a value beyond its bounds."""
 

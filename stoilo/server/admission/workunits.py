@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, TaskRow, TaskSpec
     from stoilo.server.db.store import Store
 
-__all__ = ["WorkunitWriter"]
-
 
 class WorkunitWriter:
     """Builds `WorkunitSpec`s; the validator module is never among the files."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import Owner
     from stoilo.server.db.store import Store
 
-__all__ = ["Authenticator"]
 
 KNOWN_FOR_S: Final = 60.0
 MOST_KNOWN: Final = 65_536

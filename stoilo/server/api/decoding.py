@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from stoilo.server.api.review_service import ReviewService
     from stoilo.server.api.service import TaskService
 
-__all__ = [
-    "REVIEW_SERVICE_NAME",
-    "SERVICE_NAME",
-    "add_review_service",
-    "add_task_service",
-]
 
 SERVICE_NAME = "stoilo.v1.TaskService"
 REVIEW_SERVICE_NAME = "stoilo.v1.ReviewService"

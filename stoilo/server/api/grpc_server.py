@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stoilo.server.api.service import TaskService
     from stoilo.server.tls import TlsFiles
 
-__all__ = ["bind_grpc", "set_serving", "tell_health"]
 
 CONNECTION_OPTIONS = (
     ("grpc.max_allowed_incoming_connections", 1024),

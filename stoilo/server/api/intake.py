@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from stoilo.server.api.body_limit import Hold
     from stoilo.server.db.records import Owner
 
-__all__ = ["CallPace", "Intake", "IntakeBounds", "Places"]
 
 STRANGER: Final = 0
 """Stands for the account of calls that need no token: health checks."""

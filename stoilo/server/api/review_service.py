@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.desk import ReviewDesk
 
-__all__ = ["ReviewService"]
 
 Context = Any  # grpc.aio.ServicerContext has no usable types
 AnswerT = TypeVar("AnswerT")

@@ -20,7 +20,7 @@ from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server.admission import tokens
 from stoilo.server.admission.fair_turns import FairTurns, in_thread
 from stoilo.server.admission.submission import READING, Submissions
-from stoilo.server.db.outages import AWAY
+from stoilo.server.db.store import AWAY
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import Owner
     from stoilo.server.db.store import Store
 
-__all__ = ["TaskService", "render_detail", "status_of"]
 
 LOGGER = logging.getLogger(__name__)
 ERROR_KEY = "stoilo-error-bin"

@@ -12,10 +12,9 @@ from stoilo.core.types import TaskState
 from stoilo.server.admission.issuing import find_hold
 from stoilo.server.admission.quotas import RateMeter
 from stoilo.server.db import rows
-from stoilo.server.db.records import Outcome
-from stoilo.server.db.states import AttemptState
+from stoilo.server.db.records import AttemptState, Outcome
 from stoilo.server.engines.interface import HostRecords
-from stoilo.server.log.outcomes import finish_task
+from stoilo.server.log.public_records import finish_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine, WorkunitStatus
 
-__all__ = ["TaskDesk"]
 
 LOGGER = logging.getLogger(__name__)
 NEEDS_REVIEW = "STO-R022"

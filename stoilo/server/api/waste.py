@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["Waste", "WasteBounds"]
+SLOWEST = 32
+"""How many times more slowly at the most: what was wasted is half forgotten meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class WasteBounds:
     Attributes:
         above: bytes for nothing, of which more make an account wasteful.
         half_life_s: after which half of them is forgotten, s.
-        bytes_per_s: of a wasteful account's messages.
+        bytes_per_s: of the messages of an account at that bound; who has sent n times as
+            much for nothing is read n times as slowly.
     """
 
     above: int = 8 * 1024 * 1024
@@ -83,7 +85,9 @@ class Waste:
 
         def pay(size: int) -> None:
             """Say how many bytes came."""
-            theirs.due = self._clock() + size / self._bounds.bytes_per_s
+            now = self._clock()
+            share = min(self._left(theirs, now) / self._bounds.above, SLOWEST)
+            theirs.due = now + share * size / self._bounds.bytes_per_s
 
         async with theirs.reading:
             await asyncio.sleep(max(0.0, theirs.due - self._clock()))

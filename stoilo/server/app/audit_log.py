@@ -20,8 +20,7 @@ from stoilo.audit.log.side import SideStore
 from stoilo.audit.witness.client import Cosigner
 from stoilo.core.errors import TrustError
 from stoilo.server.db import schema
-from stoilo.signer.process.checkpoint_signing import CheckpointSigner
-from stoilo.signer.process.client import SignerClient
+from stoilo.signer.process.client import CheckpointSigner, SignerClient
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.release.project import Project
 
-__all__ = ["WITNESSED_INTERVAL_S", "AuditLog", "check_log_size", "open_log"]
 
 WITNESSED_INTERVAL_S: Final = 0.2
 """Least time between two checkpoints of a log with witnesses, s."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from stoilo.server.log.ports import AdmissionSigner
     from stoilo.server.release.project import Project
 
-__all__ = ["ServerParts", "assemble", "clock"]
-
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:

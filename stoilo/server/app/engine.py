@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from stoilo.server.data_directory import DataDir
 
 
-__all__ = ["EngineName", "ServedEngine", "WorkEngine", "open_engine"]
-
-
 class EngineName(StrEnum):
     """The setting ``engine``."""
 

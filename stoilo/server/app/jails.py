@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from stoilo.server.log.ports import SourceUnderReview
     from stoilo.server.validation.validators import Watch
 
-__all__ = [
-    "JailedJudge",
-    "ValidatorJails",
-]
 
 VALIDATE_JOB = "stoilo.sandbox.process.validate_job"
 
@@ -83,7 +79,7 @@ def read_report(report: JailReport) -> JailAnswer:
     return JailAnswer(finished=False, reason=report.detail or report.code)
 
 
-NICENESS = 5
+NICENESS = 10
 """Of validators: calls of researchers and volunteers come before them on a full machine."""
 
 

@@ -8,8 +8,6 @@ import logging
 import resource
 from typing import Final
 
-__all__ = ["allow_open_files", "give_large_blocks_back", "settle_collector"]
-
 LOGGER = logging.getLogger(__name__)
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stoilo.executor.verifier.release.targets import Reviewer
     from stoilo.executor.verifier.result import ResultHeader
+    from stoilo.executor.verifier.targets import Reviewer
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup
     from stoilo.server.db.records import TaskRow
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitFile
     from stoilo.server.log.ports import AdmissionSigner, Judge, Log
 
-__all__ = ["Dependencies", "TaskServer"]
 
 LOGGER = logging.getLogger(__name__)
 SALTS_S = 60.0

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.migrations import Branch
 
-__all__ = ["free_references", "read_revision", "read_rows", "tables_of", "write_rows"]
 
 HEAD_BYTES: Final = 4
 BATCH_ROWS: Final = 256

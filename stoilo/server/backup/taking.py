@@ -11,16 +11,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.backup.cut import Cut, open_cut
-from stoilo.server.backup.files import (
+from stoilo.server.backup.cut import (
     DATABASES,
     OFFLINE,
+    Cut,
     FileFarm,
     later_files,
     log_files,
+    open_cut,
     small_files,
 )
 from stoilo.server.backup.manifest import (
@@ -29,10 +30,13 @@ from stoilo.server.backup.manifest import (
     BackupFile,
     LogPlace,
     Manifest,
+    Sink,
     TableFile,
+    add_bytes,
+    add_frames,
+    open_sink,
     render_manifest,
 )
-from stoilo.server.backup.sinks import Sink, add_bytes, add_frames, open_sink
 from stoilo.server.backup.tables import read_revision, read_rows, tables_of
 from stoilo.server.db.mariadb import is_mariadb
 from stoilo.server.db.store import SERVER
@@ -43,7 +47,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.config import ServerConfig
 
-__all__ = ["BRANCHES", "take_backup"]
 
 BRANCHES: Final = {branch.name: branch for branch in (SERVER, ENGINE)}
 _WORK: Final = "backup"

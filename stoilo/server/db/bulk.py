@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Column, Connection, Table
 
-__all__ = ["assign_many", "draw_tokens", "insert_many", "select_in", "update_many"]
 
 _ROWS: Final = 64
 """Rows in one INSERT: at most some thousand parameters, of SQLite's 32,766."""

@@ -31,14 +31,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-__all__ = [
-    "LOCK_WAIT_S",
-    "PACKET_BYTES",
-    "check_settings",
-    "is_mariadb",
-    "open_mariadb",
-    "write_turn",
-]
 
 LOCK_WAIT_S: Final = 30
 """How long a writer waits for the one before, s."""

@@ -15,39 +15,22 @@ from sqlalchemy import exists, func, insert, select, update
 from stoilo.core.types import TaskState
 from stoilo.server.db import schema
 from stoilo.server.db.bulk import insert_many, select_in, update_many
-from stoilo.server.db.records import AttemptRow, ItemResult, Outcome, TaskRow, TaskSpec
-from stoilo.server.db.states import AttemptState, advance_attempt, advance_task
+from stoilo.server.db.records import (
+    AttemptRow,
+    AttemptState,
+    ItemResult,
+    Outcome,
+    TaskRow,
+    TaskSpec,
+    advance_attempt,
+    advance_task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection, Row
 
-__all__ = [
-    "AttemptName",
-    "add_attempt",
-    "add_contents",
-    "add_outcome",
-    "add_task",
-    "attempts_in",
-    "attempts_named",
-    "count_open",
-    "find_attempt",
-    "find_by_key",
-    "find_issued",
-    "find_outcome",
-    "find_task",
-    "issued_after",
-    "load_contents",
-    "mark_running",
-    "mark_tasks",
-    "move_attempts",
-    "move_task",
-    "orphaned_attempts",
-    "policies_in_use",
-    "replace_attempt",
-    "save_attempts",
-]
 
 _TASK = schema.task
 _ATTEMPT = schema.attempt

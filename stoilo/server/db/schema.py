@@ -21,26 +21,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-__all__ = [
-    "METADATA",
-    "account",
-    "attempt",
-    "blob",
-    "blob_grant",
-    "content",
-    "event",
-    "measurement",
-    "outcome",
-    "refusal",
-    "refusal_batch",
-    "review",
-    "standing",
-    "suspension",
-    "task",
-    "token",
-    "verdict",
-]
-
 METADATA = MetaData()
 
 

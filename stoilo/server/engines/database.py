@@ -23,8 +23,7 @@ from stoilo.server.db.mariadb import (
     open_mariadb,
     write_turn,
 )
-from stoilo.server.db.outages import database_error
-from stoilo.server.db.store import CACHE_KIB, CHECKPOINT_PAGES, upgrade
+from stoilo.server.db.store import CACHE_KIB, CHECKPOINT_PAGES, database_error, upgrade
 from stoilo.server.migrations import Branch
 
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["HEAD_S", "MOST_CONNECTIONS", "MOST_OF_ADDRESS", "TimedProtocol"]
-
 log = logging.getLogger(__name__)
 
 HEAD_S: Final = 20.0
@@ -49,7 +47,6 @@ class TimedProtocol(H11Protocol):
         self._wait_for_head()
 
     def _is_one_too_many(self) -> bool:
-        """Whether there are more connections than may be, this one among them."""
         if len(self.connections) > self.most:
             return True
         mine = self._address(self)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
-from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import parse_leaf
+from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import MAX_NOTE_BYTES
 from stoilo.audit.format.policy import MAX_POLICY_BYTES
 from stoilo.audit.format.tiles import (
@@ -44,15 +45,6 @@ if TYPE_CHECKING:
 
     Answer = Callable[[Request], Response]
 
-__all__ = [
-    "FOREVER",
-    "REVALIDATE",
-    "log_routes",
-    "render_file",
-    "render_missing",
-    "seen_routes",
-    "side_routes",
-]
 
 LOGGER = logging.getLogger(__name__)
 
@@ -147,7 +139,6 @@ class _NoNameError(Exception):
 
 
 def _matching(request: Request, part: str, form: re.Pattern[str]) -> str:
-    """Return a part of the path that has the right form."""
     text = str(request.path_params[part])
     if not form.fullmatch(text):
         raise _NoNameError
@@ -204,7 +195,6 @@ def render_missing(status: int = 404, text: str = "not found\n") -> Response:
 
 
 def _entries(files: TileDirectory, number: int) -> list[bytes] | None:
-    """Return the published leaves of a tile, None when there are none."""
     data = files.read_tile(Tile(ENTRIES, number))
     if data is not None:
         return decode_bundle(data, TILE_WIDTH)

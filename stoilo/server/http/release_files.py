@@ -28,7 +28,7 @@ import msgspec
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from stoilo.audit.format.release_proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
+from stoilo.audit.format.proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.errors import TrustError
 from stoilo.server.http.log_files import (
     FOREVER,
@@ -45,14 +45,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.release.expiry import ReleaseStatus
 
-__all__ = [
-    "INDEX_FORMAT",
-    "IndexedFile",
-    "ReleaseIndex",
-    "is_public_name",
-    "read_index",
-    "release_routes",
-]
 
 INDEX_FORMAT: Final = "stoilo-release-index/1"
 MAX_INDEXED: Final = 4096
@@ -192,7 +184,6 @@ class _CachedStatus:
 
 
 def _folder_stamps(directory: Path, proofs: Path | None) -> Iterator[int]:
-    """Yield what changes when a file below is published or renewed."""
     yield directory.stat().st_mtime_ns
     if proofs is not None:
         yield proofs.stat().st_mtime_ns
@@ -202,7 +193,6 @@ def _folder_stamps(directory: Path, proofs: Path | None) -> Iterator[int]:
 
 
 def _answer(request: Request, name: str, found: _Found | None) -> Response:
-    """Return a public file, or 404."""
     if found is None:
         return render_missing()
     target = _TARGET.fullmatch(name)
@@ -257,6 +247,5 @@ def _read(path: Path) -> bytes | None:
 
 
 def _digest(path: Path) -> str:
-    """Return a file's SHA-256, hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

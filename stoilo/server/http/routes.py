@@ -12,23 +12,16 @@ from pathlib import Path
 
 from starlette.routing import BaseRoute
 
-__all__ = ["AUDIT_PAGES", "Face", "PublicPlace"]
-
 AUDIT_PAGES = "/audit/"
 """Where a face shows the log to people."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicPlace:
-    """What a face may know of the server that it is mounted in.
+    """What a face may know of the server that it is mounted in."""
 
-    Attributes:
-        data: the data directory; a face only reads, and only what is public.
-        url: of the server as it is reached, with final slash.
-    """
-
-    data: Path
-    url: str
+    data: Path  # the data directory; a face only reads, and only what is public
+    url: str  # of the server as it is reached, with final slash
 
 
 Face = Callable[[PublicPlace], Sequence[BaseRoute]]

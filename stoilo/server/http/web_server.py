@@ -14,18 +14,6 @@ from stoilo.core.errors import InternalError
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.http.http_timeout import TimedProtocol
 
-__all__ = [
-    "GRACE_S",
-    "WebServer",
-    "bracket",
-    "cannot_bind",
-    "http_url",
-    "listen",
-    "stop_web",
-    "wait_until_started",
-    "web_server",
-]
-
 GRACE_S: Final = 2.0
 """Time that open requests get at the end, s."""
 

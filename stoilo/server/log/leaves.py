@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
     Record,
     RetentionRecord,
     RevocationRecord,
     WorkunitRecord,
-    leaf_of,
-    parse_record,
-    record_digest,
-    render_record,
 )
+from stoilo.audit.format.leaf import leaf_of, parse_record, record_digest, render_record
 from stoilo.audit.log.side import ObjectKind, SideObject
 from stoilo.core.errors import InternalError
 from stoilo.server.db import rows, schema
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log, ProjectFacts
 
-__all__ = ["LeafBook", "log_changes"]
 
 LOGGER = logging.getLogger(__name__)
 BATCH = 512

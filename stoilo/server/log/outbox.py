@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import insert, select
 
-from stoilo.audit.format.record import OperatorRecord, Record
+from stoilo.audit.format.facts import OperatorRecord, Record
 from stoilo.server.db import schema
 from stoilo.server.db.bulk import insert_many, select_in
 
@@ -25,21 +25,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.audit.format.record import OperatorAct
+    from stoilo.audit.format.facts import OperatorAct
 
-__all__ = [
-    "NO_ORIGIN",
-    "Event",
-    "EventKind",
-    "make_mark",
-    "note_act",
-    "note_events",
-    "note_fixed",
-    "note_record",
-    "outcome_event",
-    "read_draft",
-    "workunit_event",
-]
 
 NO_ORIGIN: Final = "-"
 """What a noted record has as its origin until the log's writer fills in the project's."""

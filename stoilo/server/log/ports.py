@@ -12,15 +12,6 @@ from typing import Protocol
 from stoilo.core.errors import StoiloError
 from stoilo.core.types import Verdict
 
-__all__ = [
-    "AdmissionSigner",
-    "Judge",
-    "LabelledLog",
-    "Log",
-    "ProjectFacts",
-    "SourceUnderReview",
-]
-
 DAY_S = 86_400
 
 

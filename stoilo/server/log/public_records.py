@@ -1,54 +1,40 @@
-"""What the public learns of a workunit and of an outcome: digests and commitments. Pure.
+"""What the public learns of a workunit and of an outcome: digests and commitments.
 
 Everything that could be guessed is salted: what belongs to an attempt by its statement's
 nonce, a result by its payload's. Volunteers and the researcher hold what opens them;
-where the server's copies are deleted, nobody else can.
+where the server's copies are deleted, nobody else can. `finish_task` is the one place
+where a task becomes final (I6): outcome row, state and event together.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import secrets
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from sqlalchemy import select, update
 
+from stoilo.audit.format.facts import OutcomeRecord, WorkunitRecord
+from stoilo.audit.format.leaf import salted_commitment, task_commitment
 from stoilo.audit.format.merkle import leaf_hash
-from stoilo.audit.format.record import (
-    OutcomeRecord,
-    WorkunitRecord,
-    salted_commitment,
-    task_commitment,
-)
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
 from stoilo.server.db import rows, schema
-from stoilo.server.log.outbox import EventKind, read_draft
+from stoilo.server.log.outbox import EventKind, note_events, outcome_event, read_draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from stoilo.audit.format.record import Record
-    from stoilo.server.db.records import AttemptRow
+    from stoilo.audit.format.facts import Record
+    from stoilo.server.db.records import AttemptRow, Outcome, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log
-
-__all__ = [
-    "OutboxRow",
-    "RecordWriter",
-    "ResultPayload",
-    "Sealed",
-    "outcome_record",
-    "read_sealed",
-    "review_commitment",
-    "submitter_commitment",
-    "workunit_record",
-]
 
 
 _COSIGNATURE_BYTES = {4 + 8 + 64, 4 + 8 + 2420}  # Ed25519, ML-DSA-44
@@ -361,3 +347,40 @@ def _load_reviews(
     return {
         row.digest: review_commitment(row.salt, bytes(row.envelope)) for row in found
     }
+
+
+def finish_task(
+    connection: Connection, task: TaskRow, outcome: Outcome, now: int
+) -> bool:
+    """Give `task` its outcome inside the caller's transaction; once only.
+
+    Returns:
+        False when the task was final already and nothing changed.
+    """
+    if task.state.final:
+        return False
+    payload = render_result_payload(task, outcome, now)
+    if not rows.add_outcome(connection, task.task_id, outcome, now, payload):
+        return False
+    rows.move_task(connection, task, outcome.state, now)
+    note_events(connection, [outcome_event(task.task_id, now)])
+    return True
+
+
+def render_result_payload(task: TaskRow, outcome: Outcome, now: int) -> bytes:
+    """Return what the outcome's public record is made of; it holds the salt."""
+    result = msgspec.msgpack.encode(
+        (outcome.value, outcome.value_blob, outcome.error_type, outcome.items)
+    )
+    return msgspec.json.encode(
+        ResultPayload(
+            task_id=task.task_id,
+            attempt=outcome.attempt,
+            state=outcome.state.value,
+            code=outcome.code,
+            result_sha256=content_digest(result),
+            finished_at=now,
+            nonce=secrets.token_hex(32),
+            agreeing=outcome.agreeing,
+        )
+    )

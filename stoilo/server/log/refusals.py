@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, select, update
 
+from stoilo.audit.format.facts import CodeCount, RefusalsRecord
 from stoilo.audit.format.leaf import batch_refusals
-from stoilo.audit.format.record import CodeCount, RefusalsRecord
 from stoilo.core.digests import Digest, Domain, check_digest, domain_digest
 from stoilo.server.db import schema
 from stoilo.server.db.batcher import Batcher
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.db.store import Store
 
-__all__ = ["RefusalBook", "close_refusals", "refusal_commitment"]
 
 MOST_CODES = 128
 

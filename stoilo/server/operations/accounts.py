@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
-from stoilo.audit.format.record import OperatorAct
+from stoilo.audit.format.facts import OperatorAct
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
-from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey
+from stoilo.executor.verifier.targets import ReviewerFile, ReviewerKey
 from stoilo.server.admission import tokens
 from stoilo.server.admission import tokens as auth
 from stoilo.server.config import load_config
@@ -46,23 +46,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-__all__ = [
-    "AccountLine",
-    "TokenLine",
-    "add_researcher",
-    "cancel_tasks",
-    "enroll",
-    "list_accounts",
-    "list_tokens",
-    "open_accounts",
-    "resume",
-    "reviewers_of",
-    "revoke",
-    "revoke_leaked",
-    "suspend",
-    "withdraw",
-]
-
 
 NAME_CHARS: Final = 128
 REASON_CHARS: Final = 300
@@ -72,46 +55,27 @@ ID_CHARS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class AccountLine:
-    """One account; times in s since 1970.
+    """One account; times in s since 1970."""
 
-    Attributes:
-        name: as it was made.
-        roles: of its tokens that are good.
-        tokens: how many are.
-        open_tasks: tasks that are not final.
-        created_at: when it was made, or its salt renewed.
-        suspended_at: since when it may submit nothing; 0: it may.
-        reason: why, in the operator's words.
-    """
-
-    name: str
-    roles: tuple[str, ...]
-    tokens: int
-    open_tasks: int
-    created_at: int
-    suspended_at: int = 0
-    reason: str = ""
+    name: str  # as it was made
+    roles: tuple[str, ...]  # of its tokens that are good
+    tokens: int  # how many are
+    open_tasks: int  # tasks that are not final
+    created_at: int  # when it was made, or its salt renewed
+    suspended_at: int = 0  # since when it may submit nothing; 0: it may
+    reason: str = ""  # why, in the operator's words
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLine:
-    """One token, never its text; times in s since 1970.
+    """One token, never its text; times in s since 1970."""
 
-    Attributes:
-        token: the beginning of its digest.
-        role: what its holder is.
-        scope: ``*`` or the calls that it may make.
-        created_at: when it was made.
-        expires_at: when it ends by itself.
-        revoked_at: when it was revoked, 0: it was not.
-    """
-
-    token: str
-    role: str
-    scope: str
-    created_at: int
-    expires_at: int
-    revoked_at: int = 0
+    token: str  # the beginning of its digest
+    role: str  # what its holder is
+    scope: str  # ``*`` or the calls that it may make
+    created_at: int  # when it was made
+    expires_at: int  # when it ends by itself
+    revoked_at: int = 0  # when it was revoked, 0: it was not
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from stoilo.core.errors import StoiloError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Chore"]
 
 LOGGER = logging.getLogger(__name__)
 AGAIN_S = 60.0
@@ -21,20 +20,14 @@ AGAIN_S = 60.0
 
 @dataclass(slots=True)
 class Chore:
-    """One thing to do, at its own pace; trouble is told when it changes or lasts.
+    """One thing to do, at its own pace; trouble is told when it changes or lasts."""
 
-    Attributes:
-        name: for people.
-        work: raises one of our errors, the system's or a database's, while it cannot
-            be done.
-        every_s: shortest time between two times that it was done, s; 0 for each call.
-        clock: monotonic seconds.
-    """
-
-    name: str
+    name: str  # for people
+    # raises one of our errors, the system's or a database's, while it cannot be done
     work: Callable[[], object]
+    # shortest time between two times that it was done, s; 0 for each call
     every_s: float = 0.0
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.monotonic  # monotonic seconds
     _done_at: float = field(default=float("-inf"), init=False)
     _trouble: str = field(default="", init=False)
     _told_at: float = field(default=float("-inf"), init=False)

@@ -9,12 +9,8 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from stoilo.audit.format.record import (
-    NamedDigest,
-    OperatorAct,
-    OperatorRecord,
-    task_commitment,
-)
+from stoilo.audit.format.facts import NamedDigest, OperatorAct, OperatorRecord
+from stoilo.audit.format.leaf import task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
 from stoilo.policies.levels import load_levels
@@ -22,12 +18,10 @@ from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.server.db import rows
 from stoilo.server.db.records import Outcome
 from stoilo.server.log.outbox import NO_ORIGIN, make_mark, note_act, note_record
-from stoilo.server.log.outcomes import finish_task
+from stoilo.server.log.public_records import finish_task
 
 if TYPE_CHECKING:
     from stoilo.server.db.store import Store
-
-__all__ = ["cancel_for_operator", "note_start", "note_stop"]
 
 
 def note_start(store: Store, policy_digest: str, now: int) -> None:

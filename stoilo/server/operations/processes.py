@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-__all__ = ["ChildSpec", "SupervisedChild", "main"]
-
 LOGGER = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 STOP_S = 5.0
@@ -29,19 +27,12 @@ STEADY_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """How one child is run.
+    """How one child is run."""
 
-    Attributes:
-        name: for logs.
-        module: run as ``python -m module``.
-        arguments: after it; no secrets (process lists are public).
-        log: file for stdout and stderr, appended.
-    """
-
-    name: str
-    module: str
-    arguments: Sequence[str]
-    log: Path
+    name: str  # for logs
+    module: str  # run as ``python -m module``
+    arguments: Sequence[str]  # after it; no secrets (process lists are public)
+    log: Path  # file for stdout and stderr, appended
 
 
 class SupervisedChild:

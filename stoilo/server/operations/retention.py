@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import Connection, delete, func, select, update
 
-from stoilo.audit.format.record import RetentionRecord
+from stoilo.audit.format.facts import RetentionRecord
 from stoilo.audit.log.side import SideStore, side_path
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
-from stoilo.executor.verifier.release.targets import ReviewerKey
+from stoilo.executor.verifier.targets import ReviewerKey
 from stoilo.server.config import load_config
 from stoilo.server.db import schema
 from stoilo.server.db.records import TaskSpec
@@ -39,7 +39,6 @@ from stoilo.signer.development.lists import list_reviewers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Retained", "What", "delete_old", "retain"]
 
 CHUNK = 400
 MOST_PUBLISHED = 160
@@ -57,19 +56,12 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What one command did.
+    """What one command did."""
 
-    Attributes:
-        what: was deleted.
-        before: of tasks final before this time, s.
-        count: how many things.
-        published: digests of published sources among them.
-    """
-
-    what: What
-    before: int
-    count: int
-    published: tuple[str, ...] = ()
+    what: What  # was deleted
+    before: int  # of tasks final before this time, s
+    count: int  # how many things
+    published: tuple[str, ...] = ()  # digests of published sources among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +75,10 @@ class _Old:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """All tasks, as the old ones and what the others still name.
+    """All tasks, as the old ones and what the others still name."""
 
-    Attributes:
-        old: tasks to delete of.
-        used: digests that younger tasks name.
-    """
-
-    old: tuple[_Old, ...]
-    used: frozenset[str]
+    old: tuple[_Old, ...]  # tasks to delete of
+    used: frozenset[str]  # digests that younger tasks name
 
 
 def retain(
@@ -215,7 +202,6 @@ def _split(connection: Connection, before: int) -> _Split:
 
 
 def _unlogged(connection: Connection) -> set[str]:
-    """Return the tasks of which an event still waits for the log."""
     table = schema.event
     keys = connection.scalars(select(table.c.key).where(table.c.log_index.is_(None)))
     return {key.partition(":")[2].partition("_")[0] for key in keys}
@@ -257,7 +243,6 @@ def _delete_contents(connection: Connection, digests: Iterable[str]) -> set[str]
 def _holders(
     pairs: Iterable[tuple[str, int]], used: frozenset[str]
 ) -> dict[str, set[int]]:
-    """Return each blob that is not in use with the accounts that are done with it."""
     holders: dict[str, set[int]] = {}
     for digest, account_id in pairs:
         if digest not in used:
@@ -371,7 +356,6 @@ def _renew_accounts(
 
 
 def _forget_pages(store: Store) -> None:
-    """Write SQLite's log back, which still holds what was deleted, and empty it."""
     if store.engine.dialect.name == "sqlite":
         with store.engine.connect() as connection:
             connection.exec_driver_sql("ROLLBACK")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
 
 
-__all__ = ["LocalVolunteers"]
-
 HIGHEST_LEVEL = level_names()[-1]
 """Local volunteers belong to whoever starts the server, who opts in to all we ship."""
 

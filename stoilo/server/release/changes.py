@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
     FlavorRecord,
     KeyRecord,
     LevelRecord,
@@ -24,14 +24,14 @@ from stoilo.audit.format.record import (
     Record,
     ReleaseRecord,
 )
-from stoilo.audit.format.release_proof import (
+from stoilo.audit.format.proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     render_release_proof,
 )
 from stoilo.core.digests import content_digest
 from stoilo.core.files import write_durably
-from stoilo.executor.verifier.release.targets import part_target
+from stoilo.executor.verifier.targets import part_target
 from stoilo.server.db import schema
 from stoilo.server.log.outbox import (
     NO_ORIGIN,
@@ -47,24 +47,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.core.levels import Level
-    from stoilo.executor.verifier.release.targets import TrustedRelease
-    from stoilo.executor.verifier.release.trust import ReleaseFiles
+    from stoilo.executor.verifier.targets import TrustedRelease
+    from stoilo.executor.verifier.tuf_client import ReleaseFiles
     from stoilo.flavors.manifest import FlavorManifest
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log
-
-
-__all__ = [
-    "TRANSCRIPT_FILE",
-    "ReleaseProof",
-    "facts_in_force",
-    "find_changes",
-    "is_logged_release",
-    "note_changes",
-    "read_transcript",
-    "release_record",
-    "revoked_keys",
-]
 
 
 TRANSCRIPT_FILE: Final = "transcript.jsonl"

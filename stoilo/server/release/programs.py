@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.release.targets import part_target
+from stoilo.executor.verifier.targets import part_target
 from stoilo.executor.volunteer.scheduler_rpc import BOINC_PLATFORMS
 from stoilo.server.engines.programs import (
     AppProgram,
@@ -38,15 +38,8 @@ from stoilo.signer.ceremony.boinc_files import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
+    from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 
-
-__all__ = [
-    "ReleasedPrograms",
-    "TakesPrograms",
-    "offer_programs",
-    "read_programs",
-]
 
 LOGGER = logging.getLogger(__name__)
 MAX_FORMER_KEYS: Final = 16

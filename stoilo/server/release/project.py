@@ -12,16 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.settings import read_witnesses, with_log
+from stoilo.audit.witness.client import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.release.trust import (
-    ReleaseFiles,
-    load_trust,
-    pack_release,
-    read_release,
-)
+from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust, pack_release, read_release
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.policies.levels import level_files
 from stoilo.server.config import DEFAULT_ORIGIN
 from stoilo.server.db import rows
@@ -33,8 +29,7 @@ from stoilo.server.release.released import (
     is_released,
 )
 from stoilo.signer.development.root import create_development_root
-from stoilo.signer.process.client import SignerClient
-from stoilo.signer.process.launch import ForeignSigner, SignerProcess
+from stoilo.signer.process.client import ForeignSigner, SignerClient, SignerProcess
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
@@ -43,7 +38,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
 
-__all__ = ["REFRESH_S", "Project", "ProjectRoot", "Release", "start_project"]
 
 LOGGER = logging.getLogger(__name__)
 RETRY_S = 2.0

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stoilo.audit.format.record import ReviewRecord, salted_commitment, task_commitment
+from stoilo.audit.format.facts import ReviewRecord
+from stoilo.audit.format.leaf import salted_commitment, task_commitment
 from stoilo.core.errors import PolicyRefusal, TrustError, UsageError
 from stoilo.core.plaintext import show_plainly
 from stoilo.core.rpc import reviews_pb2 as pb
@@ -17,8 +18,7 @@ from stoilo.core.types import TaskState
 from stoilo.server.db import rows
 from stoilo.server.db.records import Outcome
 from stoilo.server.log.outbox import NO_ORIGIN, note_record
-from stoilo.server.log.outcomes import finish_task
-from stoilo.server.log.public_records import submitter_commitment
+from stoilo.server.log.public_records import finish_task, submitter_commitment
 
 if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, Owner, TaskRow
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from stoilo.server.reviews.book import ReviewBook
     from stoilo.server.reviews.review_queue import ReviewQueue
 
-__all__ = ["ReviewDesk"]
 
 LISTED = 100
 REASON_CHARS = 1_000

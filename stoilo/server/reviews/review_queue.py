@@ -14,17 +14,14 @@ from typing import TYPE_CHECKING
 from stoilo.core.statement import MAX_LIFETIME_S
 from stoilo.core.types import TaskState
 from stoilo.server.db import rows
-from stoilo.server.db.records import NO_REVIEWS, Outcome
-from stoilo.server.db.states import AttemptState
-from stoilo.server.log.outcomes import finish_task
+from stoilo.server.db.records import NO_REVIEWS, AttemptState, Outcome
+from stoilo.server.log.public_records import finish_task
 
 if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, Reviews, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.book import ReviewBook
 
-
-__all__ = ["WAIT_S", "ReviewQueue"]
 
 WAIT_S = 30 * 86_400
 """How long a task waits for a reviewer unless the settings say otherwise, s."""
@@ -87,10 +84,7 @@ class ReviewQueue:
     def park(self, attempts: Sequence[AttemptRow]) -> None:
         """Let attempts wait, durably."""
         self._move(
-            attempts,
-            AttemptState.PARKED,
-            TaskState.ADMITTING,
-            TaskState.WAITING_REVIEW,
+            attempts, AttemptState.PARKED, TaskState.ADMITTING, TaskState.WAITING_REVIEW
         )
 
     def release_once(self) -> int:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from stoilo.server.validation.answers import Answer
 
-__all__ = ["AnswerCache"]
 
 MOST: Final = 256
 MOST_BYTES: Final = 64 * 1024 * 1024

@@ -13,10 +13,9 @@ from stoilo.core.errors import UserCodeError
 from stoilo.core.types import TaskState
 from stoilo.server.admission.estimates import note_measured
 from stoilo.server.db import rows
-from stoilo.server.db.records import ItemResult, Outcome
-from stoilo.server.db.states import AttemptState
+from stoilo.server.db.records import AttemptState, ItemResult, Outcome
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.log.outcomes import finish_task
+from stoilo.server.log.public_records import finish_task
 from stoilo.server.validation.classes import item_outcomes, render_item
 from stoilo.server.validation.results import ResultValidation, split_workunit
 from stoilo.server.validation.validators import SwappedProgram
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import ReceivedResult, WorkunitOutcome
 
-__all__ = ["OutcomeKeeper"]
 
 LOGGER = logging.getLogger(__name__)
 INLINE_VALUE_BYTES = 1024 * 1024

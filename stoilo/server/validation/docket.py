@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.validation.validators import Call, Validators
 
-__all__ = ["Docket", "Matter", "Sitting", "machine_shares"]
 
 log = logging.getLogger(__name__)
 

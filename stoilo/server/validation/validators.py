@@ -11,26 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from stoilo.core.codec.equality import nodes_equal
 from stoilo.core.codec.nodes import Node
-from stoilo.core.codec.skeleton import decode, encode
+from stoilo.core.codec.skeleton import decode, encode, nodes_equal
 from stoilo.core.errors import StoiloError, TrustError, UserCodeError
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement
 from stoilo.executor.verifier.admission import check_validator_module
-
-__all__ = [
-    "Call",
-    "JailRunner",
-    "JailTrouble",
-    "JudgeTrouble",
-    "SwappedProgram",
-    "ValidatorProgram",
-    "Validators",
-    "Watch",
-    "check_program",
-    "decide_default",
-]
 
 Watch = Callable[[Callable[[], None]], None]
 """Gets what ends a call early, from any thread."""

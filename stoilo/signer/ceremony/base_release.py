@@ -18,18 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from tuf.api.exceptions import RepositoryError
-from tuf.api.metadata import (
-    Metadata,
-    Root,
-    Signed,
-    TargetFile,
-    Targets,
-)
+from tuf.api.metadata import Metadata, Root, Signed, TargetFile, Targets
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.files import read_bounded
-from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
+from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     open_role,
@@ -39,14 +33,6 @@ from stoilo.signer.ceremony.metadata import (
     targets_of,
 )
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
-
-__all__ = [
-    "BaseRelease",
-    "open_base",
-    "open_published",
-    "read_published",
-    "stored_name",
-]
 
 _TIMESTAMP = "metadata/timestamp.json"
 
@@ -93,6 +79,11 @@ class BaseRelease:
             yield file.role, open_targets(file).signed
         for file in self.online:
             yield file.role, open_role(file).signed
+
+    def names(self) -> Iterator[str]:
+        """Yield the name of every target."""
+        for file in (self.targets, *self.delegated):
+            yield from targets_of(file)
 
     def info(self, name: str) -> TargetFile | None:
         """Return what the release says of target `name`."""
@@ -202,9 +193,7 @@ def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
 
 
 def _check_signed(
-    delegator: Root | Targets,
-    file: RoleFile,
-    metadata: Metadata[Any],
+    delegator: Root | Targets, file: RoleFile, metadata: Metadata[Any]
 ) -> None:
     """Refuse metadata that too few keys named by `delegator` signed."""
     try:

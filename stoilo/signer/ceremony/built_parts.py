@@ -20,14 +20,12 @@ from typing import Final
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
-from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
+from stoilo.executor.verifier.targets import PartFile, part_target, read_target
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.pairing import read_tree
 from stoilo.signer.roles import ceremony_bounds
-
-__all__ = ["drop_part", "read_attestations", "read_parts_from"]
 
 _RECORDS: Final = ("launcher/*.json", "verifier/*.json", "flavor/*/*.json")
 _SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}

@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import parse_public_key
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     EpochFile,
     EpochsFile,
@@ -32,8 +32,6 @@ from stoilo.executor.verifier.release.targets import (
 )
 from stoilo.policies.levels import level_files
 from stoilo.signer.offline_keys import group_digest
-
-__all__ = ["describe_target", "render_time", "show_line"]
 
 _YEAR_10000: Final = 253_402_300_800
 

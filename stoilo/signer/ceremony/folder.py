@@ -33,25 +33,12 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.files import read_bounded, sync_directory, write_durably
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release.trust import ReleaseFiles
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.signer.ceremony.base_release import BaseRelease, open_base, stored_name
-from stoilo.signer.ceremony.metadata import (
-    RoleFile,
-    parse_role_name,
-    targets_of,
-)
+from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name, targets_of
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.repository import checked_pieces
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
-
-__all__ = [
-    "CEREMONY_FORMAT",
-    "Ceremony",
-    "CeremonyFile",
-    "NamedBytes",
-    "read_folder",
-    "write_folder",
-]
 
 CEREMONY_FORMAT: Final = "stoilo-ceremony/1"
 _ABOUT = "ceremony.json"
@@ -258,9 +245,7 @@ def _proposed_metadata(files: Mapping[str, Path]) -> Iterator[RoleFile]:
 
 
 def _proposed_targets(
-    files: Mapping[str, Path],
-    base: BaseRelease | None,
-    metadata: Iterable[RoleFile],
+    files: Mapping[str, Path], base: BaseRelease | None, metadata: Iterable[RoleFile]
 ) -> Iterator[NewTarget]:
     """Yield every new target, hashed; refuses one that is missing, other or unnamed."""
     left = {name for name in files if name.startswith("proposed/targets/")}

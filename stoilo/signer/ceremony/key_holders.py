@@ -19,26 +19,10 @@ from securesystemslib.signer import SSlibKey
 from tuf.api.metadata import Key, Role, Root, Targets
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.signatures import PublicKey, parse_public_key
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.roles import DELEGATED, role_limits
-
-__all__ = [
-    "NAME_FIELD",
-    "ONLINE_ROLES",
-    "KeyHolder",
-    "Person",
-    "RoleChange",
-    "RoleSet",
-    "change_keys",
-    "check_role_keys",
-    "holder_of",
-    "role_keys",
-    "role_set",
-    "tuf_key",
-]
-
 
 NAME_FIELD: Final = "x-stoilo-name"
 MAX_NAME = 64

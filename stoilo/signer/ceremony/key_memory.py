@@ -25,15 +25,6 @@ from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.key_files import write_private_file
 
-__all__ = [
-    "KeyMemory",
-    "check_memory",
-    "check_project",
-    "memory_file",
-    "read_memory",
-    "write_memory",
-]
-
 _BOUND = 64 * 1024
 
 

@@ -24,19 +24,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.roles import ceremony_bounds
 
-__all__ = [
-    "RoleFile",
-    "check_shape",
-    "open_metadata",
-    "open_role",
-    "open_root",
-    "open_targets",
-    "parse_role_name",
-    "role_file",
-    "signatures_of",
-    "targets_of",
-]
-
 _Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 _Signature = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{128}\Z")]
@@ -272,8 +259,4 @@ class _Head(_Strict, frozen=True):
     signed: dict[str, object]
 
 
-_KINDS = {
-    "root": _Root,
-    "snapshot": _Snapshot,
-    "timestamp": _Timestamp,
-}
+_KINDS = {"root": _Root, "snapshot": _Snapshot, "timestamp": _Timestamp}

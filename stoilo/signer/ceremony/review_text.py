@@ -11,16 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from stoilo.signer.ceremony.change_words import render_time, show_line
 from stoilo.signer.ceremony.key_holders import Person
-from stoilo.signer.ceremony.review import (
-    KeyChange,
-    Review,
-    RoleReview,
-    TargetChange,
-)
+from stoilo.signer.ceremony.review import KeyChange, Review, RoleReview, TargetChange
 from stoilo.signer.ceremony.signatures import Quorum
 from stoilo.signer.offline_keys import group_digest
-
-__all__ = ["next_step", "render_review"]
 
 
 def render_review(found: Review, folder: str = "FOLDER") -> str:

@@ -23,20 +23,6 @@ from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.key_files import write_private_file
 
-__all__ = [
-    "MAX_TRANSCRIPT_BYTES",
-    "TRANSCRIPT_FILE",
-    "TranscriptLine",
-    "append_line",
-    "combine_transcripts",
-    "line_digest",
-    "parse_transcript",
-    "read_transcript",
-    "render_transcript",
-    "transcript_digest",
-    "write_transcript",
-]
-
 TRANSCRIPT_FILE: Final = "transcript.jsonl"
 MAX_TRANSCRIPT_BYTES: Final = 1024 * 1024
 MAX_LINES: Final = 2048

@@ -32,8 +32,6 @@ from stoilo.signer.process.protocol import (
 )
 from stoilo.signer.process.service import SignerService
 
-__all__ = ["check_peer", "main", "serve"]
-
 PR_SET_DUMPABLE: Final = 4
 MAX_CONNECTIONS: Final = 32
 IDLE_S: Final = 3600.0

@@ -20,31 +20,6 @@ from stoilo.core.errors import TrustError
 from stoilo.core.frames import receive_frame, send_frame
 from stoilo.core.limits import BOUNDS
 
-__all__ = [
-    "MAX_BATCH",
-    "Admission",
-    "CheckpointSigned",
-    "EnvelopesSigned",
-    "LastRevocation",
-    "Ping",
-    "Pong",
-    "RefreshMetadata",
-    "Refreshed",
-    "Refused",
-    "Request",
-    "Response",
-    "RevocationSigned",
-    "SignAdmissions",
-    "SignCheckpoint",
-    "SignRevocation",
-    "Signed",
-    "receive_request",
-    "receive_response",
-    "send_record",
-    "unix_address",
-]
-
-
 MAX_FRAME_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH: Final = 256
 

@@ -18,22 +18,12 @@ from tuf.api.metadata import TargetFile, Targets
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
-from stoilo.executor.verifier.release.trust import travels
+from stoilo.executor.verifier.targets import PartFile, part_target, read_target
+from stoilo.executor.verifier.tuf_client import travels
 from stoilo.flavors.tree import parse_tree, tree_digest
 from stoilo.signer.pairing import read_tree
 from stoilo.signer.published.history import History, RoleVersion
 from stoilo.signer.published.places import Place
-
-__all__ = [
-    "CheckedFile",
-    "Contents",
-    "check_archives",
-    "read_contents",
-    "read_program",
-    "stored_file",
-    "stored_path",
-]
 
 MAX_TARGET_BYTES: Final = 4 * 1024**3
 MAX_TREE_BYTES: Final = 16 * 1024**2
@@ -181,10 +171,7 @@ def read_program(place: Place, contents: Contents, launcher: PartFile) -> bytes:
 
 
 def _check_tree(
-    place: Place,
-    part: PartFile,
-    manifest: CheckedFile,
-    archive: CheckedFile,
+    place: Place, part: PartFile, manifest: CheckedFile, archive: CheckedFile
 ) -> bytes:
     """Check one tree's manifest and archive; returns its ``built.json``, if it has one."""
     with _open(place, stored_file(manifest), MAX_TREE_BYTES) as file:

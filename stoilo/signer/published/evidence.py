@@ -12,19 +12,19 @@ from typing import Final
 from stoilo.audit.format.facts import NamedDigest
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.proof import parse_proof
-from stoilo.audit.format.release_proof import (
+from stoilo.audit.format.proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     LoggedRelease,
     check_release_proof,
+    parse_proof,
 )
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
+from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
     TrustedRelease,
@@ -56,15 +56,6 @@ from stoilo.signer.pairing import check_built, check_launcher
 from stoilo.signer.published.contents import Contents, read_program
 from stoilo.signer.published.history import History
 from stoilo.signer.published.places import Place
-
-__all__ = [
-    "Found",
-    "check_attestations",
-    "check_boinc",
-    "check_log",
-    "check_pairs",
-    "read_transcript_of",
-]
 
 MAX_RECORD_BYTES: Final = 16 * 1024
 _MAX_SMALL: Final = 4096

@@ -30,8 +30,6 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.signer.ceremony.metadata import check_shape
 
-__all__ = ["History", "RoleVersion", "read_history"]
-
 MAX_VERSIONS: Final = 1024
 KEPT_SNAPSHOTS: Final = 3
 _TIMESTAMP: Final = "metadata/timestamp.json"

@@ -17,8 +17,6 @@ from typing import IO, Final, Protocol
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import HttpClient, HttpError
 
-__all__ = ["DirectoryPlace", "Place", "WebPlace", "open_place"]
-
 MAX_FILES: Final = 8192
 MAX_DEPTH: Final = 8
 _TIMEOUT_S: Final = 30.0

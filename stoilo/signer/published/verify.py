@@ -11,16 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from stoilo.audit.format.release_proof import LoggedRelease
+from stoilo.audit.format.proof import LoggedRelease
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.release.targets import (
-    InstalledRelease,
-    PartFile,
-    TrustedRelease,
-)
-from stoilo.executor.verifier.release.trust import ReleaseFiles, load_trust, travels
+from stoilo.executor.verifier.targets import InstalledRelease, PartFile, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.metadata import RoleFile
@@ -40,8 +37,6 @@ from stoilo.signer.published.evidence import (
 )
 from stoilo.signer.published.history import History, RoleVersion, read_history
 from stoilo.signer.published.places import Place
-
-__all__ = ["PublishedRelease", "verify_release"]
 
 ROOT_COPY: Final = "root.json"
 """What volunteers take as ``--root FILE``: a copy of one of the published roots."""
@@ -86,11 +81,7 @@ class _Reading:
 
 
 def verify_release(
-    place: Place,
-    now: int,
-    *,
-    installed: InstalledRelease,
-    root: bytes | None = None,
+    place: Place, now: int, *, installed: InstalledRelease, root: bytes | None = None
 ) -> PublishedRelease:
     """Verify everything that is published.
 

@@ -2,12 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import (
+from stoilo.audit.format.merkle import (
+    EMPTY_ROOT,
     Checkpoint,
     parse_checkpoint,
     render_checkpoint,
 )
-from stoilo.audit.format.merkle import EMPTY_ROOT
 from stoilo.core.errors import TrustError
 
 BODY = b"log.example/t\n8\nXcnaeacGWamtVZy3Ad7ZoqudgjqtL0lgz+Nw7/RgQyg=\n"

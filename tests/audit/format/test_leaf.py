@@ -2,21 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.leaf import (
-    Leaf,
-    LeafKind,
-    batch_refusals,
-    parse_leaf,
-    render_leaf,
-)
-from stoilo.audit.format.merkle import (
-    MemoryTree,
-    inclusion_proof,
-    leaf_hash,
-    replay_inclusion,
-)
+from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.leaf import Leaf, batch_refusals, parse_leaf, render_leaf
+from stoilo.audit.format.merkle import inclusion_proof, leaf_hash, replay_inclusion
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
+from tests.support.memory_tree import MemoryTree
 
 DIGEST = content_digest(b"statement")
 PLAIN = [kind for kind in LeafKind if kind is not LeafKind.REFUSALS]

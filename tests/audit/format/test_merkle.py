@@ -4,14 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import (
+from stoilo.audit.format.merkle import (
     Checkpoint,
+    Frontier,
     check_consistency,
     check_inclusion,
-)
-from stoilo.audit.format.merkle import (
-    Frontier,
-    MemoryTree,
     consistency_proof,
     inclusion_proof,
     leaf_hash,
@@ -21,6 +18,7 @@ from stoilo.audit.format.merkle import (
     root,
 )
 from stoilo.core.errors import TrustError
+from tests.support.memory_tree import MemoryTree
 
 # RFC 6962 vectors as published by transparency-dev/merkle (testonly/constants.go).
 LEAVES = [

@@ -4,8 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.format.merkle import MemoryTree, leaf_hash, range_root
+from stoilo.audit.format.merkle import (
+    Checkpoint,
+    leaf_hash,
+    range_root,
+    render_checkpoint,
+)
 from stoilo.audit.format.misbehaviour import (
     check_misbehaviour,
     disclose,
@@ -13,6 +17,7 @@ from stoilo.audit.format.misbehaviour import (
 )
 from stoilo.core.errors import TrustError
 from tests.support.faulty_log import LogKey
+from tests.support.memory_tree import MemoryTree
 
 KEY = LogKey("log.test/t")
 WITNESSED = LogKey("log.test/t", witness_time=1_700_000_000)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.merkle import MemoryTree, inclusion_proof, leaf_hash
+from stoilo.audit.format.merkle import inclusion_proof, leaf_hash
 from stoilo.audit.format.tiles import (
     Tile,
     TileBuilder,
@@ -11,6 +11,7 @@ from stoilo.audit.format.tiles import (
     tile_at,
 )
 from stoilo.core.errors import TrustError
+from tests.support.memory_tree import MemoryTree
 
 SIZE = 70_000
 

@@ -3,7 +3,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
 from stoilo.audit.format.note import (
     KeyType,
     Note,

@@ -6,22 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import MAX_SIZE, Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import MAX_SIZE, Checkpoint, render_checkpoint
 from stoilo.audit.format.note import KeyType, Note, cosign_note, render_note, sign_note
 from stoilo.audit.format.policy import (
+    MAX_RETIRED,
     LogPolicy,
     RetiredPolicy,
     Witness,
     open_checkpoint,
-    parse_policy,
-    render_policy,
-)
-from stoilo.audit.format.policy_history import (
-    MAX_RETIRED,
     parse_history,
     parse_policies,
+    parse_policy,
     render_history,
     render_policies,
+    render_policy,
     succeed,
     with_history,
 )

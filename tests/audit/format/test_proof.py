@@ -2,16 +2,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.merkle import (
-    MemoryTree,
+    Checkpoint,
     inclusion_proof,
     leaf_hash,
     range_root,
+    render_checkpoint,
 )
 from stoilo.audit.format.proof import Proof, check_proof, parse_proof, render_proof
 from stoilo.core.errors import TrustError
 from tests.support.faulty_log import LogKey
+from tests.support.memory_tree import MemoryTree
 
 KEY = LogKey("log.test/t")
 SIZE = 77

@@ -5,14 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.format.record import (
-    MAX_RECORD_BYTES,
+from stoilo.audit.format.facts import (
     CodeCount,
     FlavorRecord,
     KeyRecord,
+    LeafKind,
     LevelRecord,
-    Mention,
     MentionKind,
     NamedDigest,
     OperatorAct,
@@ -26,8 +24,14 @@ from stoilo.audit.format.record import (
     ReviewRecord,
     RevocationRecord,
     WorkunitRecord,
+)
+from stoilo.audit.format.leaf import (
+    MAX_RECORD_BYTES,
+    Leaf,
+    Mention,
     check_record,
     mentions,
+    parse_leaf,
     parse_record,
     record_digest,
     record_leaf,
@@ -38,7 +42,7 @@ from stoilo.audit.format.record import (
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import RunLimits
-from stoilo.core.revocation import RevocationStatement, render_revocation
+from stoilo.core.statement import RevocationStatement, render_revocation
 from stoilo.core.types import Redundancy
 
 ORIGIN, NOW = "log.test/t", 1_700_000_000

@@ -2,25 +2,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.facts import NamedDigest, PolicyRecord, ReleaseRecord
+from stoilo.audit.format.leaf import record_leaf, render_record
 from stoilo.audit.format.merkle import (
-    MemoryTree,
+    Checkpoint,
     inclusion_proof,
     leaf_hash,
     range_root,
+    render_checkpoint,
 )
-from stoilo.audit.format.proof import Proof, render_proof
-from stoilo.audit.format.record import (
-    NamedDigest,
-    PolicyRecord,
-    ReleaseRecord,
-    record_leaf,
-    render_record,
+from stoilo.audit.format.proof import (
+    Proof,
+    check_release_proof,
+    render_proof,
+    render_release_proof,
 )
-from stoilo.audit.format.release_proof import check_release_proof, render_release_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from tests.support.faulty_log import LogKey
+from tests.support.memory_tree import MemoryTree
 
 ORIGIN, NOW = "log.test/t", 1_800_000_000
 KEY = LogKey(ORIGIN)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.checkpoint import Checkpoint, check_consistency
+from stoilo.audit.format.merkle import Checkpoint, check_consistency
 from stoilo.audit.format.note import Note, parse_note, render_note
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.log.batching import SequencerSettings

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
 from stoilo.audit.log.seen import (
     PAGE_ROWS,
     SeenRow,

@@ -199,7 +199,7 @@ def test_witnessed_log_proves_a_time(open_log: Opener) -> None:
 def test_second_writer_of_the_head_stops_the_log(
     open_log: Opener, tmp_path: Path
 ) -> None:
-    from stoilo.audit.log.head import HeadDatabase, TreeHead  # noqa: PLC0415
+    from stoilo.audit.log.store import HeadDatabase, TreeHead  # noqa: PLC0415
 
     log = open_log()
     log.append(b"one")

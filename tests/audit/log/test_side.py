@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.leaf import parse_leaf
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import MentionKind, PolicyRecord
+from stoilo.audit.format.leaf import (
     Mention,
-    MentionKind,
-    PolicyRecord,
+    parse_leaf,
     parse_record,
     record_leaf,
     render_record,

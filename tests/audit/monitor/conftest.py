@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from stoilo.audit.monitor.finding import Finding
+from stoilo.audit.monitor.finding import Finding, MonitorSettings, parse_watches
 from stoilo.audit.monitor.monitor import Monitor
 from stoilo.audit.monitor.state import MonitorState
-from stoilo.audit.monitor.watches import MonitorSettings, parse_watches
 from stoilo.core.errors import UnreachableError
 from tests.support.memory_log import MemoryLogSource
 

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoilo.audit.format.record import OperatorAct, OperatorRecord
+from stoilo.audit.format.facts import OperatorAct, OperatorRecord
 from stoilo.audit.monitor.finding import Finding
 
 from .conftest import Watcher

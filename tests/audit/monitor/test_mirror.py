@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.format.merkle import MemoryTree, leaf_hash, range_root
+from stoilo.audit.format.merkle import leaf_hash, range_root
 from stoilo.audit.monitor.state import MIRROR_SCHEMA, Mirror
 from stoilo.core.errors import TrustError
+from tests.support.memory_tree import MemoryTree
 
 
 def make(size: int = 0) -> Mirror:

@@ -2,10 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoilo.audit.format.facts import WorkunitRecord
 from stoilo.audit.format.proof import Proof, parse_proof, render_proof
-from stoilo.audit.format.record import WorkunitRecord
-from stoilo.audit.read.evidence import check_evidence
-from stoilo.audit.read.view import Entry, open_log
+from stoilo.audit.read.view import Entry, check_evidence, open_log
 from stoilo.core.errors import TrustError, UsageError
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog
 from tests.support.faulty_log import LogKey

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from stoilo.audit.read.archive import ArchiveSource
 from stoilo.audit.read.export import export_log
-from stoilo.audit.read.prover import find_entries
 from stoilo.audit.read.reader import verify_log
-from stoilo.audit.read.search import parse_query, search_log
+from stoilo.audit.read.search import find_entries, parse_query, search_log
 from stoilo.audit.read.view import open_log
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log

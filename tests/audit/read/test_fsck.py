@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.leaf import MAX_LEAF_BYTES
-from stoilo.audit.log.head import HeadDatabase, TreeHead
+from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
 from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.store import HeadDatabase, TreeHead
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.audit.read.fsck import FsckReport, fsck_log
 from stoilo.audit.read.fsck_parts import MAX_FINDINGS, Fault, Severity

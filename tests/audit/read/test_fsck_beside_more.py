@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import OperatorAct, OperatorRecord
-from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.format.record import parse_record, record_leaf, render_record
+from stoilo.audit.format.facts import LeafKind, OperatorAct, OperatorRecord
+from stoilo.audit.format.leaf import (
+    Leaf,
+    parse_record,
+    record_leaf,
+    render_leaf,
+    render_record,
+)
 from stoilo.audit.log.seen import SeenRow, SeenStore, result_commitment
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.leaf import parse_leaf
-from stoilo.audit.format.record import PolicyRecord, record_leaf, render_record
+from stoilo.audit.format.facts import PolicyRecord
+from stoilo.audit.format.leaf import parse_leaf, record_leaf, render_record
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore, render_records
 from stoilo.audit.read.source import DirectorySource, open_source

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.format.merkle import Checkpoint, parse_checkpoint
 from stoilo.audit.format.note import (
     MAX_NOTE_BYTES,
     Note,

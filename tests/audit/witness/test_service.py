@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.misbehaviour import check_misbehaviour
 from stoilo.audit.format.note import parse_note, parse_vkey, verify_signature
 from stoilo.audit.witness.protocol import (

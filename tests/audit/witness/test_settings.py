@@ -4,13 +4,13 @@ import pytest
 
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
-from stoilo.audit.witness.keys import make_witness_key
-from stoilo.audit.witness.settings import (
+from stoilo.audit.witness.client import (
     NO_WITNESSES,
     read_witnesses,
     with_log,
     without_urls,
 )
+from stoilo.audit.witness.keys import make_witness_key
 from stoilo.core.errors import StoiloError
 from tests.support.faulty_log import LogKey
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.checkpoint import Checkpoint
+from stoilo.audit.format.merkle import Checkpoint
 from stoilo.audit.witness.protocol import hash_origin
-from stoilo.audit.witness.store import Cosigned, WitnessStore
+from stoilo.audit.witness.service import Cosigned, WitnessStore
 from stoilo.core.errors import StoiloError, TrustError
 
 ORIGIN = "log.test/t"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.policy import render_policy
-from stoilo.audit.format.policy_history import render_policies, succeed
+from stoilo.audit.format.policy import render_policies, render_policy, succeed
 from stoilo.audit.read.view import open_log
 from stoilo.cli.audit.text import render_entries, show_entry
 from stoilo.cli.main import main

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.cli.audit.retain import parse_day
+from stoilo.cli.audit.removal import parse_day
 from stoilo.cli.main import main
 from stoilo.core.errors import UsageError
 from stoilo.server.db.store import Store

@@ -20,9 +20,8 @@ from stoilo.executor.verifier.checkpoints import (
     Checkpoint,
     render_checkpoint,
 )
-from stoilo.executor.verifier.execution import installed_release
-from stoilo.executor.verifier.installation import render_built
-from stoilo.executor.verifier.release.pack import pack_release, read_release
+from stoilo.executor.verifier.installation import installed_release, render_built
+from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.process.exchange import Exchange
 from tests.support.boincslot import (

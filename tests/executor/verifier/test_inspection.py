@@ -7,14 +7,9 @@ import os
 import msgspec
 import pytest
 
-from stoilo.audit.format.proof import ProvenLeaf
-from stoilo.audit.format.record import (
-    NamedDigest,
-    ReleaseRecord,
-    record_leaf,
-    render_record,
-)
-from stoilo.audit.format.release_proof import LoggedRelease, render_release_proof
+from stoilo.audit.format.facts import NamedDigest, ReleaseRecord
+from stoilo.audit.format.leaf import record_leaf, render_record
+from stoilo.audit.format.proof import LoggedRelease, ProvenLeaf, render_release_proof
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.inspection import (
     OwnParts,
@@ -25,7 +20,7 @@ from stoilo.executor.verifier.inspection import (
     read_logged,
     render_check,
 )
-from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
+from stoilo.executor.verifier.targets import ArchiveFile, PartFile
 from tests.support.frozen import make_tree
 
 LAUNCHER, TREE, ARCHIVE = "a" * 64, "b" * 64, "c" * 64

@@ -19,8 +19,8 @@ from stoilo.client.journal import Journal
 from stoilo.client.options import CreateOptions
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.server import ServerBackend
+from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel
-from stoilo.learn.core.parts import split
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings

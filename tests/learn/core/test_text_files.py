@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.parts import chain
+from stoilo.learn.core.data import chain
 from stoilo.learn.core.text_files import (
     deal_blocks,
     deal_by_key,

@@ -113,7 +113,7 @@ def test_write_after_one_without_memory_is_whole(tmp_path, monkeypatch):
     checkpoint = Checkpoint(tmp_path)
     checkpoint.open()
     with monkeypatch.context() as patch:
-        patch.setattr("stoilo.learn.driver.array_files.save_file", out_of_memory)
+        patch.setattr("stoilo.learn.driver.checkpoint.save_file", out_of_memory)
         with pytest.raises(InternalError, match="STO-T022"):
             checkpoint.write(STATE)
     checkpoint.write(STATE)

@@ -12,13 +12,13 @@ from torch import nn
 from stoilo.core.errors import TrustError
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
+from stoilo.learn.core.data import Part, split
 from stoilo.learn.core.models import ArrayModel, TorchModel
 from stoilo.learn.core.orders import Order
-from stoilo.learn.core.parts import Part, split
 from stoilo.learn.driver.acceptance import Guard
 from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.optimizers import Adam, Sgd
-from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.robust import Clip
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
@@ -267,7 +267,7 @@ async def test_no_order_is_lost_when_a_report_is_interrupted(change):
             await run.finish()
         await run.finish()
     assert run.backend.reports > 1
-    assert sum(row.samples for row in run.history.epochs()) == 3 * len(X)
+    assert sum(one.samples for one in run.history.updates if one.applied) == 3 * len(X)
 
 
 class Echo(SimulatedBackend):

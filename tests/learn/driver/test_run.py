@@ -9,11 +9,11 @@ import pytest
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
+from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel
-from stoilo.learn.core.parts import split
 from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.optimizers import Sgd
-from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from tests.support.points import make_model, make_samples, softmax_loss
@@ -83,7 +83,9 @@ async def test_lost_tasks_and_absent_hosts_lose_no_part(make_method, model, samp
         await run.finish()
     applied = [u.key for u in run.history.updates if u.applied]
     assert len(applied) == len(set(applied))
-    assert sum(row.samples for row in run.history.epochs()) == 2 * len(samples[0])
+    assert sum(one.samples for one in run.history.updates if one.applied) == 2 * len(
+        samples[0]
+    )
 
 
 def spoil(value):

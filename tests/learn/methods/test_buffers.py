@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from stoilo.learn.core.models import Layer, Momenta
 from stoilo.learn.core.orders import Reply
-from stoilo.learn.core.torch_modules import Layer, Momenta
 from stoilo.learn.methods.buffers import BufferBounds, pool_buffers
 from stoilo.learn.methods.robust import Clip
 

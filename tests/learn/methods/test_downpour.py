@@ -3,9 +3,9 @@ import pytest
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.tensors import flatten
+from stoilo.learn.methods.base import Staleness, shuffle
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
 from stoilo.learn.methods.optimizers import Adagrad, Sgd
-from stoilo.learn.methods.plans import Staleness, shuffle
 from tests.support.learning import (
     Fleet,
     Net,

@@ -11,10 +11,11 @@ from torch import nn
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel, TorchModel
 from stoilo.learn.core.orders import Reply
-from stoilo.learn.core.parts import Part
 from stoilo.learn.driver.run import Run
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.federated import (
     MOST_RATIO,
     FederatedSettings,
@@ -23,7 +24,6 @@ from stoilo.learn.methods.federated import (
     make_sound,
 )
 from stoilo.learn.methods.optimizers import Adam, Sgd
-from stoilo.learn.methods.plans import LocalWork
 from tests.support.learning import load_digits, run_serially
 
 ADAMW = LocalWork(1e-2, steps=3, optimizer="adamw", keep=True)

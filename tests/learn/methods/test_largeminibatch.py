@@ -3,12 +3,12 @@ import pytest
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.tensors import flatten
-from stoilo.learn.methods.largeminibatch import (
+from stoilo.learn.methods.optimizers import Sgd
+from stoilo.learn.methods.synchronous import (
     LargeMinibatch,
     LargeMinibatchSettings,
     Warmup,
 )
-from stoilo.learn.methods.optimizers import Sgd
 from tests.support.learning import (
     Net,
     Volunteers,

@@ -8,9 +8,9 @@ import pytest
 
 from stoilo.core.errors import TrustError
 from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.orders import Reply, Snapshot
-from stoilo.learn.core.parts import Part
 from stoilo.learn.driver.acceptance import Guard, check_reply
 from stoilo.learn.driver.run import Run
 from stoilo.learn.kernels import array_models

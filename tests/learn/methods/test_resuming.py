@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import State
 from stoilo.learn.core.tensors import flatten
+from stoilo.learn.methods.base import LocalWork, Staleness
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
 from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
-from stoilo.learn.methods.largeminibatch import LargeMinibatch, LargeMinibatchSettings
 from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd
-from stoilo.learn.methods.plans import LocalWork, Staleness
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
-from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.methods.synchronous import (
+    LargeMinibatch,
+    LargeMinibatchSettings,
+    Synchronous,
+    SynchronousSettings,
+)
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from tests.support.learning import Net, Volunteers, load_digits
 from tests.support.resuming import Drive, store

@@ -12,12 +12,16 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
 from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
-from stoilo.learn.methods.largeminibatch import LargeMinibatch, LargeMinibatchSettings
 from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd
-from stoilo.learn.methods.plans import LocalWork
-from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.methods.synchronous import (
+    LargeMinibatch,
+    LargeMinibatchSettings,
+    Synchronous,
+    SynchronousSettings,
+)
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from tests.support.learning import (
     Fleet,

@@ -4,7 +4,7 @@ import pytest
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Reply, Snapshot
 from stoilo.learn.core.tensors import flatten
-from stoilo.learn.methods.plans import LocalWork, Staleness
+from stoilo.learn.methods.base import LocalWork, Staleness
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from tests.support.learning import (
     Net,

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.store.ring import Ring
-from stoilo.learn.store.server import ParameterServer
+from stoilo.learn.store.server import ParameterServer, Ring
 from stoilo.learn.store.shards import Change, LocalShard, Push
 
 KEYS = [f"k{index}" for index in range(12)]

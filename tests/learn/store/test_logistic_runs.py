@@ -9,13 +9,13 @@ import pytest
 from stoilo.core.errors import InternalError
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
+from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel
-from stoilo.learn.core.parts import split
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.kernels.array_models import make_logistic_loss
 from stoilo.learn.methods.logistic import LogisticRegression, LogisticSettings
 from stoilo.learn.store.server import ParameterServer
-from stoilo.learn.trainers.asynchronous import LogisticTrainer
+from stoilo.learn.trainers.named import LogisticTrainer
 from stoilo.learn.trainers.trainer import TrainerOptions
 
 MODES = {

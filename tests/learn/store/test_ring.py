@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.store.ring import POINTS, Ring
+from stoilo.learn.store.server import POINTS, Ring
 
 KEYS = [f"layer{index}.weight" for index in range(5000)]
 NAMES = tuple(f"shard{index}" for index in range(5))

@@ -8,8 +8,7 @@ import pytest
 
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.learn.store.functions import Probe, register
-from stoilo.learn.store.ring import Ring
-from stoilo.learn.store.server import ParameterServer
+from stoilo.learn.store.server import ParameterServer, Ring
 from stoilo.learn.store.shards import Change, LocalShard, Push
 
 KEYS = [f"k{index}" for index in range(20)]

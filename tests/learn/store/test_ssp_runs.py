@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.orders import Reply, Snapshot
-from stoilo.learn.core.parts import Part
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.kernels.array_models import make_logistic_loss
 from stoilo.learn.methods.logistic import LogisticRegression, LogisticSettings

@@ -15,9 +15,9 @@ import pytest
 
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
 from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.orders import Snapshot, State
-from stoilo.learn.core.parts import Part
 from stoilo.learn.core.tensors import flatten
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.lbfgs import Coordinator, Rules

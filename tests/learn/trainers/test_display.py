@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from rich.console import Console
 
 from stoilo.learn import Display, SimulatedBackend, SimulatedHost, fit
-from stoilo.learn.trainers.display import count_bytes, sparkline
+from stoilo.learn.trainers.progress import count_bytes, sparkline
 from tests.support.points import make_model, make_samples
 
 

@@ -140,7 +140,7 @@ async def test_trainer_of_a_killed_process_goes_on_from_its_folder(tmp_path):
             )
             await first.start()
             for _ in range(8):
-                await first._trainer._step()
+                await first._step()
             await first.run.backend.close()  # and nothing else: as if it were killed
         async with DPBGDTrainer(
             LocalBackend(1), make_model(), LOSS, *make, options=options

@@ -9,8 +9,8 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from torch import nn
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel, TorchModel
-from stoilo.learn.core.parts import Part
 from stoilo.learn.trainers.evaluation import count_confusion, evaluate, score
 from tests.support.learning import Net, load_digits
 

@@ -17,7 +17,7 @@ from stoilo.learn import (
     evaluate,
     fit,
 )
-from stoilo.learn.core.parts import Part
+from stoilo.learn.core.data import Part
 
 
 def make_data(samples=96, seed=0):

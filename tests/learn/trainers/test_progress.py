@@ -8,9 +8,8 @@ from rich.console import Console
 from torch import nn
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.trainers.display import Display
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-from stoilo.learn.trainers.timing import Conditions
+from stoilo.learn.trainers.progress import Conditions, Display
 
 STEP = nn.CrossEntropyLoss(), torch.optim.SGD, {"lr": 0.1}
 

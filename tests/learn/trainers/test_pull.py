@@ -10,7 +10,7 @@ from stoilo.learn import (
     VCASGDTrainer,
     make_trainer,
 )
-from stoilo.learn.trainers.timing import Conditions
+from stoilo.learn.trainers.progress import Conditions
 from tests.support.points import make_model, make_samples
 
 

@@ -137,7 +137,7 @@ async def test_steps_over_loaders_go_on_with_model_and_optimiser(tmp_path):
         while trainer.epoch_number < 4:
             if kills and trainer.epoch_number == 2:
                 await trainer.epoch_create_work(make_loader())
-                await trainer._trainer._step()
+                await trainer._step()
                 await trainer.run.backend.close()  # as if it were killed
                 kills = 0  # noqa: PLW2901 - once
                 trainer = await make_steps(tmp_path / "1").start()

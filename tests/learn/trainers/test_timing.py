@@ -4,7 +4,7 @@ import pytest
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.trainers.fitting import make_trainer
-from stoilo.learn.trainers.timing import Conditions, TaskSize, estimate
+from stoilo.learn.trainers.progress import Conditions, TaskSize, estimate
 from stoilo.learn.trainers.trainer import TrainerOptions
 from tests.support.points import make_model, make_samples
 

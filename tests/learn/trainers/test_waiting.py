@@ -16,7 +16,7 @@ from stoilo.learn import (
     split,
 )
 from stoilo.learn.core.orders import Update
-from stoilo.learn.driver.history import Tally
+from stoilo.learn.driver.saving import Tally
 from stoilo.learn.trainers.epochs import Waits
 from tests.support.points import make_model, make_samples
 

@@ -12,9 +12,9 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.learn import fit, make_trainer
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
+from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.orders import Order, Snapshot
-from stoilo.learn.core.parts import split
 from stoilo.learn.core.tensors import forms_of
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.run import Run, RunSettings

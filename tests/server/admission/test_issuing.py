@@ -10,7 +10,7 @@ import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
 from stoilo.server.admission import issuing, pipeline, tokens
-from stoilo.server.db.outages import DatabaseAwayError
+from stoilo.server.db.store import DatabaseAwayError
 from stoilo.server.engines.interface import OutcomeKind
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError, StoiloError, TrustError
 from stoilo.core.statement import parse_statement
 from stoilo.server.admission.pipeline import RENEWAL_S
-from stoilo.server.db.outages import DatabaseAwayError
-from stoilo.server.db.states import MAX_ATTEMPTS
+from stoilo.server.db.records import MAX_ATTEMPTS
+from stoilo.server.db.store import DatabaseAwayError
 from stoilo.server.engines.interface import OutcomeKind
 from tests.support.server import make_result
 

@@ -83,6 +83,31 @@ def test_next_message_waits_for_the_bytes_of_the_one_before(
     assert asyncio.run(run()) == asked
 
 
+@pytest.mark.parametrize(("wasted", "waited_s"), [(101, 1), (400, 4), (100_000, 32)])
+def test_who_wasted_more_is_read_more_slowly(
+    clock: ManualClock,
+    wasted: int,
+    waited_s: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def run() -> None:
+        waste = Waste(BOUNDS, clock)
+        waste.add(1, wasted)
+        async with waste.turn(1) as pay:
+            pay(1000)
+        async with waste.turn(1):
+            pass
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(run())
+    assert slept[-1] == pytest.approx(waited_s, rel=0.02)
+
+
 def test_caller_who_goes_away_lets_the_next_one_in(clock: ManualClock) -> None:
     async def run() -> None:
         waste = Waste(BOUNDS, clock)

@@ -20,13 +20,13 @@ from typing import Any
 import grpc
 import pytest
 
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
     OperatorAct,
     OperatorRecord,
     OutcomeRecord,
     WorkunitRecord,
-    parse_record,
 )
+from stoilo.audit.format.leaf import parse_record
 from stoilo.audit.read.source import DirectorySource
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb

@@ -16,13 +16,18 @@ from sqlalchemy import exc
 from stoilo.client import mapping
 from stoilo.client.connection import Connection, connect
 from stoilo.client.journal import Journal
-from stoilo.core.backoff import Backoff
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, StoiloError, UnreachableError
+from stoilo.core.rate_limit import Backoff
 from stoilo.server.api import service
 from stoilo.server.db import store
-from stoilo.server.db.outages import AWAY, DatabaseAwayError, database_error, is_passing
-from stoilo.server.db.store import Store
+from stoilo.server.db.store import (
+    AWAY,
+    DatabaseAwayError,
+    Store,
+    database_error,
+    is_passing,
+)
 from stoilo.server.engines import database as engines
 from stoilo.server.engines.embedded.db.database import Database
 from stoilo.testing.service import FakeTaskService, Outcome, serve_fake

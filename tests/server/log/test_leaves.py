@@ -11,20 +11,19 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from stoilo.audit.format.leaf import LeafKind, parse_leaf
-from stoilo.audit.format.record import (
+from stoilo.audit.format.facts import (
+    LeafKind,
     OutcomeRecord,
     PolicyRecord,
     RefusalsRecord,
     RevocationRecord,
     WorkunitRecord,
-    record_leaf,
-    task_commitment,
 )
+from stoilo.audit.format.leaf import parse_leaf, record_leaf, task_commitment
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.core.revocation import RevocationStatement, render_revocation
+from stoilo.core.statement import RevocationStatement, render_revocation
 from stoilo.server.admission import tokens
 from stoilo.server.db import schema
 from stoilo.server.log.leaves import LeafBook, log_changes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
 from stoilo.audit.log.seen import SeenStore, parse_seen_page, result_commitment
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError

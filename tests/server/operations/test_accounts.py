@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.record import OperatorAct
+from stoilo.audit.format.facts import OperatorAct
 from stoilo.core.errors import DeniedError, UsageError
 from stoilo.core.types import TaskState
 from stoilo.server.admission import tokens

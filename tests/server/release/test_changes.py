@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from stoilo.audit.format.record import KeyRecord, LevelRecord, PolicyRecord, Record
-from stoilo.executor.verifier.release.trust import read_release
+from stoilo.audit.format.facts import KeyRecord, LevelRecord, PolicyRecord, Record
+from stoilo.executor.verifier.trust import read_release
 from stoilo.server.release.changes import (
     Standing,
     facts_in_force,

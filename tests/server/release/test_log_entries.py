@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.record import ReleaseRecord, parse_record, record_digest
-from stoilo.audit.format.release_proof import (
+from stoilo.audit.format.facts import ReleaseRecord
+from stoilo.audit.format.leaf import parse_record, record_digest
+from stoilo.audit.format.proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     check_release_proof,
@@ -14,8 +15,9 @@ from stoilo.audit.format.release_proof import (
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
-from stoilo.executor.verifier.release.targets import TrustedRelease
-from stoilo.executor.verifier.release.trust import ReleaseFiles, read_release
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.trust import read_release
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.server.db.store import Store
 from stoilo.server.log.leaves import LeafBook
 from stoilo.server.log.ports import ProjectFacts

@@ -13,12 +13,15 @@ from typing import NoReturn
 
 import pytest
 
-from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.format.merkle import consistency_proof, leaf_hash
+from stoilo.audit.format.merkle import (
+    Checkpoint,
+    consistency_proof,
+    leaf_hash,
+    render_checkpoint,
+)
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.errors import TrustError, UnreachableError
-from stoilo.signer.process.client import SignerClient
-from stoilo.signer.process.launch import SignerProcess
+from stoilo.signer.process.client import SignerClient, SignerProcess
 from stoilo.signer.process.listener import check_peer
 from tests.support.gate import GateBench
 
@@ -189,7 +192,7 @@ def test_signer_ends_with_its_server(
     """kill -9 of the server leaves no process with keys behind."""
     program = (
         "import sys,time;from pathlib import Path;"
-        "from stoilo.signer.process.launch import SignerProcess;"
+        "from stoilo.signer.process.client import SignerProcess;"
         "s=SignerProcess(Path(sys.argv[1]),Path(sys.argv[2]));s.start();"
         "print(s.pid,flush=True);time.sleep(60)"
     )

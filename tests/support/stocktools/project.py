@@ -10,11 +10,9 @@ from typing import Final
 
 import stoilo
 from stoilo.server.engines.stock.project.directory import StockProject, read_project
-from stoilo.server.engines.stock.scripts.server import write_entry_points
+from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
 from tests.support.stocktools.database import CLOCK, SETTINGS, FakeDatabase
 from tests.support.stocktools.tables import create_statements
-
-__all__ = ["FakeProject", "make_fake_project", "write_tools"]
 
 APPS: Final = ("pure", "numeric", "tensor")
 PLATFORM: Final = "x86_64-pc-linux-gnu"
@@ -108,6 +106,15 @@ def make_fake_project(
     project = read_project(root)
     write_entry_points(project)
     return FakeProject(project, url)
+
+
+def write_entry_points(project: StockProject) -> tuple[Path, ...]:
+    """Write the scripts that BOINC's daemons run; returns where."""
+    paths = tuple(project.tool(name) for name in ENTRY_POINTS)
+    for path in paths:
+        path.write_text(entry_point_text(sys.executable))
+        path.chmod(0o755)
+    return paths
 
 
 def write_tools(root: Path, database_url: str, *names: str) -> None:

@@ -2,5 +2,5 @@
 
 `project` (its folder, config.xml and database), `creation` (workunits into BOINC),
 `scripts` (what BOINC's validator and assimilator ask us), `results` (what became of them);
-`engine` puts these together. `installation` and `checkup` are the operator's commands.
+`engine` puts these together. `installation` holds the operator's commands.
 """

@@ -69,30 +69,22 @@ if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitSpec
 
 
-__all__ = ["StockEngine", "StockOptions"]
-
 log = logging.getLogger(__name__)
 _CREATE_AGAIN_S: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class StockOptions:
-    """Settings of one stock engine.
+    """Settings of one stock engine."""
 
-    Attributes:
-        workers: calls of BOINC's scripts answered at a time.
-        idle_s: pause of the rounds when nothing happens, s.
-        listen_s: how often every workunit is looked at, s: for ends that nobody told of,
-            and files that nobody needs.
-        seen_within_s: a host counts as attached when it called within that time, s.
-        owner: names the server whose tasks the project runs; empty: nobody's.
-    """
-
-    workers: int = 8
-    idle_s: float = 1.0
+    workers: int = 8  # calls of BOINC's scripts answered at a time
+    idle_s: float = 1.0  # pause of the rounds when nothing happens, s
+    # how often every workunit is looked at, s: for ends that nobody told of, and files
+    # that nobody needs
     listen_s: int = 30
+    # a host counts as attached when it called within that time, s
     seen_within_s: int = 600
-    owner: str = ""
+    owner: str = ""  # names the server whose tasks the project runs; empty: nobody's
 
 
 class StockEngine:
@@ -318,7 +310,6 @@ class StockEngine:
             return self._clean_up.close(self._inputs.remove) or did
 
     def _purge(self) -> bool:
-        """Remove some rows of what BOINC has purged, from time to time."""
         if self.now() < self._purge_at:
             return False
         did = self._clean_up.purge()
@@ -327,7 +318,6 @@ class StockEngine:
         return did
 
     def _sweep(self) -> bool:
-        """Remove what a crash has left, once."""
         if self._swept or self._script_assimilator is None:
             return False
         self._inputs.remove_strays(self._database)
@@ -338,7 +328,6 @@ class StockEngine:
         return bool(kept)
 
     def _renew(self) -> bool:
-        """Give some open workunits the newest release."""
         release = self._inputs.release
         return release is not None and self._renewal.renew(release)
 

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.database import Database
 
 
-__all__ = ["Figures", "read_figures", "read_settled", "read_status"]
-
-
 def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus | None:
     """Return a workunit's status, None for names never created.
 
@@ -79,7 +76,6 @@ def read_settled(connection: Connection, names: Collection[str]) -> frozenset[st
 
 
 def _verdicts(connection: Connection, row: int) -> dict[str, tuple[str, str]]:
-    """Return verdict and code of results that were not plainly valid."""
     table = tables.verdicts
     found = connection.execute(
         select(table.c.result, table.c.verdict, table.c.code).where(
@@ -141,7 +137,6 @@ def _count_attached(connection: Connection, name: str, since: int) -> int:
 
 
 def _explain(own: OwnWorkunit, copies: tuple[ResultView, ...], attached: int) -> str:
-    """Return one sentence about what a workunit waits for."""
     if own.outcome is not None:
         return f"ended: {own.outcome.value.replace('_', ' ')}"
     if not own.boinc_id:
@@ -218,7 +213,6 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
 
 
 def _results(connection: Connection) -> dict[tuple[str, str], int]:
-    """Return how many results are in each state, in our words."""
     table = boinc_tables.results
     state, outcome = table.c.server_state, table.c.outcome
     key = (state, outcome, table.c.validate_state)
@@ -234,7 +228,6 @@ def _results(connection: Connection) -> dict[tuple[str, str], int]:
 
 
 def _of_open(*columns: ColumnElement[Any]) -> Select[Any]:
-    """Return a query over the results of open workunits of ours."""
     own, results = tables.workunits, boinc_tables.results
     return (
         select(*columns)

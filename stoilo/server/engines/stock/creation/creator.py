@@ -8,14 +8,17 @@ the tool for the rest, and asks again: after a failure the next flush goes on wi
 exactly what is missing, and nothing is made twice, because names are unique in BOINC.
 
 Callers that come while a flush is running wait for it and find their rows done by the
-next one: many submitters share few calls.
+next one: many submitters share few calls. Redundancy can only be said once a call, so
+workunits are sorted into classes and each class gets calls of its own.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, case, select, update
@@ -24,26 +27,120 @@ from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.verifier.workunit import ADMISSION
 from stoilo.server.db.bulk import assign_many, insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.stock.creation.create_work import (
-    Job,
-    JobClass,
-    batches,
-    class_arguments,
-    stdin_line,
-)
 from stoilo.server.engines.stock.project import boinc_tables, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Row
 
+    from stoilo.core.types import Redundancy
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.project.directory import Tools
     from stoilo.server.engines.workunits import WorkunitSpec
 
 
-__all__ = ["Creator", "Draft", "insert_drafts"]
+# Of a line with its newline; `create_work` refuses a buffer that is full (4,095).
+LINE_BYTES: Final = 4094
+
+LINE_WORDS: Final = 98
+# Workunits in one call: BOINC sends a statement for each MB, a half-way failure for
+# each.
+BATCH: Final = 1000
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_./-]{1,200}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobClass:
+    """What one call can say for all of its workunits."""
+
+    app: str  # BOINC's app
+    # copies
+    quorum: int
+    target: int
+    max_error: int
+    max_total: int
+    max_success: int
+    delay_bound_s: int  # from sending a copy to its deadline
+
+    @classmethod
+    def of(cls, app: str, redundancy: Redundancy) -> JobClass:
+        """Return the class of a workunit.
+
+        BOINC refuses a target above `max_success`, so that is raised to it; results are
+        judged by their own number, which the higher bound does not change.
+        """
+        return cls(
+            app,
+            redundancy.min_quorum,
+            redundancy.target_results,
+            redundancy.max_error,
+            redundancy.max_total,
+            max(redundancy.max_success, redundancy.target_results),
+            redundancy.delay_bound_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One workunit to be made."""
+
+    row: int  # ours
+    name: str  # of the workunit
+    group: JobClass  # what its call says
+    priority: int  # larger goes first
+    input_template: str  # below ``templates``
+    result_template: str  # below ``templates``
+    files: tuple[str, ...]  # names in the download folder, in the template's order
+
+
+def class_arguments(group: JobClass) -> list[str]:
+    """Return the arguments of a call; a line that cannot be made stops no other."""
+    return [
+        *("--appname", group.app, "--stdin", "--continue_on_error"),
+        *("--min_quorum", str(group.quorum)),
+        *("--target_nresults", str(group.target)),
+        *("--max_error_results", str(group.max_error)),
+        *("--max_total_results", str(group.max_total)),
+        *("--max_success_results", str(group.max_success)),
+        *("--delay_bound", str(group.delay_bound_s)),
+    ]
+
+
+def stdin_line(job: Job) -> str:
+    """Return a workunit's line, without newline; raises ``STO-B004``, see `check_line`."""
+    words = [
+        *("--wu_name", job.name),
+        *("--wu_template", f"templates/{job.input_template}"),
+        *("--result_template", f"templates/{job.result_template}"),
+        *("--priority", str(job.priority)),
+        *job.files,
+    ]
+    check_line(words)
+    return " ".join(words)
+
+
+def check_line(words: Sequence[str]) -> None:
+    """Raise ``STO-B004`` for words that `create_work` would not read as they are."""
+    if len(words) > LINE_WORDS or sum(len(word) + 1 for word in words) > LINE_BYTES:
+        raise UsageError(
+            "STO-B004",
+            "the workunit has more files than BOINC's create_work can be told of",
+        )
+    for word in words:
+        if not _WORD.fullmatch(word):
+            raise UsageError("STO-B004", "a name is not one that BOINC can be given")
+
+
+def batches(jobs: Iterable[Job]) -> Iterator[tuple[JobClass, tuple[Job, ...]]]:
+    """Yield what to call `create_work` with: one class and at most `BATCH` workunits."""
+    ordered = sorted(jobs, key=lambda job: (job.group, job.row))
+    for group, members in groupby(ordered, key=lambda job: job.group):
+        every = tuple(members)
+        for at in range(0, len(every), BATCH):
+            yield group, every[at : at + BATCH]
+
 
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 4000
@@ -61,20 +158,13 @@ _TRIES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A workunit's row to be.
+    """A workunit's row to be."""
 
-    Attributes:
-        spec: what was asked for.
-        files: names in the download folder, in the template's order.
-        input_template: below ``templates``.
-        result_template: below ``templates``.
-        release: the one of `files` that holds the release metadata, empty without.
-    """
-
-    spec: WorkunitSpec
-    files: tuple[str, ...]
-    input_template: str
-    result_template: str
+    spec: WorkunitSpec  # what was asked for
+    files: tuple[str, ...]  # names in the download folder, in the template's order
+    input_template: str  # below ``templates``
+    result_template: str  # below ``templates``
+    # the one of `files` that holds the release metadata, empty without
     release: str = ""
 
     def job(self, row: int = 0) -> Job:
@@ -147,7 +237,6 @@ def _check_admissions(
 def _last_issues(
     rows: Sequence[tuple[str, int]], fresh: Mapping[str, Draft], now: int
 ) -> list[dict[str, object]]:
-    """Return until when the workunits that have time for copies may have them."""
     last = {
         row: fresh[name].spec.not_after - fresh[name].spec.redundancy.delay_bound_s
         for name, row in rows
@@ -160,7 +249,6 @@ def _last_issues(
 
 
 def _row(draft: Draft, now: int) -> dict[str, object]:
-    """Return the columns of a new workunit."""
     spec, redundancy = draft.spec, draft.spec.redundancy
     late = now + redundancy.delay_bound_s > spec.not_after
     return {
@@ -313,7 +401,6 @@ class Creator:
 
 
 def _job(row: Row, files: list[tuple[int, str]]) -> Job:  # type: ignore[type-arg]  # a row of `workunits`
-    """Return a row as what `create_work` is told."""
     success = max(row.max_success, row.target_results)
     group = JobClass(
         row.app,

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.workunits import WorkunitFile
 
-__all__ = ["Stage", "StagedFile", "file_md5"]
 
 _CHUNK: Final = 1024 * 1024
 _NAME_DIGITS: Final = 40
@@ -52,17 +51,11 @@ _DRAFTS: Final = ".stoilo"
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file as the project knows it.
+    """A file as the project knows it."""
 
-    Attributes:
-        name: in the download folder, immutable.
-        size: bytes.
-        md5: BOINC's checksum.
-    """
-
-    name: str
-    size: int
-    md5: str
+    name: str  # in the download folder, immutable
+    size: int  # bytes
+    md5: str  # BOINC's checksum
 
 
 class Stage:
@@ -191,7 +184,6 @@ class Stage:
         return staged
 
     def _store(self, file: WorkunitFile, path: Path) -> StagedFile:
-        """Put a file's bytes under its name, checked on the way."""
         if isinstance(file.source, bytes):
             digest = hashlib.sha256(file.source).hexdigest()
             _check(digest, file.digest)
@@ -228,7 +220,6 @@ def _check(found: str, wanted: str) -> None:
 
 
 def _measure(path: Path, digest: str) -> tuple[int, str]:
-    """Return size and MD5 of a file whose SHA-256 is as it should be."""
     sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
     size = 0
     with path.open("rb") as stream:
@@ -275,7 +266,6 @@ def _make_folder(folder: Path) -> None:
 
 
 def _settle(draft: Path, path: Path) -> None:
-    """Give a finished draft its name."""
     try:
         draft.replace(path)
     except FileNotFoundError:  # the first file of its folder
@@ -314,7 +304,6 @@ def _write_whole(path: Path, data: bytes, drafts: Path) -> None:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    """Write a new file, whatever this process's umask, with few calls of the system."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     number = os.open(path, flags, _FILE_MODE)
     try:

@@ -16,35 +16,22 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import select
+from sqlalchemy import text
 
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.stock.creation.staging import file_md5
-from stoilo.server.engines.stock.installation.levels import plan_classes
-from stoilo.server.engines.stock.project import boinc_tables
+from stoilo.server.engines.stock.installation.private_keys import read_small
+from stoilo.server.engines.stock.project.levels import plan_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from sqlalchemy import Connection
 
     from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
-
-
-__all__ = [
-    "FIRST_VERSION",
-    "KnownVersion",
-    "VersionFolder",
-    "check_app_versions",
-    "check_signatures",
-    "new_versions",
-    "parse_version_name",
-    "signatures_in",
-    "version_xml",
-]
-
 
 FIRST_VERSION: Final = 100
 # Without one, or below 6.0, a client shares no memory-mapped file with the launcher.
@@ -56,36 +43,23 @@ _NAME: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,2}))?")
 
 @dataclass(frozen=True, slots=True)
 class KnownVersion:
-    """One app version that lies below ``apps/``.
+    """One app version that lies below ``apps/``."""
 
-    Attributes:
-        app: the level.
-        number: of the version, 100 for 1.00.
-        platform: its directory's name, plan class included.
-        content: name of each file → its text or digest, as `VersionFolder.content`.
-    """
-
-    app: str
-    number: int
-    platform: str
+    app: str  # the level
+    number: int  # of the version, 100 for 1.00
+    platform: str  # its directory's name, plan class included
+    # name of each file → its text or digest, as `VersionFolder.content`
     content: frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionFolder:
-    """One app version that has to be there.
+    """One app version that has to be there."""
 
-    Attributes:
-        app: the level.
-        number: of the version, 100 for 1.00.
-        platform: name of its directory: BOINC's platform and the plan class.
-        program: what lies in it.
-    """
-
-    app: str
-    number: int
-    platform: str
-    program: AppProgram
+    app: str  # the level
+    number: int  # of the version, 100 for 1.00
+    platform: str  # name of its directory: BOINC's platform and the plan class
+    program: AppProgram  # what lies in it
 
     @property
     def path(self) -> str:
@@ -158,7 +132,6 @@ def new_versions(
 def _newest(
     known: Collection[KnownVersion], app: str, platform: str
 ) -> KnownVersion | None:
-    """Return the newest known version of an app on a platform."""
     of_it = [one for one in known if (one.app, one.platform) == (app, platform)]
     return max(of_it, key=lambda one: one.number, default=None)
 
@@ -171,8 +144,72 @@ def parse_version_name(name: str) -> int | None:
     return int(match[1]) * 100 + int(match[2]) if match[2] else int(match[1])
 
 
+MOST_ENTRIES: Final = 10_000  # of one directory that are looked at
+
+
+def known_versions(apps: Path) -> Iterator[KnownVersion]:
+    """Yield the app versions below ``apps/``."""
+    for app in _folders(apps):
+        for version in _folders(app):
+            number = parse_version_name(version.name)
+            if number is None:
+                continue
+            for platform in _folders(version):
+                yield KnownVersion(app.name, number, platform.name, _content(platform))
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in _entries(folder) if path.is_dir() and path.name[0] != "."]
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())[:MOST_ENTRIES]
+    except OSError:
+        return []
+
+
+def _content(folder: Path) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (path.name, (read_small(path) or "").strip())
+        for path in _entries(folder)
+        if path.is_file() and (path.suffix == ".sig" or path.name == "version.xml")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedVersion:
+    """An app version in the database that is not deprecated."""
+
+    app: str
+    platform: str
+    number: int  # 100 for 1.00
+    plan_class: str  # empty for none
+    xml: bytes  # its description, as the scheduler sends it
+
+
+_OFFERED: Final = text(
+    """SELECT app.name, platform.name, app_version.version_num,
+ app_version.plan_class, app_version.xml_doc FROM app_version, app, platform
+ WHERE app.id = app_version.appid AND platform.id = app_version.platformid
+ AND app_version.deprecated = 0 ORDER BY app_version.version_num"""
+)
 _BYTES: Final = 65_536
 _BOUNDS: Final = XmlBounds(_BYTES + 32, depth=8, elements=2000)
+
+
+def read_offered(connection: Connection) -> tuple[OfferedVersion, ...]:
+    """Return the app versions that the scheduler sends out, oldest first."""
+    return tuple(
+        OfferedVersion(
+            app,
+            platform,
+            int(number),
+            plan or "",
+            xml if isinstance(xml, bytes) else (xml or "").encode(),
+        )
+        for app, platform, number, plan, xml in connection.execute(_OFFERED)
+    )
 
 
 def check_signatures(programs: Sequence[AppProgram], key: CodeSignKey) -> None:
@@ -187,27 +224,18 @@ def check_app_versions(
 ) -> None:
     """Raise ``STO-B008`` unless every app's newest versions run `programs`.
 
-    Args:
-        connection: of the project's database.
-        apps: names; one that the project has not is not looked at.
-        programs: one for each platform.
+    An app of `apps` that the project has not is not looked at.
     """
-    for app in apps:
-        for program in programs:
-            found = _newest_row(connection, app, program.platform)
-            if found is None:
-                continue
-            wanted = {
-                _plain(program.launcher.signature),
-                _plain(program.verifier.signature),
-            }
-            if not wanted <= signatures_in(found):
-                raise UsageError(
-                    "STO-B008",
-                    f"app {app} does not run the release's program on"
-                    f" {program.platform}",
-                    hint="stoilo boinc install puts the release's app versions there",
-                )
+    there = {*connection.scalars(text("SELECT name FROM app"))}
+    newest = {(one.app, one.platform): one.xml for one in read_offered(connection)}
+    for app, program in product(there.intersection(apps), programs):
+        wanted = {_plain(one.signature) for one in (program.launcher, program.verifier)}
+        if not wanted <= signatures_in(newest.get((app, program.platform), b"")):
+            raise UsageError(
+                "STO-B008",
+                f"app {app} does not run the release's program on {program.platform}",
+                hint="stoilo boinc install puts the release's app versions there",
+            )
 
 
 def signatures_in(description: bytes) -> frozenset[str]:
@@ -216,32 +244,10 @@ def signatures_in(description: bytes) -> frozenset[str]:
         root = parse_xml(b"<app>" + description + b"</app>", _BOUNDS)
     except TrustError:
         return frozenset()
-    infos = root.every("file_info")
-    texts = [one.find("file_signature") for one in infos]
+    texts = [one.find("file_signature") for one in root.every("file_info")]
     return frozenset(_plain(one.text) for one in texts if one is not None)
 
 
 def _plain(signature: str) -> str:
     """Return a signature's digits without its line ends and final dot."""
     return "".join(signature.split()).rstrip(".")
-
-
-def _newest_row(connection: Connection, app: str, platform: str) -> bytes | None:
-    """Return the newest version's description; None when the project has no such app."""
-    apps, versions = boinc_tables.apps, boinc_tables.app_versions
-    platforms = boinc_tables.platforms
-    number = connection.scalar(select(apps.c.id).where(apps.c.name == app))
-    if number is None:
-        return None
-    found = connection.scalar(
-        select(versions.c.xml_doc)
-        .join(platforms, platforms.c.id == versions.c.platformid)
-        .where(
-            versions.c.appid == number,
-            versions.c.deprecated == 0,
-            platforms.c.name == platform,
-        )
-        .order_by(versions.c.version_num.desc())
-        .limit(1)
-    )
-    return found.encode() if isinstance(found, str) else bytes(found or b"")

@@ -9,7 +9,6 @@ server.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,165 +16,96 @@ from stoilo.server.engines.stock.project.config import Daemon
 from stoilo.server.engines.stock.scripts.server import ASSIMILATE, CHECK, COMPARE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stoilo.server.engines.stock.project.config import ConfigText
-
-__all__ = [
-    "Correction",
-    "DaemonChange",
-    "Surroundings",
-    "correct_daemons",
-    "correct_settings",
-    "is_quick",
-    "wanted_daemons",
-]
-
-
-# ``daily_result_quota`` of a quick project: chunks of a `map` are small.
-TASKS_A_DAY: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What decides about settings besides the file itself.
+    """What decides about settings besides the file itself."""
 
-    Attributes:
-        host: short name of this machine, as ``bin/start`` compares it.
-        uncertified: copies under way without an upload certificate: their results could
-            not be uploaded once certificates are asked for.
-        quick: hosts ask every few seconds: for few hosts, not for thousands.
-    """
-
-    host: str
+    host: str  # short name of this machine, as ``bin/start`` compares it
+    # results under way without an upload certificate: they could not be uploaded once
+    # certificates are asked for
     uncertified: int = 0
-    quick: bool = False
+    quick: bool = False  # hosts ask every few seconds: for few hosts, not for thousands
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """One setting that has to change.
+    """One setting that has to change."""
 
-    Attributes:
-        tag: of config.xml.
-        value: that it gets.
-        why: what goes wrong without, one sentence.
-    """
-
-    tag: str
-    value: str
-    why: str
+    tag: str  # of config.xml
+    value: str  # that it gets
+    why: str  # what goes wrong without, one sentence
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A setting and the values that will do."""
-
-    tag: str
-    value: str
-    why: str
-    holds: Callable[[ConfigText, str], bool]
-
-
-def _yes(config: ConfigText, tag: str) -> bool:
-    return config.flag(tag)
-
-
-def _no(config: ConfigText, tag: str) -> bool:
-    return not config.flag(tag)
-
-
-def _said(config: ConfigText, tag: str) -> bool:
-    return bool(config.text(tag))
-
-
-_ALWAYS: Final = (
-    _Rule(
-        "db_host",
-        "localhost",
-        "make_project leaves white space here, which no database is called",
-        _said,
-    ),
-    _Rule(
-        "dont_generate_upload_certificates",
+# Value → what a setting must be for it: BOINC reads yes and no as "there, and not 0".
+_HOLDS: Final[dict[str, Callable[[ConfigText, str], bool]]] = {
+    "1": lambda config, tag: config.flag(tag),
+    "0": lambda config, tag: not config.flag(tag),
+    "": lambda config, tag: not config.text(tag),
+}
+# Setting → its value, and what goes wrong with another.
+_ALWAYS: Final = {
+    "dont_generate_upload_certificates": (
         "0",
         "without certificates anybody can write into the upload directory",
-        _no,
     ),
-    _Rule(
-        "one_result_per_user_per_wu",
+    "one_result_per_user_per_wu": (
         "1",
-        "one volunteer could get both copies of a workunit and agree with himself",
-        _yes,
+        "one volunteer could get both results of a workunit and agree with himself",
     ),
-    _Rule(
-        "one_result_per_host_per_wu",
+    "one_result_per_host_per_wu": (
         "1",
-        "one computer could get both copies of a workunit",
-        _yes,
+        "one computer could get both results of a workunit",
     ),
-    _Rule(
-        "send_result_abort",
+    "send_result_abort": (
         "1",
         "computers would go on with tasks that were cancelled",
-        _yes,
     ),
-    _Rule(
-        "resend_lost_results",
+    "resend_lost_results": (
         "1",
         "tasks of a computer that lost its state would wait for their deadline",
-        _yes,
     ),
-    _Rule(
-        "replace_download_url_by_timezone",
+    # seen with the scheduler of August 2026
+    "replace_download_url_by_timezone": (
         "",
-        "the scheduler of August 2026 cuts each description off before its first URL"
-        " then, and clients fail every task; put a cache before download_url instead",
-        lambda config, tag: not config.text(tag),
+        "the scheduler cuts descriptions off before their first URL: every task fails",
     ),
-    _Rule(
-        "user_filter",
+    "user_filter": (
         "0",
         "batches would name accounts, and reviewed tasks would go to nobody",
-        _no,
     ),
-    _Rule(
-        "verify_files_on_app_start",
+    "verify_files_on_app_start": (
         "1",
         "clients would check launcher and verifier only once, after the download",
-        _yes,
     ),
-    _Rule(
-        "cache_md5_info",
+    "cache_md5_info": (
         "1",
         "every file would be read again for every workunit that it belongs to",
-        _yes,
     ),
-)
-_STRICT_UPLOADS: Final = _Rule(
-    "ignore_upload_certificates",
-    "0",
-    "upload certificates would be made and not looked at",
-    _no,
-)
-_QUICK: Final = (
-    _Rule(
-        "next_rpc_delay",
-        "1",
-        "an idle client would ask for work only every ten minutes",
-        lambda config, tag: config.number(tag) == 1,
-    ),
-    _Rule(
-        "min_sendwork_interval",
+}
+# Looked at only once every result under way has a certificate.
+_STRICT_UPLOADS: Final = {
+    "ignore_upload_certificates": (
         "0",
-        "a client that asks again within seconds would be sent away",
-        lambda config, tag: config.number(tag) == 0,
+        "upload certificates would be made and not looked at",
     ),
-    _Rule(
+}
+_QUICK: Final = (
+    ("next_rpc_delay", 1, "an idle client would ask for work only every ten minutes"),
+    (
+        "min_sendwork_interval",
+        0,
+        "a client that asks again within seconds would be sent away",
+    ),
+    # chunks of a `map` are small
+    (
         "daily_result_quota",
-        str(TASKS_A_DAY),
+        100_000,
         "a computer would get no more work today after some hundred small tasks",
-        lambda config, tag: config.number(tag) >= TASKS_A_DAY,
     ),
 )
 
@@ -184,49 +114,39 @@ def correct_settings(
     config: ConfigText, around: Surroundings
 ) -> tuple[Correction, ...]:
     """Return what has to change in `config`, nothing where it is as it must be."""
-    rules = [*_ALWAYS, _host_rule(around.host)]
-    if around.uncertified == 0:
-        rules.append(_STRICT_UPLOADS)
-    if around.quick:
-        rules += _QUICK
-    return tuple(
-        Correction(rule.tag, rule.value, rule.why)
-        for rule in rules
-        if not rule.holds(config, rule.tag)
-    )
+    rules = _ALWAYS if around.uncertified else _ALWAYS | _STRICT_UPLOADS
+    wrong = [
+        Correction(tag, value, why)
+        for tag, (value, why) in rules.items()
+        if not _HOLDS[value](config, tag)
+    ]
+    if not config.text("db_host"):
+        why = "make_project leaves white space here, which no database is called"
+        wrong.append(Correction("db_host", "localhost", why))
+    if config.text("host") != around.host:
+        why = "bin/start finds no daemons when this is not the machine's short name"
+        wrong.append(Correction("host", around.host, why))
+    return (*wrong, *(_paces(config) if around.quick else ()))
 
 
-def is_quick(config: ConfigText) -> bool:
-    """Whether the file says what `Surroundings.quick` asks for."""
-    return all(rule.holds(config, rule.tag) for rule in _QUICK)
+def _paces(config: ConfigText) -> Iterator[Correction]:
+    for tag, value, why in _QUICK:
+        said = config.number(tag, default=-1)
+        generous = tag == "daily_result_quota" and said > value
+        if said != value and not generous:
+            yield Correction(tag, str(value), why)
 
 
-def _host_rule(host: str) -> _Rule:
-    """Return the rule that the project runs here."""
-    return _Rule(
-        "host",
-        host,
-        "bin/start finds no daemons when this is not the machine's short name",
-        lambda config, tag: config.text(tag) == host,
-    )
-
-
-_SLEEP: Final = ("--sleep_interval", "1")
+_SLEEP: Final = {"--sleep_interval": "1"}
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonChange:
-    """One daemon that has to be added or to become another.
+    """One daemon that has to be added or to become another."""
 
-    Attributes:
-        was: as it stands there, None for one that is added.
-        becomes: as it has to be.
-        why: what goes wrong without, one sentence.
-    """
-
-    was: Daemon | None
-    becomes: Daemon
-    why: str
+    was: Daemon | None  # as it stands there, None for one that is added
+    becomes: Daemon  # as it has to be
+    why: str  # what goes wrong without, one sentence
 
 
 def wanted_daemons(apps: Sequence[str]) -> tuple[Daemon, ...]:
@@ -236,20 +156,17 @@ def wanted_daemons(apps: Sequence[str]) -> tuple[Daemon, ...]:
     """
     made = []
     for app in apps:
-        validator = (
-            f"script_validator --app {app} --init_script {CHECK}"
-            f" --compare_script {COMPARE} {' '.join(_SLEEP)} -d 3"
-        )
-        assimilator = (
-            f"script_assimilator --app {app} --script {ASSIMILATE}"
-            f" {' '.join(_SLEEP)} -d 3"
-        )
-        made += [_named(validator, f"stoilo_validator_{app}")]
-        made += [_named(assimilator, f"stoilo_assimilator_{app}")]
+        validator = f"--init_script {CHECK} --compare_script {COMPARE}"
+        made += [
+            _named("validator", app, validator),
+            _named("assimilator", app, f"--script {ASSIMILATE}"),
+        ]
     return tuple(made)
 
 
-def _named(cmd: str, name: str) -> Daemon:
+def _named(kind: str, app: str, scripts: str) -> Daemon:
+    cmd = f"script_{kind} --app {app} {scripts} --sleep_interval 1 -d 3"
+    name = f"stoilo_{kind}_{app}"
     return Daemon(cmd, f"{name}.log", f"{name}.pid", f"{name}.lock")
 
 
@@ -261,7 +178,7 @@ def correct_daemons(
         _correct(
             config,
             "feeder",
-            ("--allapps", *_SLEEP),
+            {"--allapps": "", **_SLEEP},
             "jobs of one app that nobody can take would keep all others from being sent",
         ),
         _correct(
@@ -270,43 +187,31 @@ def correct_daemons(
             _SLEEP,
             "every step of a workunit would wait five seconds",
         ),
-        _correct(config, "file_deleter", (), "files would stay for ever"),
+        _correct(config, "file_deleter", {}, "files would stay for ever"),
     )
     ours = [_correct_own(config, daemon) for daemon in wanted_daemons(apps)]
     return tuple(change for change in (*general, *ours) if change is not None)
 
 
 def _correct(
-    config: ConfigText, program: str, options: Sequence[str], why: str
+    config: ConfigText, program: str, options: Mapping[str, str], why: str
 ) -> DaemonChange | None:
     """Return how a daemon of BOINC's gets options that it lacks, None if it has them."""
     known = next((one for one in config.daemons if one.program == program), None)
+    was = known or Daemon(f"{program} -d 3")
+    words = list(was.words)
+    for option, value in options.items():
+        if not was.has(option.lstrip("-")):
+            words += [option, value] if value else [option]
+    becomes = replace(was, cmd=" ".join(words), disabled=False)
     if known is None:
-        line = " ".join((program, "-d 3", *options))
-        return DaemonChange(None, Daemon(line), f"{program} is missing: {why}")
-    words: list[str] = list(known.words)
-    for pair in _pairs(options):
-        if not known.has(pair[0].lstrip("-")):
-            words += pair
-    becomes = replace(known, cmd=" ".join(words), disabled=False)
-    if tuple(words) == known.words and not known.disabled:
+        return DaemonChange(None, becomes, f"{program} is missing: {why}")
+    if becomes.words == known.words and not known.disabled:
         return None
     return DaemonChange(known, becomes, why)
 
 
-def _pairs(options: Sequence[str]) -> list[list[str]]:
-    """Return options, each with the value behind it."""
-    found: list[list[str]] = []
-    for word in options:
-        if word.startswith("-"):
-            found.append([word])
-        else:
-            found[-1].append(word)
-    return found
-
-
 def _correct_own(config: ConfigText, wanted: Daemon) -> DaemonChange | None:
-    """Return how one of our daemons comes to be, None when it is there."""
     app = wanted.value_of("app")
     known = next(
         (
@@ -325,7 +230,6 @@ def _correct_own(config: ConfigText, wanted: Daemon) -> DaemonChange | None:
 
 
 def _calls_us(daemon: Daemon) -> bool:
-    """Whether a daemon runs entry points of ours."""
     return any(
         daemon.value_of(option).startswith("stoilo_")
         for option in ("init_script", "compare_script", "script")

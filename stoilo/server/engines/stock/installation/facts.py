@@ -1,66 +1,90 @@
-"""Reads what a stock project is now: its files, its database; changes nothing."""
+"""What a stock project is now: its files and its database, as `plan` and `checks` judge them.
+
+Reading changes nothing. Trust: whoever owns the project chooses what lies in it, so files
+are bounded, and read with his rights where root reads.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import stat
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from sqlalchemy import text
 
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.stock.installation.app_versions import (
-    KnownVersion,
-    parse_version_name,
-)
-from stoilo.server.engines.stock.installation.apply import UNMARKED
-from stoilo.server.engines.stock.installation.levels import (
-    APPS,
-    PREFERENCES_FILE,
-    plan_classes,
+    known_versions,
+    read_offered,
 )
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
-from stoilo.server.engines.stock.installation.plan import (
-    CONFIG_FILE,
-    PLAN_CLASS_FILE,
-    PROJECT_FILE,
-    STAGE_FILES,
-    ProjectFacts,
-)
 from stoilo.server.engines.stock.installation.private_keys import (
+    KeySearch,
     below,
     find_private_keys,
-    read_small,
 )
-from stoilo.server.engines.stock.project.database import (
-    join_cache_level,
-    open_database,
-)
+from stoilo.server.engines.stock.project.database import join_cache_level
+from stoilo.server.engines.stock.project.levels import PREFERENCES_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.stock.installation.private_keys import KeySearch
+    from stoilo.server.engines.stock.installation.app_versions import (
+        KnownVersion,
+        OfferedVersion,
+    )
     from stoilo.server.engines.stock.project.directory import StockProject
 
-__all__ = [
-    "open_file",
-    "read_bounded",
-    "read_facts",
-    "read_mode",
-    "search_keys",
-    "short_host",
-]
-
+CONFIG_FILE: Final = "config.xml"
+PROJECT_FILE: Final = "project.xml"
+PLAN_CLASS_FILE: Final = "plan_class_spec.xml"
+UPLOAD_KEY: Final = "upload_private"
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-MOST_ENTRIES: Final = 10_000
-_MODES: Final = ("download", "upload", "templates", "stoilo", CONFIG_FILE)
+_FILES: Final = (CONFIG_FILE, PROJECT_FILE, PLAN_CLASS_FILE, PREFERENCES_FILE)
+_PLACES: Final = ("download", "upload", "templates", "stoilo", CONFIG_FILE)
+_CHANGE: Final = re.compile(rb'array\((\d{1,9}), *"update_')
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """What the project's database says of what an installation makes."""
+
+    apps: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    # (app, number, platform with plan class), deprecated ones too
+    registered: frozenset[tuple[str, int, str]] = frozenset()
+    offered: tuple[OfferedVersion, ...] = ()  # oldest first
+    hosts: int = 0  # computers that have called
+    uncertified: int = 0  # results under way without an upload certificate
+    submitters: int = 0  # accounts that may use BOINC's own way to submit
+    join_cache_level: int = 0  # MariaDB's
+    # app → what its row says of replication, beside what each workunit says
+    replication: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFacts:
+    """What a project is now."""
+
+    # by name below the project; absent ones are left out
+    files: Mapping[str, bytes]
+    modes: Mapping[str, int]
+    host: str  # short name of this machine
+    key: str = ""  # text of `code_sign_public`, empty without one
+    key_dir: str = "keys"
+    keys: KeySearch = field(default_factory=KeySearch)
+    versions: tuple[KnownVersion, ...] = ()  # below ``apps/``
+    closed_folders: tuple[str, ...] = ()  # of download: the web server may not read
+    # BOINC's number of what its tables are, and of what its files need
+    tables: tuple[int, int] | None = None
+    database: DatabaseFacts | None = None  # None: it did not answer, or was not asked
 
 
 def short_host() -> str:
@@ -68,62 +92,33 @@ def short_host() -> str:
     return socket.gethostname().partition(".")[0]
 
 
-def read_facts(
-    project: StockProject, wanted: Iterable[str] = (), *, url: str = ""
-) -> ProjectFacts:
-    """Return what a project is now.
-
-    Args:
-        project: of `read_project`.
-        wanted: names of further files whose content is asked for.
-        url: of its database (SQLAlchemy form), if another than config.xml names.
+def read_facts(project: StockProject, wanted: Iterable[str] = ()) -> ProjectFacts:
+    """Return what the files of a project say, those named in `wanted` too.
 
     Raises:
         UsageError: ``STO-B024`` a file of the project cannot be read.
-        InternalError: ``STO-B025`` its database does not answer.
     """
-    root = project.root
-    names = (
-        *(CONFIG_FILE, PROJECT_FILE, PLAN_CLASS_FILE, PREFERENCES_FILE),
-        *STAGE_FILES,
-        *wanted,
-    )
-    key_dir = project.key_dir
-    with acting_as(
-        Owner.of(root)
-    ):  # what is read here is written again, for all to see
-        files = {
-            name: data
-            for name in names
-            if (data := read_bounded(root / name)) is not None
-        }
-        key = read_bounded(key_dir / "code_sign_public") or b""
-    places = (*_MODES, f"log_{short_host()}")
-    modes = {
-        name: mode for name in places if (mode := read_mode(root / name)) is not None
-    }
-    facts = ProjectFacts(
-        files=files,
-        modes=modes,
+    root, key_dir = project.root, project.key_dir
+    # with the owner's rights: what is read here is written again, for all to see
+    with acting_as(Owner.of(root)):
+        found = {name: read_small_file(root / name) for name in (*_FILES, *wanted)}
+        key = read_small_file(key_dir / "code_sign_public") or b""
+    skipped = (project.download, project.upload, project.own / "kept")
+    return ProjectFacts(
+        files={name: data for name, data in found.items() if data is not None},
+        modes=_modes(project, wanted),
         host=short_host(),
         key=key.decode("ascii", "replace"),
         key_dir=below(root, key_dir),
-        keys=search_keys(project),
-        versions=tuple(_versions(root / "apps")),
+        keys=find_private_keys(root, key_dir, skipped),
+        versions=tuple(known_versions(root / "apps")),
+        closed_folders=_closed_folders(project.download),
+        tables=_read_tables(root),
     )
-    what = "the project's database does not answer as BOINC's does"
-    with open_database(url or project.database_url, what) as connection:
-        return _ask(facts, connection)
 
 
-def search_keys(project: StockProject) -> KeySearch:
-    """Return where private code-sign keys lie on a project's server."""
-    skipped = (project.download, project.upload, project.own / "kept")
-    return find_private_keys(project.root, project.key_dir, skipped)
-
-
-def read_bounded(path: Path) -> bytes | None:
-    """Return a file's bytes, None where there is none."""
+def read_small_file(path: Path) -> bytes | None:
+    """Return a file's bytes, None where there is none; raises ``STO-B024``."""
     try:
         with open_file(path) as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
@@ -139,7 +134,10 @@ def read_bounded(path: Path) -> bytes | None:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file to be read; raises `OSError`, also for a pipe, which would never end."""
+    """Open a file to be read; raises `OSError`, also for a pipe, which would never end.
+
+    Links are followed: an operator may keep config.xml elsewhere.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -147,93 +145,101 @@ def open_file(path: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def read_mode(path: Path) -> int | None:
-    """Return permissions, None where there is nothing."""
+def _modes(project: StockProject, wanted: Iterable[str]) -> dict[str, int]:
+    """Return the permissions of places that an installation sets, where they are."""
+    names = (*_PLACES, f"log_{short_host()}", *wanted)
+    paths = {name: project.root / name for name in names}
+    paths[UPLOAD_KEY] = project.key_dir / UPLOAD_KEY
+    found = {}
+    for name, path in paths.items():
+        try:
+            found[name] = stat.S_IMODE(path.stat().st_mode)
+        except OSError:
+            continue
+    return found
+
+
+def _closed_folders(download: Path) -> tuple[str, ...]:
+    """Return directories that neither everybody nor the project's group may read."""
     try:
-        return stat.S_IMODE(path.stat().st_mode)
+        group = download.stat().st_gid
+        with os.scandir(download) as entries:
+            folders = {one.name: one.stat() for one in entries if one.is_dir()}
     except OSError:
-        return None
+        return (".",)
+    closed = [name for name, found in folders.items() if not _is_open(found, group)]
+    return tuple(sorted(closed))
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield the regular files of a directory, in order."""
-    try:
-        listed = sorted(folder.iterdir())[:MOST_ENTRIES]
-    except OSError:
-        return
-    yield from (path for path in listed if path.is_file())
-
-
-def _versions(apps: Path) -> Iterator[KnownVersion]:
-    """Yield the app versions below ``apps/``."""
-    for app in _folders(apps):
-        for version in _folders(app):
-            number = parse_version_name(version.name)
-            if number is None:
-                continue
-            for platform in _folders(version):
-                yield KnownVersion(app.name, number, platform.name, _content(platform))
-
-
-def _folders(folder: Path) -> list[Path]:
-    """Return the visible directories of a directory."""
-    try:
-        listed = sorted(folder.iterdir())[:MOST_ENTRIES]
-    except OSError:
-        return []
-    return [path for path in listed if path.is_dir() and path.name[0] != "."]
-
-
-def _content(folder: Path) -> frozenset[tuple[str, str]]:
-    """Return names and texts of signatures and description of an app version."""
-    return frozenset(
-        (path.name, (read_small(path) or "").strip())
-        for path in _files(folder)
-        if path.suffix == ".sig" or path.name == "version.xml"
+def _is_open(found: os.stat_result, group: int) -> bool:
+    theirs = stat.S_IRGRP | stat.S_IXGRP
+    for_all = stat.S_IROTH | stat.S_IXOTH
+    return found.st_mode & for_all == for_all or (
+        found.st_gid == group and found.st_mode & theirs == theirs
     )
+
+
+def _read_tables(root: Path) -> tuple[int, int] | None:
+    """Compare as BOINC's `html/ops/upgrade_db.php` does; None: the project does not say."""
+    there = (read_small_file(root / "db_revision") or b"").strip()
+    changes = read_small_file(root / "html" / "ops" / "db_update.php") or b""
+    known = [int(number) for number in _CHANGE.findall(changes)]
+    if not known or not there.isdigit():
+        return None
+    return int(there[:9]), max(known)
 
 
 _UNCERTIFIED: Final = (
     "result WHERE server_state <> 5 AND xml_doc_in NOT LIKE '%<xml_signature>%'"
 )
-_VERSIONS: Final = """SELECT app.name, app_version.version_num, platform.name,
+# deprecated ones too
+_REGISTERED: Final = """SELECT app.name, app_version.version_num, platform.name,
  app_version.plan_class FROM app_version, app, platform
  WHERE app.id = app_version.appid AND platform.id = app_version.platformid"""
+# Columns of BOINC's `app` by which it replicates beside what a workunit asks for.
+_REPLICATION: Final = (
+    "homogeneous_redundancy",
+    "homogeneous_app_version",
+    "target_nresults",
+)
 
 
-_OFFERED: Final = """SELECT app_version.id, app.name, app_version.plan_class
- FROM app_version, app WHERE app.id = app_version.appid AND app_version.deprecated = 0"""
-
-
-def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
-    """Return `facts` with what the database says."""
+def ask_database(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
+    """Return `facts` with what the project's database says."""
 
     def names(table: str) -> tuple[str, ...]:
-        sql = f"SELECT name FROM {table}"  # noqa: S608 - our own words
-        return tuple(connection.scalars(text(sql)))
+        query = f"SELECT name FROM {table}"  # noqa: S608 - our own words
+        return tuple(connection.scalars(text(query)))
 
-    def count(query: str) -> int:
-        sql = f"SELECT COUNT(*) FROM {query}"  # noqa: S608 - our own words
-        return int(connection.scalar(text(sql)) or 0)
+    def count(what: str) -> int:
+        query = f"SELECT COUNT(*) FROM {what}"  # noqa: S608 - our own words
+        return int(connection.scalar(text(query)) or 0)
 
-    registered = {
-        (app, number, f"{platform}__{plan}" if plan else platform)
-        for app, number, platform, plan in connection.execute(text(_VERSIONS))
-    }
-    unclassed = [
-        row
-        for row, app, plan in connection.execute(text(_OFFERED))
-        if app in APPS and plan not in plan_classes(app)
-    ]
-    return replace(
-        facts,
+    found = DatabaseFacts(
         apps=names("app"),
         platforms=names("platform"),
-        registered=frozenset(registered),
-        unclassed=tuple(sorted(unclassed)),
-        unmarked=count(UNMARKED),
+        registered=frozenset(
+            (app, number, f"{platform}__{plan}" if plan else platform)
+            for app, number, platform, plan in connection.execute(text(_REGISTERED))
+        ),
+        offered=read_offered(connection),
         hosts=count("host"),
         uncertified=count(_UNCERTIFIED),
         submitters=count("user_submit") + count("user_submit_app"),
         join_cache_level=join_cache_level(connection),
+        replication=_replication(connection),
     )
+    return replace(facts, database=found)
+
+
+def _replication(connection: Connection) -> dict[str, str]:
+    query = f"SELECT name, {', '.join(_REPLICATION)} FROM app WHERE deprecated = 0"  # noqa: S608 - our own words
+    said = {
+        name: ", ".join(
+            f"{column} {value}"
+            for column, value in zip(_REPLICATION, values, strict=True)
+            if value
+        )
+        for name, *values in connection.execute(text(query))
+    }
+    return {name: what for name, what in said.items() if what}

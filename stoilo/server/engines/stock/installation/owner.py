@@ -15,7 +15,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypedDict
 
 from stoilo.core.errors import UsageError
 
@@ -23,22 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-__all__ = ["INTERPRETERS", "Owner", "acting_as", "find_interpreter", "try_interpreter"]
+class ProcessRights(TypedDict, total=False):
+    """Arguments of `subprocess.run`."""
+
+    user: int
+    group: int
+    extra_groups: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whom a project belongs to.
+    """Whom a project belongs to."""
 
-    Attributes:
-        uid: of its directory.
-        gid: of its directory.
-        groups: that he is in, `gid` among them.
-    """
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
+    uid: int  # of its directory
+    gid: int  # of its directory
+    groups: tuple[int, ...]  # that he is in, `gid` among them
 
     @classmethod
     def of(cls, root: Path) -> Self:
@@ -49,6 +48,12 @@ class Owner:
             known = pwd.getpwuid(found.st_uid)
             groups |= {*os.getgrouplist(known.pw_name, known.pw_gid)}
         return cls(found.st_uid, found.st_gid, tuple(sorted(groups)))
+
+    def process_rights(self) -> ProcessRights:
+        """Return what starts a process with the owner's rights; nothing for who is not root."""
+        if not self.is_another:
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
 
     @property
     def is_another(self) -> bool:
@@ -108,7 +113,6 @@ def try_interpreter(words: Sequence[str], owner: Owner) -> str:
 
     Whoever is not root tries it as himself.
     """
-    another = owner if owner.is_another else None
     try:
         done = subprocess.run(
             [*words, "-c", _TRIAL],
@@ -119,9 +123,7 @@ def try_interpreter(words: Sequence[str], owner: Owner) -> str:
             stderr=subprocess.DEVNULL,
             check=False,
             timeout=TRIAL_S,
-            user=another.uid if another else None,
-            group=another.gid if another else None,
-            extra_groups=another.groups if another else None,
+            **owner.process_rights(),
         )
     except subprocess.TimeoutExpired:
         return "it does not end"

@@ -1,13 +1,14 @@
 """What an installation has to do: facts about a project → steps and notes; pure.
 
-A project that is as it should be has no steps, so installing again changes nothing. What
-only people can do (a private key to take away, a setting of MariaDB) comes out as a note.
+A project that is as it should be has no steps, so installing again changes nothing, and
+`checks` can name every step that is left. What only people can do (a private key to take
+away, a setting of MariaDB) comes out as a note.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+import stat
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import UsageError
@@ -17,7 +18,14 @@ from stoilo.server.engines.stock.installation.config_rules import (
     correct_daemons,
     correct_settings,
 )
-from stoilo.server.engines.stock.installation.levels import (
+from stoilo.server.engines.stock.installation.facts import (
+    CONFIG_FILE,
+    PLAN_CLASS_FILE,
+    PROJECT_FILE,
+    UPLOAD_KEY,
+)
+from stoilo.server.engines.stock.project.config import edit_config, read_config
+from stoilo.server.engines.stock.project.levels import (
     APPS,
     MOST_APPS,
     PREFERENCES_FILE,
@@ -26,64 +34,28 @@ from stoilo.server.engines.stock.installation.levels import (
     render_preferences,
     set_plan_classes,
 )
-from stoilo.server.engines.stock.installation.private_keys import KeySearch
-from stoilo.server.engines.stock.project.config import (
-    ConfigText,
-    edit_config,
-    read_config,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
-    from stoilo.server.engines.stock.installation.app_versions import (
-        KnownVersion,
-        VersionFolder,
+    from stoilo.server.engines.stock.installation.app_versions import VersionFolder
+    from stoilo.server.engines.stock.installation.facts import (
+        DatabaseFacts,
+        ProjectFacts,
     )
     from stoilo.server.engines.stock.project.config import ConfigText
 
 
-__all__ = [
-    "CLOSED_KEYS",
-    "CONFIG_FILE",
-    "JOIN_CACHE",
-    "PRIVATE_KEY",
-    "STAGE_FILE",
-    "STAGE_FILES",
-    "SUBMIT_RPC",
-    "AddVersion",
-    "MarkPreferences",
-    "Note",
-    "Plan",
-    "ProjectFacts",
-    "RetireVersions",
-    "RunTool",
-    "SetMode",
-    "Step",
-    "WriteFile",
-    "make_notes",
-    "make_plan",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """A file gets its content, in one step by a rename.
+    """A file gets its content, in one step by a rename."""
 
-    Attributes:
-        path: from the project.
-        content: of the file.
-        mode: its permissions.
-        why: what it is for, or what goes wrong without.
-        keep_former: a copy of what was there stays beside it.
-    """
-
-    path: str
+    path: str  # from the project
     content: bytes
     mode: int
-    why: str
-    keep_former: bool = False
+    why: str  # what it is for, or what goes wrong without
+    keep_former: bool = False  # a copy of what was there stays beside it
 
     def __str__(self) -> str:
         """Return the step for people."""
@@ -126,48 +98,16 @@ class RunTool:
         return f"run {' '.join(self.words)}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class RetireVersions:
-    """App versions in the database are not sent any more: rows of `app_version`."""
-
-    rows: tuple[int, ...]
-    why: str
-
-    def __str__(self) -> str:
-        """Return the step for people."""
-        return f"retire app versions {', '.join(map(str, self.rows))}: {self.why}"
-
-
-@dataclass(frozen=True, slots=True)
-class MarkPreferences:
-    """Accounts' preferences get the element that the scheduler looks at."""
-
-    accounts: int
-
-    def __str__(self) -> str:
-        """Return the step for people."""
-        return (
-            f"mark the preferences of {self.accounts} accounts: the scheduler looks at"
-            " one element, which they were saved without"
-        )
-
-
-Step = WriteFile | SetMode | AddVersion | RunTool | RetireVersions | MarkPreferences
+Step = WriteFile | SetMode | AddVersion | RunTool
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What people have to do.
+    """What people have to do."""
 
-    Attributes:
-        name: of the hazard, one word.
-        text: what is wrong and what to do.
-        grave: the project cannot be used, or not safely, until it is done.
-    """
-
-    name: str
-    text: str
-    grave: bool = False
+    name: str  # of the hazard, stable
+    text: str  # what is wrong and what to do
+    grave: bool = False  # the project cannot be used, or not safely, until it is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,136 +118,10 @@ class Plan:
     notes: tuple[Note, ...] = ()
 
 
-PRIVATE_KEY: Final = (
-    "a private code-sign key lies on the server: {files}. Whoever breaks into it could"
-    " sign programs for every volunteer. Our signatures come from the ceremony and need"
-    " none here: take it away, to an offline medium or to nowhere."
-)
-CLOSED_KEYS: Final = (
-    "whether a private code-sign key lies on the server cannot be told: {files} may not be"
-    " read, or is a link to a folder elsewhere. Look there as the project's owner or as root."
-)
-JOIN_CACHE: Final = (
-    "MariaDB's join_cache_level is {level}. On a small project the transitioner then reads"
-    " rows in an order that makes it stop for ever, silently. Put join_cache_level=0 below"
-    " [mysqld] and restart the database, or as its root: SET GLOBAL join_cache_level=0."
-)
-SUBMIT_RPC: Final = (
-    "{count} accounts may submit jobs by BOINC's own web interface. It reads any file of"
-    " the server that a job names and passes the gate and the log by: delete their rows"
-    " in user_submit and user_submit_app."
-)
-STAGE_FILE: Final = (
-    "bin/stage_file of this version ends with an error (parse_config is not defined)."
-    " We do not use it; for other apps take bin/stage_file_native."
-)
-
-
-def make_notes(
-    facts: ProjectFacts, config: ConfigText, steps: Sequence[Step]
-) -> tuple[Note, ...]:
-    """Return what people have to do, the grave first."""
-    notes = []
-    if facts.keys.found:
-        text = PRIVATE_KEY.format(files=", ".join(facts.keys.found))
-        notes.append(Note("private-key", text, grave=True))
-    if facts.keys.closed:
-        text = CLOSED_KEYS.format(files=", ".join(facts.keys.closed))
-        notes.append(Note("closed-keys", text, grave=True))
-    if facts.join_cache_level > 0:
-        text = JOIN_CACHE.format(level=facts.join_cache_level)
-        notes.append(Note("join-cache", text, grave=True))
-    if facts.submitters:
-        notes.append(Note("submit-rpc", SUBMIT_RPC.format(count=facts.submitters)))
-    if stage_file_is_broken(facts.files):
-        notes.append(Note("stage-file", STAGE_FILE))
-    if facts.uncertified and config.flag("ignore_upload_certificates"):
-        notes.append(Note("old-results", _old_results(facts.uncertified)))
-    if any(isinstance(one, WriteFile) and one.keep_former for one in steps):
-        notes.append(Note("restart", RESTART))
-    return tuple(notes)
-
-
-STAGE_FILES: Final = (
-    "bin/stage_file",
-    "html/inc/util_basic.inc",
-    "html/inc/dir_hier.inc",
-)
-RESTART: Final = (
-    "daemons whose line changed read it only when they start: end those processes (their"
-    " numbers are in the pid_ directory) with SIGHUP, then run bin/start. Do not use bin/stop:"
-    " while a project is stopped every client is told to stay away for an hour."
-)
-
-
-def _old_results(count: int) -> str:
-    return (
-        f"{count} copies that are under way have no upload certificate, so they are"
-        " not asked for yet (ignore_upload_certificates). Install again when they are over."
-    )
-
-
-def stage_file_is_broken(files: Mapping[str, bytes]) -> bool:
-    """Whether ``bin/stage_file`` calls a function that nothing defines."""
-    calls = re.search(rb"\bparse_config\s*\(", files.get("bin/stage_file", b""))
-    defined = any(
-        b"function parse_config" in files.get(name, b"") for name in STAGE_FILES
-    )
-    return calls is not None and not defined
-
-
-CONFIG_FILE: Final = "config.xml"
-PROJECT_FILE: Final = "project.xml"
-PLAN_CLASS_FILE: Final = "plan_class_spec.xml"
-KEY_FILE: Final = "code_sign_public"
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectFacts:
-    """What a project is now, as `reading.read_facts` finds it.
-
-    Attributes:
-        files: name below the project → content, of those that an installation writes;
-            absent ones are left out.
-        modes: the same for permissions of files and directories.
-        host: short name of this machine.
-        key: content of ``code_sign_public``, empty without one.
-        key_dir: where it lies.
-        keys: where private code-sign keys lie.
-        apps: names in the project's database.
-        platforms: the same.
-        versions: app versions below ``apps/``.
-        registered: (app, number, platform with plan class) in the database.
-        unclassed: rows of app versions on offer whose plan class is none of ours.
-        unmarked: accounts with preferences that the scheduler cannot read.
-        hosts: computers that have called.
-        uncertified: copies that are not over and have no upload certificate.
-        submitters: accounts that may use BOINC's own way to submit jobs.
-        join_cache_level: MariaDB's.
-    """
-
-    files: Mapping[str, bytes]
-    modes: Mapping[str, int]
-    host: str
-    key: str = ""
-    key_dir: str = "keys"
-    keys: KeySearch = field(default_factory=KeySearch)
-    apps: tuple[str, ...] = ()
-    platforms: tuple[str, ...] = ()
-    versions: tuple[KnownVersion, ...] = ()
-    registered: frozenset[tuple[str, int, str]] = frozenset()
-    unclassed: tuple[int, ...] = ()
-    unmarked: int = 0
-    hosts: int = 0
-    uncertified: int = 0
-    submitters: int = 0
-    join_cache_level: int = 0
-
-
 def make_plan(
     facts: ProjectFacts,
     programs: Sequence[AppProgram],
-    key: CodeSignKey,
+    key: CodeSignKey | None,
     wanted: Sequence[WriteFile],
     *,
     quick: bool = False,
@@ -315,10 +129,11 @@ def make_plan(
     """Return what has to be done.
 
     Args:
-        facts: the project as it is.
+        facts: the project as it is; without its database's, that part is left out.
         programs: launcher and verifier with signatures, one a platform.
-        key: the public code-sign key, with those that it has taken over from.
-        wanted: templates and entry points as they have to lie there.
+        key: the public code-sign key, with those that it has taken over from; None: it
+            stays as it is.
+        wanted: entry points as they have to lie there.
         quick: see `Surroundings`.
 
     Raises:
@@ -326,21 +141,20 @@ def make_plan(
             ``STO-B023`` hosts know another code-sign key.
     """
     config = read_config(facts.files.get(CONFIG_FILE, b""))
-    _check_apps(facts)
-    steps: list[Step] = [
-        *_directories(facts),
-        *_files(facts, wanted),
-        *_apps(facts, programs),
-        *_key(facts, key),
-        *_versions(facts, programs),
-        *_config(facts, config, quick=quick),
-    ]
-    return Plan(tuple(steps), make_notes(facts, config, steps))
+    steps = [*_modes(facts), *_files(facts, wanted)]
+    if facts.database is not None:
+        _check_apps(facts.database)
+        steps += _apps(facts, facts.database, programs)
+        if key is not None:
+            steps += _key(facts, facts.database, key)
+        steps += _versions(facts, facts.database, programs)
+    # last, when all else is there: daemons and scheduler go by it at once
+    steps += _config(facts, config, quick=quick)
+    return Plan(tuple(steps), tuple(_notes(facts, config, steps)))
 
 
-def _check_apps(facts: ProjectFacts) -> None:
-    """Refuse more apps than a scheduler holds."""
-    if len({*facts.apps, *APPS}) > MOST_APPS:
+def _check_apps(database: DatabaseFacts) -> None:
+    if len({*database.apps, *APPS}) > MOST_APPS:
         raise UsageError(
             "STO-B022",
             f"with ours the project would have more than {MOST_APPS} apps",
@@ -348,80 +162,60 @@ def _check_apps(facts: ProjectFacts) -> None:
         )
 
 
+_LOGS: Final = "log_"
 _MODES: Final = {
-    "download": 0o2775,
-    "upload": 0o2775,
-    "templates": 0o2775,
-    "stoilo": 0o2770,
-    CONFIG_FILE: 0o640,
+    "download": (0o2775, "web server and engine write here, as one group"),
+    "upload": (0o2775, "the upload handler could not make directories for results"),
+    "templates": (0o2775, "the engine writes a template for each kind of workunit"),
+    "stoilo": (0o2770, "the entry points' socket lies here, for the group only"),
+    CONFIG_FILE: (0o640, "it holds the database's password"),
+    _LOGS: (
+        0o2770,
+        "made by the first scheduler request it would be the web server's: no daemon starts",
+    ),
 }
 
 
-def _directories(facts: ProjectFacts) -> list[Step]:
-    """Return how directories come to be writable for the web server and us."""
-    logs = f"log_{facts.host}"
-    steps: list[Step] = [
-        SetMode(name, mode, _WHY_MODE[name])
-        for name, mode in _MODES.items()
-        if facts.modes.get(name) != mode
-    ]
-    if facts.modes.get(logs) != LOGS_MODE:
-        steps.append(SetMode(logs, LOGS_MODE, _WHY_LOGS))
-    return steps
+def _modes(facts: ProjectFacts) -> Iterator[Step]:
+    for name, (mode, why) in _MODES.items():
+        path = f"{_LOGS}{facts.host}" if name == _LOGS else name
+        if facts.modes.get(path) != mode:
+            yield SetMode(path, mode, why)
+    if facts.closed_folders:
+        named = ", ".join(facts.closed_folders[:5])
+        why = f"hosts get 403 for files in {named}, and their tasks fail for good"
+        yield SetMode("download", _MODES["download"][0], why)
 
 
-LOGS_MODE: Final = 0o2770
-_WHY_LOGS: Final = (
-    "daemons and web server both write logs here; made by the first scheduler request it"
-    " would be the web server's alone, and no daemon could start"
-)
-
-
-_WHY_MODE: Final = {
-    "download": "web server and engine write here, as one group",
-    "upload": "the upload handler could not make directories for results",
-    "templates": "the engine writes a template for each kind of workunit",
-    "stoilo": "the entry points' socket lies here, for the project's group only",
-    CONFIG_FILE: "it holds the database's password",
-}
-
-
-def _files(facts: ProjectFacts, wanted: Sequence[WriteFile]) -> list[Step]:
+def _files(facts: ProjectFacts, wanted: Sequence[WriteFile]) -> Iterator[Step]:
     """Return the files of ours that are missing or differ."""
-    page = WriteFile(
-        PREFERENCES_FILE,
-        render_preferences().encode(),
-        0o644,
-        "volunteers choose their level here; BOINC's own page takes none for all",
-    )
-    return [
-        file for file in (*wanted, page) if facts.files.get(file.path) != file.content
-    ]
-
-
-def _apps(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]:
-    """Return how the levels become apps and get their plan classes."""
-    steps: list[Step] = []
-    text = _text(facts, PROJECT_FILE, "<boinc>\n</boinc>\n")
-    missing = tuple(app for app in APPS if app not in facts.apps)
-    with_apps = add_apps(text, missing)
-    if with_apps != text:
-        steps.append(
-            WriteFile(PROJECT_FILE, _bytes(with_apps), 0o644, "an app for each level")
-        )
+    for file in wanted:
+        same = facts.files.get(file.path) == file.content
+        if not same or not facts.modes.get(file.path, 0) & stat.S_IXUSR:
+            yield file
+    page = render_preferences().encode()
+    if facts.files.get(PREFERENCES_FILE) != page:
+        why = "volunteers choose their level here; BOINC's own page takes none for all"
+        yield WriteFile(PREFERENCES_FILE, page, 0o644, why)
     classes = _text(facts, PLAN_CLASS_FILE)
     if missing_plan_classes(classes):
-        steps.append(
-            WriteFile(
-                PLAN_CLASS_FILE,
-                _bytes(set_plan_classes(classes)),
-                0o644,
-                "tasks are sent only to who chose their level and kind",
-            )
-        )
-    if missing or not {one.platform for one in programs} <= {*facts.platforms}:
-        steps.append(RunTool(("bin/xadd",), "apps and platforms into the database"))
-    return steps
+        why = "tasks are sent only to who chose their level and kind"
+        made = _encode(set_plan_classes(classes))
+        yield WriteFile(PLAN_CLASS_FILE, made, 0o644, why)
+
+
+def _apps(
+    facts: ProjectFacts, database: DatabaseFacts, programs: Sequence[AppProgram]
+) -> Iterator[Step]:
+    """Return how the levels become apps."""
+    text = _text(facts, PROJECT_FILE, "<boinc>\n</boinc>\n")
+    missing = tuple(app for app in APPS if app not in database.apps)
+    with_apps = add_apps(text, missing)
+    if with_apps != text:
+        why = "an app for each level"
+        yield WriteFile(PROJECT_FILE, _encode(with_apps), 0o644, why)
+    if missing or not {one.platform for one in programs} <= {*database.platforms}:
+        yield RunTool(("bin/xadd",), "apps and platforms into the database")
 
 
 def _text(facts: ProjectFacts, name: str, default: str = "") -> str:
@@ -430,60 +224,60 @@ def _text(facts: ProjectFacts, name: str, default: str = "") -> str:
     return default if data is None else data.decode("utf-8", "surrogateescape")
 
 
-def _bytes(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _key(facts: ProjectFacts, key: CodeSignKey) -> list[Step]:
+def _key(
+    facts: ProjectFacts, database: DatabaseFacts, key: CodeSignKey
+) -> Iterator[Step]:
     """Return how the ceremony's public key comes to be the project's."""
     if not key.text or facts.key.strip() == key.text.strip():
-        return []
+        return
     former = [old for old in key.former if old.key.strip() == facts.key.strip()]
-    if facts.hosts and facts.key and not former:
+    if database.hosts and facts.key and not former:
         raise UsageError(
             "STO-B023",
-            f"{facts.hosts} computers know another code-sign key of this project",
+            f"{database.hosts} computers know another code-sign key of this project",
             hint="let the old key vouch for the new one: stoilo release boinc-change",
         )
+    # BOINC's scheduler hands the old key's signature out by these names
+    # (sched/handle_request.cpp); the new key comes last, when they are there
+    texts = {
+        name: text
+        for number, old in enumerate(former if database.hosts else ())
+        for name, text in (
+            (f"old_key_{number}", old.key),
+            (f"signature_stripped_{number}", old.signature),
+        )
+    } | {"code_sign_public": key.text}
     why = "clients check launcher and verifier with the ceremony's key"
-    steps: list[Step] = []
-    if facts.hosts:
-        for number, old in enumerate(former):
-            for name, text in (
-                (f"old_key_{number}", old.key),
-                (f"signature_stripped_{number}", old.signature),
-            ):
-                path = f"{facts.key_dir}/{name}"
-                steps.append(WriteFile(path, text.encode(), 0o644, why))
-    path = f"{facts.key_dir}/{KEY_FILE}"
-    return [*steps, WriteFile(path, key.text.encode(), 0o644, why)]
+    for name, text in texts.items():
+        yield WriteFile(f"{facts.key_dir}/{name}", text.encode(), 0o644, why)
 
 
-def _versions(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]:
+def _versions(
+    facts: ProjectFacts, database: DatabaseFacts, programs: Sequence[AppProgram]
+) -> Iterator[Step]:
     """Return how new app versions come to be."""
     made = new_versions(APPS, programs, facts.versions)
-    steps: list[Step] = [AddVersion(folder) for folder in made]
+    yield from map(AddVersion, made)
     waiting = {
         (one.app, one.number, one.platform) for one in facts.versions if one.app in APPS
     }
-    if made or waiting - facts.registered:
+    if made or waiting - database.registered:
         words = ("bin/update_versions", "--noconfirm")
-        steps.append(RunTool(words, "app versions with the ceremony's signatures"))
-    if facts.unclassed:
-        why = "they would be sent to volunteers who did not choose their tasks"
-        steps.append(RetireVersions(facts.unclassed, why))
-    if facts.unmarked:
-        steps.append(MarkPreferences(facts.unmarked))
-    return steps
+        yield RunTool(words, "app versions with the ceremony's signatures")
 
 
-def _config(facts: ProjectFacts, config: ConfigText, *, quick: bool) -> list[Step]:
-    """Return the one edit of config.xml; it comes last, when all else is there."""
-    around = Surroundings(facts.host, facts.uncertified, quick)
-    corrections = correct_settings(config, around)
+def _config(facts: ProjectFacts, config: ConfigText, *, quick: bool) -> Iterator[Step]:
+    """Return the one edit of config.xml."""
+    # not known, with a database that does not answer: nothing gets stricter then
+    uncertified = facts.database.uncertified if facts.database else 1
+    corrections = correct_settings(config, Surroundings(facts.host, uncertified, quick))
     changes = correct_daemons(config, APPS)
     if not corrections and not changes:
-        return []
+        return
     content = edit_config(
         facts.files[CONFIG_FILE],
         {one.tag: one.value for one in corrections},
@@ -492,6 +286,98 @@ def _config(facts: ProjectFacts, config: ConfigText, *, quick: bool) -> list[Ste
     )
     reasons = [f"<{one.tag}> = {one.value}: {one.why}" for one in corrections]
     reasons += [f"daemon {one.becomes.cmd}: {one.why}" for one in changes]
-    return [
-        WriteFile(CONFIG_FILE, content, 0o640, "\n".join(reasons), keep_former=True)
-    ]
+    yield WriteFile(CONFIG_FILE, content, 0o640, "\n".join(reasons), keep_former=True)
+
+
+RESTART: Final = Note(
+    "restart",
+    "daemons whose line changed read it only when they start: end those processes (their"
+    " numbers are in the pid_ directory) with SIGHUP, then run bin/start. Do not use bin/stop:"
+    " while a project is stopped every client is told to stay away for an hour.",
+)
+
+
+def _notes(
+    facts: ProjectFacts, config: ConfigText, steps: Sequence[Step]
+) -> Iterator[Note]:
+    """Return what people have to do, keys first."""
+    yield from _key_notes(facts)
+    if facts.database is not None:
+        yield from _database_notes(facts.database, config)
+    if any(isinstance(one, WriteFile) and one.keep_former for one in steps):
+        yield RESTART
+
+
+def _key_notes(facts: ProjectFacts) -> Iterator[Note]:
+    keys = facts.keys
+    if keys.found:
+        text = (
+            f"a private code-sign key lies on the server: {', '.join(keys.found)}. Whoever"
+            " breaks into it could sign programs for every volunteer. Our signatures come"
+            " from the ceremony and need none here: take it away, to an offline medium or"
+            " to nowhere."
+        )
+        yield Note("private-key", text, grave=True)
+    if keys.closed:
+        text = (
+            "whether a private code-sign key lies on the server cannot be told:"
+            f" {', '.join(keys.closed)} may not be read, or is a link to a folder elsewhere."
+            " Look there as the project's owner or as root."
+        )
+        yield Note("closed-keys", text, grave=True)
+    if keys.unseen:
+        text = (
+            f"not looked into for private keys: {', '.join(keys.unseen)}; do it as root"
+        )
+        yield Note("unseen-files", text)
+    mode = facts.modes.get(UPLOAD_KEY)
+    if mode is None:
+        text = (
+            "there is no private upload key, so results have no upload certificates: make"
+            " a pair with BOINC's crypt_prog -genkey, in the key directory"
+        )
+        yield Note("upload-key", text, grave=True)
+    elif mode & stat.S_IRWXO:
+        text = "everybody on this machine may read upload_private: chmod 640 it"
+        yield Note("upload-key", text)
+
+
+def _database_notes(database: DatabaseFacts, config: ConfigText) -> Iterator[Note]:
+    if level := database.join_cache_level:
+        text = (
+            f"MariaDB's join_cache_level is {level}. On a small project the transitioner"
+            " then reads rows in an order that makes it stop for ever, silently. Put"
+            " join_cache_level=0 below [mysqld] and restart the database, or as its root:"
+            " SET GLOBAL join_cache_level=0."
+        )
+        yield Note("join-cache", text, grave=True)
+    if database.submitters:
+        text = (
+            f"{database.submitters} accounts may submit jobs by BOINC's own web interface."
+            " It reads any file of the server that a job names and passes the gate and the"
+            " log by: delete their rows in user_submit and user_submit_app."
+        )
+        yield Note("submit-rpc", text, grave=True)
+    if database.uncertified and config.flag("ignore_upload_certificates"):
+        text = (
+            f"{database.uncertified} results that are under way have no upload certificate,"
+            " so they are not asked for yet (ignore_upload_certificates). Install again"
+            " when they are over."
+        )
+        yield Note("old-results", text)
+    for app, said in database.replication.items():
+        if app in APPS:
+            text = (
+                f"BOINC's row of {app} says {said}: it makes more results of a task than"
+                " were asked for, or has them wait for computers of one kind. They are"
+                " judged by the task's own quorum all the same. Set it to 0 on the"
+                " project's page for apps, or leave it knowingly."
+            )
+            yield Note(f"replication {app}", text)
+    kind = config.text("homogeneous_redundancy")
+    if kind not in {"", "0"}:
+        text = (
+            f"homogeneous_redundancy {kind} in config.xml is for all apps: results of a"
+            " task go to machines of one kind only. Take the setting out of config.xml."
+        )
+        yield Note("replication", text)

@@ -19,7 +19,6 @@ from stoilo.signer.boinc_keys import parse_boinc_private
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["KeySearch", "below", "find_private_keys", "read_small"]
 
 MAX_KEY_BYTES: Final = 16 * 1024
 # That one search reads, folders among them.
@@ -33,17 +32,12 @@ _NAMED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class KeySearch:
-    """What a search has found; names are from the project, absolute elsewhere.
+    """What a search has found; names are from the project, absolute elsewhere."""
 
-    Attributes:
-        found: files with a private code-sign key.
-        closed: where keys are kept, and what there could not be read.
-        unseen: the same for the rest of the project.
-    """
-
-    found: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()  # files with a private code-sign key
+    # where keys are kept, and what there could not be read
     closed: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()  # the same for the rest of the project
 
 
 class _Search:
@@ -87,7 +81,6 @@ class _Search:
         return denied
 
     def _leads_away(self, path: Path, skipped: Collection[Path]) -> bool:
-        """Whether a folder is a link to where this search does not look."""
         if not path.is_symlink():
             return False
         real = Path(os.path.realpath(path))
@@ -109,7 +102,6 @@ class _Search:
         return content is not None
 
     def _signs(self, name: str, content: str) -> bool:
-        """Whether a file of that name and content holds a private code-sign key."""
         if "code_sign_private" in name:
             return True
         if not _is_private(content):
@@ -149,7 +141,6 @@ def below(root: Path, path: Path) -> str:
 
 
 def _some(names: set[str]) -> tuple[str, ...]:
-    """Return names in order, not too many of them."""
     return tuple(sorted(names)[:_NAMED])
 
 
@@ -179,7 +170,6 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_private(text: str) -> bool:
-    """Whether a text begins with a private key of BOINC's, or holds one in PEM form."""
     if "PRIVATE KEY-----" in text:
         return True
     try:
@@ -190,6 +180,5 @@ def _is_private(text: str) -> bool:
 
 
 def _same_modulus(private: list[str], public: list[str]) -> bool:
-    """Whether the first numbers of two keys, as lines of hex, are the same."""
     lines = 4  # 128 bytes
     return len(public) > lines and private[1 : lines + 1] == public[1 : lines + 1]

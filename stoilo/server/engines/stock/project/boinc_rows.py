@@ -26,56 +26,29 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.database import Database
 
 
-__all__ = [
-    "BoincRows",
-    "OwnWorkunit",
-    "ResultRow",
-    "find_own",
-    "note_boinc_row",
-    "raise_bounds",
-    "results_of",
-]
-
-
 _MAX_BYTES: Final = re.compile(r"<max_nbytes>\s*([0-9]{1,15})(?:\.0*)?\s*</max_nbytes>")
 _NAME: Final = re.compile(r"<name>\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,190})\s*</name>")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnWorkunit:
-    """Our row of a workunit, as far as it matters once it is made.
+    """Our row of a workunit, as far as it matters once it is made."""
 
-    Attributes:
-        row: ours.
-        name: of it.
-        boinc_id: BOINC's row, 0 until it is noted.
-        min_quorum: how many must agree.
-        max_error: of the redundancy.
-        max_total: of the redundancy.
-        frozen: no further copy may be issued.
-        outcome: None while it runs.
-        attempts: how often it could not be made, then how often its end could not be taken.
-    """
-
-    row: int
+    row: int  # ours
     name: str
-    boinc_id: int
-    min_quorum: int
-    max_error: int
-    max_total: int
-    frozen: bool
-    outcome: OutcomeKind | None
+    boinc_id: int  # BOINC's row, 0 until it is noted
+    min_quorum: int  # how many must agree
+    max_error: int  # of the redundancy
+    max_total: int  # of the redundancy
+    frozen: bool  # no further copy may be issued
+    outcome: OutcomeKind | None  # None while it runs
+    # how often it could not be made, then how often its end could not be taken
     attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """BOINC's row of a result; what the host says is hostile.
-
-    Attributes:
-        output: name of the file that its host is to upload.
-        max_bytes: of that file; BOINC's own handler only asks where uploads are certified.
-    """
+    """BOINC's row of a result; what the host says is hostile."""
 
     id: int
     name: str
@@ -91,7 +64,8 @@ class ResultRow:
     received_at: int
     cpu_s: float
     flops: float
-    output: str
+    output: str  # name of the file that its host is to upload
+    # of that file; BOINC's own handler only asks where uploads are certified
     max_bytes: int
 
     @property
@@ -195,7 +169,6 @@ def _result(row: Row) -> ResultRow:  # type: ignore[type-arg]  # columns of two 
 
 
 def _described(description: bytes | str, what: re.Pattern[str]) -> str:
-    """Return what a result's description says of its one file (BOINC's own text)."""
     text = description if isinstance(description, str) else description.decode("ascii")
     match = what.search(text)
     if match is None:

@@ -19,23 +19,6 @@ from sqlalchemy import (
     Table,
 )
 
-__all__ = [
-    "BoincOutcome",
-    "ErrorMask",
-    "FileDelete",
-    "ServerState",
-    "StageState",
-    "Validate",
-    "app_versions",
-    "apps",
-    "host_app_versions",
-    "hosts",
-    "platforms",
-    "results",
-    "users",
-    "workunits",
-]
-
 metadata = MetaData()
 
 

@@ -18,7 +18,6 @@ from stoilo.core.errors import TrustError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["CONFIG_BYTES", "ConfigText", "Daemon", "edit_config", "read_config"]
 
 CONFIG_BYTES: Final = 256 * 1024  # real ones have some 4 KiB
 _BOUNDS: Final = XmlBounds(CONFIG_BYTES, depth=8, elements=5000)
@@ -28,23 +27,14 @@ _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """One ``<daemon>``: a command that ``bin/start`` keeps a process of.
+    """One ``<daemon>``: a command that ``bin/start`` keeps a process of."""
 
-    Attributes:
-        cmd: its command line.
-        output: name of its log; empty: the program's, with ``.log``.
-        pid_file: name of the file with its process; empty: the program's.
-        lock_file: name of its lock; empty: the program's.
-        host: short name of the machine that it runs on; empty: the project's.
-        disabled: it is not started.
-    """
-
-    cmd: str
-    output: str = ""
-    pid_file: str = ""
-    lock_file: str = ""
-    host: str = ""
-    disabled: bool = False
+    cmd: str  # its command line
+    output: str = ""  # name of its log; empty: the program's, with ``.log``
+    pid_file: str = ""  # name of the file with its process; empty: the program's
+    lock_file: str = ""  # name of its lock; empty: the program's
+    host: str = ""  # short name of the machine that it runs on; empty: the project's
+    disabled: bool = False  # it is not started
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -82,16 +72,12 @@ class Daemon:
 
 @dataclass(frozen=True, slots=True)
 class ConfigText:
-    """What a config.xml says.
-
-    Attributes:
-        settings: tag inside ``<config>`` → its text; the first where one is repeated.
-        daemons: in their order.
-    """
+    """What a config.xml says."""
 
     # never shown: the database's password is among them
+    # tag inside ``<config>`` → its text; the first where one is repeated
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
-    daemons: tuple[Daemon, ...] = ()
+    daemons: tuple[Daemon, ...] = ()  # in their order
 
     def text(self, tag: str) -> str:
         """Return a setting, empty where it is not there."""
@@ -140,7 +126,6 @@ def _config_of(root: Element) -> Element:
 
 
 def _daemon(element: Element) -> Daemon:
-    """Return one ``<daemon>``."""
     said = {child.tag: child.text for child in element.children}
     return Daemon(
         cmd=said.get("cmd", ""),
@@ -192,14 +177,12 @@ def _wanted(
     replaced: Iterable[tuple[Daemon, Daemon]],
     added: Iterable[Daemon],
 ) -> ConfigText:
-    """Return what the edited file has to say."""
     instead = dict(replaced)
     daemons = tuple(instead.get(daemon, daemon) for daemon in was.daemons)
     return ConfigText({**was.settings, **settings}, (*daemons, *added))
 
 
 def _set(text: str, tag: str, value: str) -> str:
-    """Give the first ``<tag>`` inside ``<config>`` a value, or add one."""
     start, end = _inside(text, "config")
     pattern = re.compile(rf"<{tag}\s*/>|<{tag}>[^<]*</{tag}>")
     element = f"<{tag}>{escape(value)}</{tag}>"
@@ -209,7 +192,6 @@ def _set(text: str, tag: str, value: str) -> str:
 
 
 def _replace_daemon(text: str, old: Daemon, new: Daemon) -> str:
-    """Put one daemon's element where the other's is."""
     start, end = _inside(text, "daemons")
     pattern = re.compile(r"<daemon>.*?</daemon>", re.DOTALL)
     for match in _outside_comments(text, pattern, start, end):
@@ -219,13 +201,11 @@ def _replace_daemon(text: str, old: Daemon, new: Daemon) -> str:
 
 
 def _insert(text: str, parent: str, element: str) -> str:
-    """Put an element at the end of `parent`."""
     end = _inside(text, parent)[1]
     return f"{text[:end].rstrip()}\n        {element}\n    {text[end:]}"
 
 
 def _inside(text: str, tag: str) -> tuple[int, int]:
-    """Return where the content of the first ``<tag>`` begins and ends."""
     pattern = re.compile(rf"<{tag}>(?P<inner>.*?)</{tag}>", re.DOTALL)
     for match in _outside_comments(text, pattern, 0, len(text)):
         return match.start("inner"), match.end("inner")
@@ -235,7 +215,6 @@ def _inside(text: str, tag: str) -> tuple[int, int]:
 def _outside_comments(
     text: str, pattern: re.Pattern[str], start: int, end: int
 ) -> Iterator[re.Match[str]]:
-    """Yield matches between `start` and `end` that begin outside of comments."""
     comments = [match.span() for match in _COMMENT.finditer(text)]
     for match in pattern.finditer(text, start, end):
         if not any(first <= match.start() < last for first, last in comments):
@@ -243,7 +222,6 @@ def _outside_comments(
 
 
 def _render(daemon: Daemon) -> str:
-    """Return a daemon's element."""
     parts = [
         ("cmd", daemon.cmd),
         ("output", daemon.output),

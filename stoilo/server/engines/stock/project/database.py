@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.db.outages import cause_of
+from stoilo.server.db.store import cause_of
 from stoilo.server.engines.database import EngineDatabase
 from stoilo.server.engines.stock.project import tables
 from stoilo.server.engines.stock.project.tables import metadata
@@ -29,22 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection
-
-__all__ = [
-    "PACKET_BYTES",
-    "STOCK",
-    "Database",
-    "DatabaseHost",
-    "FolderLock",
-    "Settings",
-    "claim_project",
-    "find_socket",
-    "is_maria",
-    "join_cache_level",
-    "open_database",
-    "owner_name",
-    "parse_host",
-]
 
 
 # Less than MariaDB's own default: no file of ours lies in these tables.
@@ -198,15 +182,10 @@ SOCKETS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DatabaseHost:
-    """Where the database listens; `port` 0: MariaDB's own.
+    """Where the database listens; `port` 0: MariaDB's own."""
 
-    Attributes:
-        name: of the host; `LOCAL`: its unix socket.
-        port: for TCP.
-    """
-
-    name: str
-    port: int = 0
+    name: str  # of the host; `LOCAL`: its unix socket
+    port: int = 0  # for TCP
 
     @property
     def is_local(self) -> bool:

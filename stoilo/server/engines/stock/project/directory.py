@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-__all__ = [
-    "OutputName",
-    "StockProject",
-    "Tools",
-    "fan_out",
-    "output_of",
-    "place",
-    "read_project",
-    "tool_environment",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class StockProject:
     """A project's directory and what its configuration says."""
@@ -148,15 +136,10 @@ _LONGEST_NAME: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class OutputName:
-    """The file that a host uploads for a result.
+    """The file that a host uploads for a result."""
 
-    Attributes:
-        name: of the file; its random part keeps hosts from uploading others' results.
-        result: BOINC's name of the result.
-    """
-
-    name: str
-    result: str
+    name: str  # of the file; its random part keeps hosts from uploading others' results
+    result: str  # BOINC's name of the result
 
 
 def fan_out(name: str, fanout: int) -> str:

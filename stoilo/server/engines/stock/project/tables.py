@@ -20,20 +20,6 @@ from sqlalchemy import (
 
 from stoilo.server.engines.database import APP_CHARS, Key, Name, Real
 
-__all__ = [
-    "asked",
-    "asks",
-    "issuing",
-    "judged",
-    "kept_results",
-    "metadata",
-    "needs",
-    "parts",
-    "settings",
-    "verdicts",
-    "workunits",
-]
-
 metadata = MetaData()
 
 TEMPLATE_CHARS = 48

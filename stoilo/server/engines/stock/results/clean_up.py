@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.stock.project.database import Database
 
-__all__ = ["CleanUp", "stray_outcomes"]
-
 
 _CLOSED_AT_ONCE: Final = 200
 _PURGED_AT_ONCE: Final = 500
@@ -102,7 +100,6 @@ class CleanUp:
         return sorted(files - used)
 
     def _forget(self, rows: Sequence[int]) -> int:
-        """Remove all rows of closed workunits, debts to hosts excepted."""
         table, verdicts = tables.workunits, tables.verdicts
         owed = exists().where(
             verdicts.c.workunit_id == table.c.id, verdicts.c.owed == 1

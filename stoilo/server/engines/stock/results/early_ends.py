@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.directory import Tools
     from stoilo.server.engines.stock.results.outcomes import Outcomes
 
-__all__ = ["AdmissionEnds", "Cancellations"]
-
 
 log = logging.getLogger(__name__)
 # Workunits looked at together.
@@ -139,7 +137,6 @@ def _runs(rows: Sequence[Row]) -> list[list[Row]]:  # type: ignore[type-arg]  # 
 
 
 def _query(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  # columns of two tables
-    """Return those that BOINC has no use for, or has lost, or was never told of."""
     table, there = tables.workunits, boinc_tables.workunits
     over = or_(
         there.c.assimilate_state == StageState.DONE,
@@ -156,7 +153,6 @@ def _query(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  # 
 
 
 def _unknown(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  # two columns
-    """Return those that ended before it was noted whether BOINC has them."""
     table = tables.workunits
     return (
         select(table.c.id, table.c.name)
@@ -172,7 +168,6 @@ def _number(name: str) -> Select[int]:
 
 
 def _untold(first: int, last: int) -> Select[int]:
-    """Return one of BOINC's numbers that was not told of yet, should there be one."""
     table = boinc_tables.workunits
     return select(table.c.id).where(table.c.id.between(first, last), _UNTOLD).limit(1)
 
@@ -245,7 +240,6 @@ class AdmissionEnds:
         self._outcomes.end(row, OutcomeKind.ADMISSION_ENDED, cancel=True)
 
     def _may_be_sent(self, boinc_id: int) -> bool:
-        """Say whether a copy waits to be sent, or is yet to be made."""
         if not boinc_id:
             return True
         with self._database.read() as connection:
@@ -258,7 +252,6 @@ class AdmissionEnds:
 
 
 def _waits(boinc_id: ColumnElement[int] | int) -> ColumnElement[bool]:
-    """Return whether a workunit of BOINC's has a copy that nobody has yet."""
     table = boinc_tables.results
     waiting = (ServerState.INACTIVE, ServerState.UNSENT)
     return exists().where(

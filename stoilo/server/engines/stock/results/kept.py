@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     )
     from stoilo.server.engines.stock.project.directory import StockProject
 
-__all__ = ["KeptFolder", "KeptResults", "Uploads"]
 
 _MODE: Final = 0o700
 _CHUNK: Final = 1024 * 1024

@@ -43,18 +43,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.database import Database
 
 
-__all__ = [
-    "Delivery",
-    "Outcomes",
-    "copy_code",
-    "copy_outcome",
-    "copy_state",
-    "kind_of",
-    "read_outcome",
-    "set_outcome",
-]
-
-
 _CODE_CHARS = 16
 _MESSAGE_CHARS = 500
 
@@ -356,5 +344,4 @@ class Delivery:
 
 
 def _is_lost(outcome: WorkunitOutcome) -> bool:
-    """Say whether a result that an outcome rests on is gone."""
     return not all(one.path.exists() for one in outcome.valid)

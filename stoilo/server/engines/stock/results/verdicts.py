@@ -30,19 +30,6 @@ if TYPE_CHECKING:
     )
     from stoilo.server.engines.stock.project.database import Database
 
-__all__ = [
-    "Retries",
-    "Said",
-    "ask_later",
-    "count_refusals",
-    "find_said",
-    "forget_judged",
-    "hasten",
-    "message_of",
-    "note_passed",
-    "note_verdict",
-]
-
 
 _CODE_CHARS: Final = 16
 _MESSAGE_CHARS: Final = 500
@@ -64,19 +51,13 @@ _REFUSED: Final = select(
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said about a result.
+    """What was said about a result."""
 
-    Attributes:
-        verdict: only those that are final: valid, invalid, not for this host.
-        code: with it.
-        message: with it.
-        digest: of a valid one: plain SHA-256 of the bytes that passed.
-    """
-
+    # only those that are final: valid, invalid, not for this host
     verdict: ResultVerdict
-    code: str = ""
-    message: str = ""
-    digest: str = ""
+    code: str = ""  # with it
+    message: str = ""  # with it
+    digest: str = ""  # of a valid one: plain SHA-256 of the bytes that passed
 
 
 def find_said(connection: Connection, results: Sequence[str]) -> dict[str, Said]:
@@ -135,7 +116,6 @@ def note_verdict(
 
 
 def _record(connection: Connection, row: ResultRow) -> dict[str, object]:
-    """Return what BOINC will take from a host's record for a refusal."""
     table = boinc_tables.host_app_versions
     found = connection.execute(
         select(table.c.max_jobs_per_day, table.c.consecutive_valid).where(

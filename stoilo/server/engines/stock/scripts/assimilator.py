@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.scripts.validator import ScriptValidator
 
 
-__all__ = ["ScriptAssimilator"]
-
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 500
 _FIRST_WAIT_S: Final = 60
@@ -66,17 +64,11 @@ _LOST: Final = ("STO-E023", "the canonical result's file is lost")
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How BOINC holds a workunit to have ended; `canonical` and `mask` 0: it goes on.
+    """How BOINC holds a workunit to have ended; `canonical` and `mask` 0: it goes on."""
 
-    Attributes:
-        boinc_id: its row.
-        canonical: row of its canonical result.
-        mask: of its errors.
-    """
-
-    boinc_id: int
-    canonical: int
-    mask: int
+    boinc_id: int  # its row
+    canonical: int  # row of its canonical result
+    mask: int  # of its errors
 
 
 class ScriptAssimilator:
@@ -241,7 +233,6 @@ class ScriptAssimilator:
 
 
 def _matters(row: ResultRow, end: _End) -> bool:
-    """Say whether an end rests on a result."""
     if end.canonical:
         return row.validate_state == Validate.VALID or row.id == end.canonical
     return row.in_doubt and kind_of(end.mask, frozen=False) is not OutcomeKind.CANCELLED
@@ -256,7 +247,6 @@ def _check_decided(own: OwnWorkunit, undecided: int) -> None:
 
 
 def _find_end(connection: Connection, name: str) -> _End | None:
-    """Return how BOINC holds a workunit to have ended, None when it has none such."""
     table = boinc_tables.workunits
     row = connection.execute(
         select(table.c.id, table.c.canonical_resultid, table.c.error_mask).where(
@@ -269,7 +259,6 @@ def _find_end(connection: Connection, name: str) -> _End | None:
 def _last_failure(
     connection: Connection, results: Sequence[ResultRow]
 ) -> tuple[str, str]:
-    """Return code and message of the last copy that failed, empty without one."""
     for row in reversed(results):
         ended = copy_outcome(row.outcome, row.validate_state, row.exit_status)
         if ended in _FAILED:

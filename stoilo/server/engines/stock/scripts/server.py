@@ -36,31 +36,9 @@ from stoilo.server.engines.stock.scripts import script
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.server.engines.stock.project.directory import OutputName, StockProject
+    from stoilo.server.engines.stock.project.directory import OutputName
     from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
     from stoilo.server.engines.stock.scripts.validator import ScriptValidator
-
-__all__ = [
-    "AGAIN",
-    "ASSIMILATE",
-    "CHECK",
-    "COMPARE",
-    "ENTRY_POINTS",
-    "PING",
-    "REQUEST_BYTES",
-    "AssimilateCall",
-    "Call",
-    "CheckCall",
-    "CompareCall",
-    "PingCall",
-    "ScriptServer",
-    "answer_call",
-    "answer_unreadable",
-    "entry_point_text",
-    "parse_call",
-    "read_request",
-    "write_entry_points",
-]
 
 
 CHECK: Final = "stoilo_validate"
@@ -333,24 +311,9 @@ def read_request(
 
 
 ENTRY_POINTS: Final = (CHECK, COMPARE, ASSIMILATE)
-_SCRIPT_MODE: Final = 0o755
 
 
 def entry_point_text(interpreter: str = sys.executable) -> str:
     """Return the script; `interpreter` runs it bare: no site, no environment."""
     source = Path(script.__file__).read_text(encoding="utf-8")
     return f"#!{interpreter} -IS\n{source}"
-
-
-def write_entry_points(
-    project: StockProject, interpreter: str = sys.executable
-) -> tuple[Path, ...]:
-    """Write the three scripts, whole or not at all; returns where."""
-    text = entry_point_text(interpreter)
-    paths = tuple(project.tool(name) for name in ENTRY_POINTS)
-    for path in paths:
-        draft = path.with_suffix(".part")
-        draft.write_text(text, encoding="utf-8")
-        draft.chmod(_SCRIPT_MODE)
-        draft.replace(path)
-    return paths

@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.results.outcomes import Outcomes
     from stoilo.server.engines.stock.results.verdicts import Said
 
-__all__ = ["Answer", "Passed", "ScriptValidator", "ask_check", "refusal_cap"]
 
 log = logging.getLogger(__name__)
 _REFUSALS_AT_LEAST: Final = 10
@@ -135,7 +134,6 @@ def ask_check(validation: Validation, result: ReceivedResult) -> ResultCheck:
 
 
 def _wait(validation: Validation, result: ReceivedResult) -> bool:
-    """Say whether an answer came in time."""
     return isinstance(validation, Waits) and validation.wait(
         result.workunit, PATIENCE_S
     )
@@ -165,15 +163,10 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Results that passed.
+    """Results that passed."""
 
-    Attributes:
-        valid: oldest first.
-        undecided: how many others could not be judged just now.
-    """
-
-    valid: tuple[ReceivedResult, ...]
-    undecided: int
+    valid: tuple[ReceivedResult, ...]  # oldest first
+    undecided: int  # how many others could not be judged just now
 
 
 class ScriptValidator:
@@ -227,7 +220,6 @@ class ScriptValidator:
         return Answer.NO if verdict is PairVerdict.DIFFERENT else Answer.LATER
 
     def _agreement(self, one: _Case, other: _Case) -> PairVerdict:
-        """Say whether two results agree, and enough others with them."""
         verdict = self._pair(one, other)
         return self._enough(one) if verdict is PairVerdict.SAME else verdict
 
@@ -279,7 +271,6 @@ class ScriptValidator:
         return [_Case(own, row, said.get(row.name)) for row in rows]
 
     def _canonical(self, own: OwnWorkunit) -> int:
-        """Return BOINC's row of a workunit's canonical result, 0 before there is one."""
         table = boinc_tables.workunits
         query = select(table.c.canonical_resultid).where(table.c.id == own.boinc_id)
         with self._database.read() as connection:
@@ -305,7 +296,6 @@ class ScriptValidator:
         return _Look(ResultCheck(ResultVerdict.VALID) if same else _CHANGED, result)
 
     def _settle(self, case: _Case, look: _Look) -> None:
-        """Write down what follows from a look, before anybody hears of it."""
         match look.verdict:
             case ResultVerdict.VALID:
                 self._note_passed(case, look)
@@ -381,7 +371,6 @@ class ScriptValidator:
         return said.verdict
 
     def _enough(self, one: _Case) -> PairVerdict:
-        """Say whether the whole quorum agrees with a result, itself included."""
         own = one.own
         if own.min_quorum < _ALL_FROM or own.outcome is not None:
             return PairVerdict.SAME

@@ -9,7 +9,7 @@ from stoilo.server.engines.stock.installation.app_versions import (
     new_versions,
     parse_version_name,
 )
-from stoilo.server.engines.stock.installation.levels import plan_classes
+from stoilo.server.engines.stock.project.levels import plan_classes
 from tests.support.programs import ProgramSigner
 
 APPS = ("pure", "numeric")

@@ -5,7 +5,6 @@ import pytest
 from stoilo.server.engines.stock.installation.config_rules import (
     Surroundings,
     correct_settings,
-    is_quick,
 )
 from stoilo.server.engines.stock.project.config import edit_config, read_config
 from tests.support.stockproject import CONFIG
@@ -43,7 +42,8 @@ def test_certificates_are_not_asked_of_copies_sent_without():
 @pytest.mark.parametrize("quick", [True, False])
 def test_hosts_ask_often_only_where_that_was_wanted(quick):
     config = corrected(Surroundings("here", quick=quick))
-    assert is_quick(config) == quick
+    left = correct_settings(config, Surroundings("here", quick=True))
+    assert (left == ()) == quick
 
 
 def test_other_project_on_this_machine_keeps_a_generous_quota():

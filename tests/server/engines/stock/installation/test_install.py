@@ -8,11 +8,10 @@ import pytest
 from stoilo.core.boinc.codesign import parse_boinc_public
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.engines.programs import CodeSignKey, FormerKey
-from stoilo.server.engines.stock.installation.apply import Installer
-from stoilo.server.engines.stock.installation.facts import read_facts
-from stoilo.server.engines.stock.installation.install import install_project
-from stoilo.server.engines.stock.installation.levels import APPS, plan_classes
+from stoilo.server.engines.stock.installation.facts import DatabaseFacts, read_facts
+from stoilo.server.engines.stock.installation.install import Installer, install_project
 from stoilo.server.engines.stock.installation.plan import RunTool, WriteFile, make_plan
+from stoilo.server.engines.stock.project.levels import APPS, plan_classes
 from stoilo.server.release.programs import ReleasedPrograms
 from stoilo.signer.boinc_keys import render_boinc_private, sign_key_change
 from tests.support.programs import ProgramSigner
@@ -56,20 +55,6 @@ def test_every_level_is_an_app_with_a_signed_version(tree):
     rows = tree.sql("SELECT plan_class FROM app_version")
     classes = [name for app in APPS for name in plan_classes(app)]
     assert sorted(name for (name,) in rows) == sorted(classes)
-
-
-def test_version_that_anybody_would_get_is_retired(tree):
-    install(tree)
-    tree.sql("INSERT INTO app (name) VALUES ('theirs')")
-    tree.sql(
-        "INSERT INTO app_version (appid, version_num, platformid, xml_doc)"
-        " SELECT id, 99, 1, '' FROM app WHERE name IN ('pure', 'theirs')"
-    )
-    assert len(install(tree).steps) == 1
-    query = "SELECT name, app_version.deprecated FROM app_version, app"
-    rows = tree.sql(f"{query} WHERE app.id = appid AND version_num = 99 ORDER BY name")
-    assert rows == [("pure", 1), ("theirs", 0)]
-    assert install(tree).steps == ()
 
 
 def test_former_configuration_stays_beside_the_new_one(tree):
@@ -133,15 +118,14 @@ def test_too_many_apps_are_refused(tree):
 
 
 def test_hazards_of_the_surroundings_are_named(tree):
-    tree.write("bin/stage_file", "<?php\n$config = parse_config();\n")
     tree.sql("INSERT INTO user_submit VALUES (1)")
     tree.sql("INSERT INTO result (server_state) VALUES (4)")
-    assert {"stage-file", "submit-rpc", "old-results"} <= notes(install(tree))
+    assert {"submit-rpc", "old-results"} <= notes(install(tree))
 
 
 def test_join_cache_is_named(tree):
-    facts = read_facts(tree.project(), url=tree.url)
-    facts = dataclasses.replace(facts, join_cache_level=2)
+    database = DatabaseFacts(join_cache_level=2)
+    facts = dataclasses.replace(read_facts(tree.project()), database=database)
     plan = make_plan(facts, tree.offer.programs, tree.offer.key, ())
     assert "join-cache" in notes(plan)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.server.engines.stock.checkup.probes import ask_web
-from stoilo.server.engines.stock.checkup.snapshot import DatabaseView
+from stoilo.server.engines.stock.installation.snapshot import DatabaseView, ask_web
 from stoilo.server.engines.stock.project.database import owner_name
 from stoilo.server.engines.stock.project.directory import read_project
 from stoilo.testing.deployment import Deployment

@@ -9,8 +9,8 @@ import pytest
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.stock.checkup.checks import examine
-from stoilo.server.engines.stock.checkup.reading import read_snapshot
+from stoilo.server.engines.stock.installation.checks import examine
+from stoilo.server.engines.stock.installation.snapshot import read_snapshot
 from tests.support.engine import make_spec
 
 pytestmark = pytest.mark.slow

@@ -21,10 +21,9 @@ from stoilo.server.engines.stock.scripts.server import (
     ScriptServer,
     parse_call,
     read_request,
-    write_entry_points,
 )
 from stoilo.server.engines.stock.scripts.validator import Answer
-from tests.support.stocktools.project import make_fake_project
+from tests.support.stocktools.project import make_fake_project, write_entry_points
 
 LEFT, RIGHT = "/u/1/t_1_0_r12_0", "/u/2/t_1_1_r34_0"
 

@@ -1,0 +1,391 @@
+"""A trainer for each method, in rounds or waiting for nobody.
+
+What `Trainer` takes (`conn`, `model`, `data`, and `Common`) is explained there.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import numpy as np
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.core.data import read_batches
+from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.kernels.array_models import make_logistic_loss
+from stoilo.learn.methods.base import APPLY, LocalWork, Staleness
+from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.federated import (
+    FederatedSettings,
+    diloco,
+    fedavg,
+)
+from stoilo.learn.methods.logistic import LogisticRegression, LogisticSettings
+from stoilo.learn.methods.optimizers import Adagrad, Optimizer
+from stoilo.learn.methods.robust import RobustSum, Rule
+from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
+from stoilo.learn.methods.synchronous import (
+    Combine,
+    LargeMinibatch,
+    LargeMinibatchSettings,
+    Synchronous,
+    SynchronousSettings,
+    sum_gradients,
+)
+from stoilo.learn.methods.vcasgd import Alpha, Vcasgd, VcasgdSettings
+from stoilo.learn.store.server import ParameterServer
+from stoilo.learn.trainers.epochs import Epoch, TrainingUpdate
+from stoilo.learn.trainers.options import (
+    Common,
+    Loss,
+    Place,
+    TrainerOptions,
+    as_parts,
+)
+from stoilo.learn.trainers.trainer import Trainer
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer as TorchOptimizerClass
+
+
+class SynchronousTrainer(Trainer):
+    """Gradients of all parts, one optimiser step: for any model, with any optimiser.
+
+    Args:
+        settings: epochs, block of a part in a step, share that ends a step, late answers.
+        optimizer: of `stoilo.learn.methods.optimizers`, or a `TorchOptimizer`; a copy is used,
+            so that its state is this trainer's alone.
+        rule: how a step's answers are added up, over the bound on each when it arrives.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: SynchronousSettings,
+        optimizer: Optimizer,
+        *,
+        rule: Rule | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(
+            Synchronous,
+            optimizer=copy.deepcopy(optimizer),
+            settings=settings,
+            combine=combine_by(rule),
+        )
+        super().__init__(conn, model, data, make, name="synchronous", **common)
+
+
+class LargeMinibatchTrainer(Trainer):
+    """Momentum SGD with a rate scaled by the number of parts, warmed up gradually.
+
+    Args:
+        settings: epochs, block, rate of one block, momentum, warm-up.
+        rule: how a step's answers are added up, over the bound on each when it arrives.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: LargeMinibatchSettings,
+        *,
+        rule: Rule | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(LargeMinibatch, settings=settings, combine=combine_by(rule))
+        super().__init__(conn, model, data, make, name="largeminibatch", **common)
+
+
+class SandblasterTrainer(Trainer):
+    """L-BFGS over the whole data, for convex and medium-sized problems.
+
+    The bound on answers holds from the first pass on; answers that it cuts make the
+    gradient disagree with the loss, and the line search takes a shorter step.
+
+    Args:
+        settings: portions, penalty, shards, backups, rules of the optimiser.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: SandblasterSettings | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(Sandblaster, settings=settings or SandblasterSettings())
+        super().__init__(conn, model, data, make, name="sandblaster", **common)
+
+    async def close(self) -> None:
+        """Close the trainer, and end the shards' processes if they are some."""
+        await super().close()
+        if isinstance(self.run.method, Sandblaster):
+            self.run.method.close()
+
+
+class FedAvgTrainer(Trainer):
+    """Rounds of local training; the weighted mean of the parts' weights is the model.
+
+    Args:
+        settings: rounds, local work, share of the parts in a round.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: FederatedSettings,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(fedavg, settings=settings)
+        super().__init__(conn, model, data, make, name="fedavg", **common)
+
+
+class DiLoCoTrainer(Trainer):
+    """Rounds of many local AdamW steps; an outer Nesterov step from their mean.
+
+    Args:
+        settings: rounds and local work; give it ``optimizer="adamw"``.
+        rate: of the outer step.
+        momentum: of the outer step.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: FederatedSettings,
+        *,
+        rate: float = 0.7,
+        momentum: float = 0.9,
+        **common: Unpack[Common],
+    ) -> None:
+        make = partial(diloco, settings=settings, rate=rate, momentum=momentum)
+        super().__init__(conn, model, data, make, name="diloco", **common)
+
+
+def combine_by(rule: Rule | None) -> Combine:
+    """Return how a step's replies become one sum: the plain one without a rule."""
+    return sum_gradients if rule is None else RobustSum(rule)
+
+
+_KNOWN = {
+    "SGD": {"lr", "momentum", "weight_decay"},
+    "Adam": {"lr"},
+    "AdamW": {"lr", "weight_decay"},
+}
+_USUAL_RATE = 1e-3  # of all three in torch
+
+
+def read_optimizer(
+    kind: type[TorchOptimizerClass], arguments: Mapping[str, Any]
+) -> LocalWork:
+    """Return the local work that `kind` with these arguments does.
+
+    Adam is AdamW without decay; a decay of Adam's own would be another thing.
+
+    Raises:
+        UsageError: ``STO-T080`` for another class or argument.
+    """
+    name = kind.__name__
+    known = (
+        _KNOWN.get(name, set()) if kind.__module__.startswith("torch.optim") else set()
+    )
+    odd = sorted(set(arguments) - known)
+    if not known or odd:
+        raise UsageError(
+            "STO-T080",
+            f"volunteers do not train locally by {name}"
+            + (f" with {odd[0]}" if known else ""),
+            hint="SGD (lr, momentum, weight_decay), Adam (lr), AdamW (lr, weight_decay)",
+        )
+    rate = float(arguments.get("lr", _USUAL_RATE))
+    decay = arguments.get("weight_decay")
+    if name == "SGD":
+        momentum = float(arguments.get("momentum", 0.0))
+        return LocalWork(rate, momentum=momentum, decay=decay)
+    return LocalWork(rate, optimizer="adamw", decay=0.0 if name == "Adam" else decay)
+
+
+# How often new weights go out in an epoch of VC-ASGD, unless the caller says.
+_TURNS = 4
+
+
+class VCASGDTrainer(Trainer):
+    """Volunteers train their part locally; their weights are mixed into the model's.
+
+    The thesis's later text gives the data epoch by epoch:
+
+        trainer = VCASGDTrainer(conn=conn, model=model, loss_fn=nn.CrossEntropyLoss(),
+            optimizer_class=torch.optim.Adam, optimizer_kwargs={"lr": 1e-3})
+        async for update in trainer.train_epoch(train_loader):
+            print(update.accepted_tasks, update.loss)
+        print(trainer.last_epoch_metrics()["avg_loss"])
+
+    Args:
+        data: see `Trainer`; None where `train_epoch` gets loaders.
+        alpha: share that the model keeps at each answer, or "e/(e+1)", which grows.
+        local_steps: that a volunteer makes in a task; 0 for one pass over its part.
+        local: how it makes them: rate, batch (0: its whole part), optimiser.
+        epochs: in which each part counts once.
+        pull: tasks start from the "latest" model, or from the one at the "epoch"'s start.
+            A task's start is fixed when it is ordered: with "latest", a quarter of the
+            parts are out at once unless `in_flight` says how many, best about the number
+            of volunteers; more would make them wait with old weights.
+        mode: "mix" as published, or "delta" without the pull back to a stale start.
+        staleness: what older answers are worth.
+        loss_fn: other name of `loss`.
+        optimizer_class: torch's name for the volunteer's own optimiser, instead of `local`:
+            SGD, Adam or AdamW; its state begins anew with each task.
+        optimizer_kwargs: its ``lr``, ``momentum`` or ``weight_decay``.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object = None,
+        *,
+        alpha: Alpha = 0.95,
+        local_steps: int = 1,
+        local: LocalWork | None = None,
+        epochs: int = 10,
+        pull: Literal["latest", "epoch"] = "latest",
+        mode: Literal["mix", "delta"] = "mix",
+        staleness: Staleness = APPLY,
+        loss_fn: Loss | None = None,
+        optimizer_class: type[TorchOptimizerClass] | None = None,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        if optimizer_class is not None:
+            local = read_optimizer(optimizer_class, dict(optimizer_kwargs or {}))
+        options = common.get("options")
+        self._settings = VcasgdSettings(
+            epochs,
+            replace(local or LocalWork(rate=0.1), steps=local_steps),
+            alpha,
+            pull,
+            mode,
+            staleness,
+            options.seed if options else 0,
+        )
+        given: Common = {"loss": common.get("loss") or loss_fn, "options": options}
+        super().__init__(conn, model, data, self._mix, name="vcasgd", **given)
+
+    def _most_out(self) -> int:
+        if self.options.in_flight or self._settings.pull == "epoch":
+            return super()._most_out()
+        # A start is fixed when ordered: with all out at once, all would be stale.
+        return math.ceil(len(self.parts) / _TURNS)
+
+    def _mix(self, start: Snapshot, sizes: Sequence[int]) -> Vcasgd:
+        return Vcasgd(start, sizes, self._settings)
+
+    def train_epoch(
+        # Yields (inputs, targets), each batch a task, instead of the trainer's own
+        # data
+        self,
+        train_loader: Iterable[tuple[Any, Any]] | None = None,
+    ) -> Epoch:
+        """Train one epoch: await it, or follow its answers."""
+        if train_loader is None:
+            return super().train_epoch()
+        return Epoch(self._follow(train_loader), lambda: self.epochs[-1])
+
+    async def _follow(
+        self, loader: Iterable[tuple[Any, Any]]
+    ) -> AsyncIterator[TrainingUpdate]:
+        number, settings = self.epoch_number, self._settings
+        now = replace(
+            settings, alpha=settings.keep(number), seed=settings.seed + number, epochs=1
+        )
+        await self.change_data(
+            read_batches(loader), lambda start, sizes: Vcasgd(start, sizes, now)
+        )
+        async for update in self._follow_epoch():
+            yield update
+
+
+class DownpourTrainer(Trainer):
+    """Each part's gradients are pushed as they come; the optimiser's state stays here.
+
+    A part is a replica: each has one task out, from the weights at its own last push.
+
+    Args:
+        settings: passes, batch, local steps of a task, staleness, warm start.
+        optimizer: at the server, as a copy that is this trainer's alone; Adagrad, which
+            asynchrony harms least, when None.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: DownpourSettings,
+        *,
+        optimizer: Optimizer | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        server = copy.deepcopy(optimizer) or Adagrad(0.05)
+        make = partial(Downpour, optimizer=server, settings=settings)
+        super().__init__(conn, model, data, make, name="downpour", **common)
+
+
+class LogisticTrainer(Trainer):
+    """Workers are parts of the data; the vector clock says who may go on.
+
+    Args:
+        data: targets are 0 and 1.
+        settings: mode, rounds, how far a worker may be ahead (0: BSP, None: ASP), rate.
+        decay: of the regression's own model, λ of ``λ|θ|²`` a sample.
+        model: another model with a sum of losses; the regression's own when None.
+        loss: of a torch module.
+        server: keeps the parameters; one in memory when None.
+        options: see `TrainerOptions`.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        data: object,
+        settings: LogisticSettings,
+        *,
+        decay: float = 0.01,
+        model: object = None,
+        loss: Loss | None = None,
+        server: ParameterServer | None = None,
+        options: TrainerOptions | None = None,
+    ) -> None:
+        own_options = options or TrainerOptions()
+        parts = as_parts(data, own_options)
+        if model is None:
+            width = int(np.prod(np.shape(parts[0].x)[1:]))
+            make: Any = make_logistic_loss  # untyped: it travels as source
+            model = ArrayModel({"theta": np.zeros(width)}, make(decay))
+        if settings.lease_s is not None and own_options.in_flight == 0:
+            copies = 2 * len(parts)  # one that is silent must not hold another's place
+            own_options = replace(own_options, in_flight=copies)
+        super().__init__(
+            conn,
+            model,
+            parts,
+            partial(LogisticRegression, settings=settings, server=server),
+            loss=loss,
+            options=own_options,
+            name="logistic",
+        )

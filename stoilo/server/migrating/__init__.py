@@ -1,1 +1,0 @@
-"""From the embedded project to a stock BOINC server."""

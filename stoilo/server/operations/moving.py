@@ -1,0 +1,526 @@
+"""Volunteers and their computers: read from our tables, written as BOINC's rows.
+
+Numbers are kept: a client names its host by number and the project by URL and key, so one
+that was attached goes on by itself where URL, key, number and code-signing key stay. What
+BOINC has no place for is said in docs/howto/move-to-a-stock-server.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from xml.sax.saxutils import escape
+
+from sqlalchemy import MetaData, Table, create_engine, exists, insert, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.types import TaskState
+from stoilo.server.backup.tables import read_revision
+from stoilo.server.data_directory import claim_directory
+from stoilo.server.db import rows
+from stoilo.server.db.records import AttemptState
+from stoilo.server.db.store import SERVER, Store, open_engine
+from stoilo.server.engines.embedded.accounts.accounts import (
+    SECRET_BYTES,
+    Accounts,
+    load_secret,
+)
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import ENGINE, Database
+from stoilo.server.migrations import newest_revision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.config import ServerConfig
+    from stoilo.server.engines.embedded.accounts.accounts import Account
+
+
+# ``host.max_results_day``: the scheduler sends such a host nothing.
+BLACKLISTED: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class UserRow:
+    """One account.
+
+    Attributes:
+        user_id: its number, kept.
+        email: its address; with the number, what it is known by.
+        key: what hosts show; secret. BOINC's table holds it in clear.
+        name: shown to others.
+        max_level: the highest level that its owner allows.
+        app_ids: numbers of the apps up to that level, in the stock project.
+        created_at: s since 1970.
+        total_credit, average_credit: cobblestones.
+        average_at: when the average was taken, s.
+    """
+
+    user_id: int
+    email: str
+    key: str
+    name: str
+    max_level: str
+    app_ids: tuple[int, ...]
+    created_at: int
+    total_credit: float
+    average_credit: float
+    average_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """One computer; `cpid` with the number is what it is known by."""
+
+    host_id: int
+    user_id: int
+    cpid: str
+    rpc_seqno: int
+    created_at: int
+    seen_at: int
+    domain_name: str
+    vendor: str
+    model: str
+    os_name: str
+    os_version: str
+    ncpus: int
+    fpops: float
+    memory_bytes: float
+    disk_free_bytes: float
+    total_credit: float
+    average_credit: float
+    average_at: int
+    banned: bool
+
+
+class Conflict(UsageError):
+    """A number that is taken by somebody else: ``STO-B073``."""
+
+
+def user_values(row: UserRow) -> dict[str, object]:
+    """Return the columns of a row of BOINC's ``user``.
+
+    An empty choice of apps means all of them to BOINC, so the choice is always written.
+    The password cannot be carried over: it is stored in another form. A random one stands
+    in its place, which nobody knows.
+    """
+    apps = "".join(f"<app_id>{number}</app_id>\n" for number in row.app_ids)
+    preferences = (
+        "<project_preferences>\n"
+        f"<project_specific>\n<max_level>{escape(row.max_level)}</max_level>\n"
+        f"</project_specific>\n{apps}</project_preferences>\n"
+    )
+    return {
+        "id": row.user_id,
+        "create_time": row.created_at,
+        "email_addr": row.email,
+        "name": row.name or row.email.partition("@")[0],
+        "authenticator": row.key,
+        "total_credit": row.total_credit,
+        "expavg_credit": row.average_credit,
+        "expavg_time": row.average_at,
+        "project_prefs": preferences.encode(),
+        "passwd_hash": secrets.token_hex(16),
+        "cross_project_id": secrets.token_hex(16),
+        "show_hosts": 0,
+        "send_email": 0,
+    }
+
+
+def host_values(row: HostRow) -> dict[str, object]:
+    """Return the columns of a row of BOINC's ``host``."""
+    return {
+        "id": row.host_id,
+        "create_time": row.created_at,
+        "userid": row.user_id,
+        "rpc_seqno": row.rpc_seqno,
+        "rpc_time": row.seen_at,
+        "total_credit": row.total_credit,
+        "expavg_credit": row.average_credit,
+        "expavg_time": row.average_at,
+        "domain_name": row.domain_name,
+        "on_frac": 1.0,
+        "connected_frac": 1.0,
+        "active_frac": 1.0,
+        "cpu_efficiency": 1.0,
+        "duration_correction_factor": 1.0,
+        "p_ncpus": row.ncpus,
+        "p_vendor": row.vendor,
+        "p_model": row.model,
+        "p_fpops": row.fpops,
+        "os_name": row.os_name,
+        "os_version": row.os_version,
+        "m_nbytes": row.memory_bytes,
+        "d_free": row.disk_free_bytes,
+        "host_cpid": row.cpid,
+        "max_results_day": BLACKLISTED if row.banned else 0,
+    }
+
+
+def missing_rows(
+    wanted: Sequence[Mapping[str, object]],
+    present: Mapping[int, str],
+    taken: Collection[str],
+    known_by: str,
+) -> list[Mapping[str, object]]:
+    """Return those rows that are not there yet; what is there is left as it is.
+
+    Args:
+        wanted: rows to be there.
+        present: number of each row there → what it is known by.
+        taken: what rows there are known by, where that must be unique; else empty.
+        known_by: the column that tells one from another.
+
+    Raises:
+        Conflict: ``STO-B073`` a number or an address is somebody else's.
+    """
+    missing = []
+    for row in wanted:
+        number, mark = int(str(row["id"])), str(row[known_by])
+        there = present.get(number)
+        if there is None and mark in taken:
+            raise Conflict("STO-B073", f"{known_by} of row {number} is taken there")
+        if there is not None and there != mark:
+            raise Conflict(
+                "STO-B073",
+                f"number {number} belongs to somebody else in the stock project",
+                hint="move into a project that has no volunteers of its own yet",
+            )
+        if there is None:
+            missing.append(row)
+    return missing
+
+
+def known_workunits(connection: Connection, names: AbstractSet[str]) -> frozenset[str]:
+    """Return those of `names` that the project has made."""
+    name = schema.workunits.c.name
+    query = select(name).where(name.in_(sorted(names)))
+    return frozenset(connection.scalars(query))
+
+
+def read_users(
+    connection: Connection,
+    open_account: Callable[[int], Account],
+    apps: Mapping[str, int],
+    *,
+    weak: bool,
+) -> list[UserRow]:
+    """Return every account.
+
+    Args:
+        connection: to the engine's tables.
+        open_account: number → account with its keys.
+        apps: level → number of its app in the stock project.
+        weak: take the weak keys, by which most hosts are attached, as BOINC's one key.
+    """
+    users, people = schema.users, schema.people
+    query = select(users, people).outerjoin(people, people.c.user_id == users.c.id)
+    found = []
+    for row in connection.execute(query.order_by(users.c.id)):
+        account = open_account(row.id)
+        allowed = LEVELS[: LEVELS.index(row.max_level) + 1]
+        found.append(
+            UserRow(
+                user_id=row.id,
+                email=row.email,
+                key=account.weak_key if weak else account.key,
+                name=row.name or "",
+                max_level=row.max_level,
+                app_ids=tuple(apps[level] for level in allowed if level in apps),
+                created_at=row.created_at,
+                total_credit=row.total_credit or 0.0,
+                average_credit=row.average_credit or 0.0,
+                average_at=row.average_at or 0,
+            )
+        )
+    return found
+
+
+def read_hosts(connection: Connection) -> list[HostRow]:
+    """Return every computer."""
+    hosts, records, bans = schema.hosts, schema.host_records, schema.bans
+    banned = exists().where(bans.c.host_id == hosts.c.id).label("banned")
+    query = select(hosts, records, banned).outerjoin(
+        records, records.c.host_id == hosts.c.id
+    )
+    return [
+        HostRow(
+            host_id=row.id,
+            user_id=row.user_id,
+            cpid=row.cpid,
+            rpc_seqno=row.rpc_seqno,
+            created_at=row.created_at,
+            seen_at=row.seen_at,
+            domain_name=row.domain_name or "",
+            vendor=row.vendor or "",
+            model=row.model or "",
+            os_name=row.os_name or "",
+            os_version=row.os_version or "",
+            ncpus=row.ncpus or 1,
+            fpops=row.fpops or 0.0,
+            memory_bytes=row.memory_bytes or 0.0,
+            disk_free_bytes=row.disk_free_bytes or 0.0,
+            total_credit=row.total_credit or 0.0,
+            average_credit=row.average_credit or 0.0,
+            average_at=row.average_at or 0,
+            banned=bool(row.banned),
+        )
+        for row in connection.execute(query.order_by(hosts.c.id))
+    ]
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.config import ServerConfig
+    from stoilo.server.db.records import AttemptRow, TaskRow
+    from stoilo.server.db.rows import AttemptName
+
+    # which of these workunits the project has that is left
+    AtHome = Callable[[AbstractSet[str]], AbstractSet[str]]
+
+
+BATCH = 256  # attempts looked at together
+
+
+def count_running(connection: Connection, at_home: AtHome) -> int:
+    """Return how many attempts `reopen_running` would begin anew."""
+    return sum(len(page) for page in _running(connection, at_home))
+
+
+def reopen_running(connection: Connection, now: int, at_home: AtHome) -> int:
+    """Close the attempts that have a workunit, open the next ones; returns how many.
+
+    `at_home` says which workunits the project has that is left: others are the stock
+    project's, where a server has begun to work since an earlier move.
+    """
+    total = 0
+    for page in _running(connection, at_home):
+        for name in page:
+            found = rows.find_issued(connection, name)
+            if found is not None:
+                _reopen(connection, *found, now)
+        total += len(page)
+    return total
+
+
+def _running(connection: Connection, at_home: AtHome) -> Iterator[list[AttemptName]]:
+    """Yield the attempts whose workunit is at home, a page at a time."""
+    last = ("", 0)
+    while page := rows.issued_after(connection, last, BATCH):
+        last = (page[-1].task_id, page[-1].number)
+        known = at_home({one.workunit for one in page})
+        yield [one for one in page if one.workunit in known]
+
+
+def _reopen(
+    connection: Connection, attempt: AttemptRow, task: TaskRow, now: int
+) -> None:
+    rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
+    if task.state.final or task.attempt != attempt.number:
+        return
+    if task.state is TaskState.RUNNING:
+        rows.move_task(connection, task, TaskState.ADMITTING, now)
+    rows.add_attempt(connection, task, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What was moved, or would be.
+
+    Attributes:
+        users: accounts that were not there.
+        users_there: accounts that were.
+        hosts: computers that were not there.
+        hosts_there: computers that were.
+        tasks: running tasks that get a new attempt.
+        apps: levels that the stock project has an app for.
+    """
+
+    users: int
+    users_there: int
+    hosts: int
+    hosts_there: int
+    tasks: int
+    apps: tuple[str, ...]
+
+
+def move_project(
+    config: ServerConfig, boinc_url: str, *, weak: bool = False, dry_run: bool = False
+) -> Moved:
+    """Move people, hosts, credit and running tasks.
+
+    Args:
+        config: of the embedded project, whose server is stopped.
+        boinc_url: SQLAlchemy URL of the stock project's database.
+        weak: let BOINC's key be our weak one (`read_users`).
+        dry_run: count only; nothing is written into any database.
+
+    Raises:
+        InternalError: ``STO-R070`` the server runs; ``STO-B074`` BOINC's database refuses.
+        UsageError: ``STO-B072`` the stock project has no apps; ``STO-B073`` numbers taken;
+            ``STO-B110`` a dry run on tables of another version.
+    """
+    home = claim_directory(config.data)
+    with closing(home.lock):
+        if dry_run:
+            _check_current(config)
+        source = Database(config.engine_database_url)
+        store = Store.open(config.database_url)
+        try:
+            source.upgrade()
+            secret = _secret(config, dry_run=dry_run)
+            people = _move_people(
+                source, Accounts(source, secret), boinc_url, weak=weak, dry_run=dry_run
+            )
+            return _move_tasks(store, source, people, dry_run=dry_run)
+        except SQLAlchemyError as error:
+            raise InternalError(
+                "STO-B074", f"BOINC's database refuses ({type(error).__name__})"
+            ) from error
+        finally:
+            store.close()
+            source.close()
+
+
+def _check_current(config: ServerConfig) -> None:
+    """Raise ``STO-B110`` unless both databases are of this version: opening upgrades."""
+    urls = ((config.database_url, SERVER), (config.engine_database_url, ENGINE))
+    for url, branch in urls:
+        engine = open_engine(url)
+        try:
+            with engine.connect() as connection:
+                found = read_revision(connection, branch)
+        finally:
+            engine.dispose()
+        if found != newest_revision(branch):
+            raise UsageError(
+                "STO-B110",
+                f"the {branch.name}'s tables are of another version than this program",
+                hint="back up, start and stop the server once with this version",
+            )
+
+
+def _secret(config: ServerConfig, *, dry_run: bool) -> bytes:
+    """Return the accounts' secret; a dry run makes none, and shows no key either."""
+    path = config.data / "engine" / "account.secret"
+    if dry_run and not path.exists():
+        return bytes(SECRET_BYTES)
+    return load_secret(path)
+
+
+def _move_people(
+    source: Database, accounts: Accounts, boinc_url: str, *, weak: bool, dry_run: bool
+) -> Moved:
+    engine = create_engine(boinc_url)
+    try:
+        with engine.begin() as boinc, source.read() as ours:
+            apps = _apps(boinc)
+            users = [
+                user_values(one)
+                for one in read_users(ours, accounts.open_by_id, apps, weak=weak)
+            ]
+            hosts = [host_values(one) for one in read_hosts(ours)]
+            new_users = _put(boinc, "user", users, "email_addr", write=not dry_run)
+            new_hosts = _put(boinc, "host", hosts, "host_cpid", write=not dry_run)
+    finally:
+        engine.dispose()
+    return Moved(
+        users=new_users,
+        users_there=len(users) - new_users,
+        hosts=new_hosts,
+        hosts_there=len(hosts) - new_hosts,
+        tasks=0,
+        apps=tuple(sorted(apps, key=LEVELS.index)),
+    )
+
+
+def _move_tasks(
+    store: Store, source: Database, people: Moved, *, dry_run: bool
+) -> Moved:
+    def at_home(names: AbstractSet[str]) -> AbstractSet[str]:
+        with source.read() as connection:
+            return known_workunits(connection, names)
+
+    if dry_run:
+        with store.read() as connection:
+            tasks = count_running(connection, at_home)
+    else:
+        with store.write() as connection:
+            tasks = reopen_running(connection, int(time.time()), at_home)
+    return Moved(
+        people.users,
+        people.users_there,
+        people.hosts,
+        people.hosts_there,
+        tasks,
+        people.apps,
+    )
+
+
+def _apps(boinc: Connection) -> dict[str, int]:
+    """Return level → number of its app; raises ``STO-B072`` where there is none."""
+    app = Table("app", MetaData(), autoload_with=boinc)
+    found = {
+        row.name: row.id
+        for row in boinc.execute(select(app.c.id, app.c.name))
+        if row.name in LEVELS
+    }
+    if not found:
+        raise UsageError(
+            "STO-B072",
+            "the stock project has no app of ours",
+            hint="stoilo boinc install PROJECT_DIR",
+        )
+    return found
+
+
+def _put(
+    boinc: Connection,
+    name: str,
+    wanted: Sequence[Mapping[str, object]],
+    known_by: str,
+    *,
+    write: bool,
+) -> int:
+    """Insert the rows that are missing, as far as the table has their columns.
+
+    BOINC's tables have columns without a default: those that nobody named get 0 or
+    nothing, by their kind.
+    """
+    table = Table(name, MetaData(), autoload_with=boinc)
+    mark = table.c[known_by]
+    present = {row[0]: str(row[1]) for row in boinc.execute(select(table.c.id, mark))}
+    taken = set(present.values()) if name == "user" else set()
+    missing = missing_rows(wanted, present, taken, known_by)
+    if missing and write:
+        blank = _blanks(table)
+        known = set(table.c.keys())
+        rows = [
+            blank | {key: value for key, value in row.items() if key in known}
+            for row in missing
+        ]
+        boinc.execute(insert(table), rows)
+    return len(missing)
+
+
+def _blanks(table: Table) -> dict[str, Any]:
+    """Return what stands in columns that must hold something and say nothing."""
+    blanks: dict[str, Any] = {}
+    for column in table.c:
+        if column.nullable or column.server_default is not None or column.primary_key:
+            continue
+        kind = column.type.python_type
+        blanks[column.name] = kind() if kind in {int, float, str, bytes} else 0
+    return blanks

@@ -1,0 +1,86 @@
+"""Rows for BOINC's tables, and who may not be overwritten there."""
+
+from __future__ import annotations
+
+import pytest
+
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
+from stoilo.core.errors import UsageError
+from stoilo.server.operations.moving import (
+    BLACKLISTED,
+    HostRow,
+    UserRow,
+    host_values,
+    missing_rows,
+    user_values,
+)
+
+ADA = UserRow(
+    user_id=3,
+    email="ada@example.org",
+    key="k" * 32,
+    name="",
+    max_level="numeric",
+    app_ids=(1, 2),
+    created_at=5,
+    total_credit=7.5,
+    average_credit=1.5,
+    average_at=6,
+)
+
+
+def host(**changes: object) -> HostRow:
+    words = dict.fromkeys(
+        ("domain_name", "vendor", "model", "os_name", "os_version"), ""
+    )
+    numbers = dict.fromkeys(
+        ("fpops", "memory_bytes", "disk_free_bytes", "total_credit", "average_credit"),
+        0.0,
+    )
+    plain = {"host_id": 9, "user_id": 3, "cpid": "c", "rpc_seqno": 17, "ncpus": 1}
+    times = {"created_at": 1, "seen_at": 2, "average_at": 0, "banned": False}
+    return HostRow(**(words | numbers | plain | times | changes))
+
+
+def test_number_key_and_credit_stay() -> None:
+    values = user_values(ADA)
+    assert (values["id"], values["authenticator"]) == (3, "k" * 32)
+    assert (values["total_credit"], values["expavg_credit"]) == (7.5, 1.5)
+    assert host_values(host())["rpc_seqno"] == 17
+
+
+def test_choice_of_apps_is_never_empty_for_boinc() -> None:
+    text = bytes(user_values(ADA)["project_prefs"])
+    found = parse_xml(text, XmlBounds(4096, depth=4, elements=20))
+    assert text.count(b"<app_id>") == 2
+    assert found is not None
+    assert b"<max_level>numeric</max_level>" in text
+
+
+def test_nobody_knows_the_password_that_stands_there() -> None:
+    assert user_values(ADA)["passwd_hash"] != user_values(ADA)["passwd_hash"]
+
+
+def test_banned_host_stays_banned() -> None:
+    assert host_values(host(banned=True))["max_results_day"] == BLACKLISTED
+    assert host_values(host())["max_results_day"] != BLACKLISTED
+
+
+WANTED = [{"id": 1, "email_addr": "a"}, {"id": 2, "email_addr": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("present", "missing"),
+    [({}, [1, 2]), ({1: "a"}, [2]), ({1: "a", 2: "b", 7: "z"}, [])],
+)
+def test_what_is_there_is_left_alone(
+    present: dict[int, str], missing: list[int]
+) -> None:
+    found = missing_rows(WANTED, present, set(present.values()), "email_addr")
+    assert [row["id"] for row in found] == missing
+
+
+@pytest.mark.parametrize("present", [{1: "z"}, {5: "a"}])
+def test_number_or_address_of_somebody_else_is_refused(present: dict[int, str]) -> None:
+    with pytest.raises(UsageError, match="STO-B073"):
+        missing_rows(WANTED, present, set(present.values()), "email_addr")
