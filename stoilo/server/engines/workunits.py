@@ -120,13 +120,11 @@ class ReplicationRules:
         return self.by_level.get(level, Replication())
 
 
-def parse_replication(homogeneous: str, adaptive: str) -> ReplicationRules:
-    """Return the rules that two settings name, or raise ``STO-R090``.
-
-    Args:
-        homogeneous: ``level=coarse`` or ``level=fine``, separated by commas.
-        adaptive: levels, separated by commas.
-    """
+def parse_replication(
+    homogeneous: str,  # ``level=coarse`` or ``level=fine``, separated by commas
+    adaptive: str,  # levels, separated by commas
+) -> ReplicationRules:
+    """Return the rules that two settings name, or raise ``STO-R090``."""
     alike = dict(_kind_of(part) for part in _parts(homogeneous))
     alone = {_level(part) for part in _parts(adaptive)}
     return ReplicationRules(

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 
 MIN_CHARS: Final = 10
+# A BOINC client sends the MD5 of password and address and never the password, so its length
+# cannot be seen here; the client enforces `MIN_CHARS` (``get_project_config``). What can be
+# tried is tried: the passwords that everybody tries first.
 # Passwords hashed at the same time: each takes 16 MiB and tens of ms of a processor
 AT_ONCE: Final = 2
 # Calls that may wait for their turn; the next one is told to come again
@@ -219,18 +222,19 @@ class Accounts:
                 allow_levels(connection, row, max_level)
             return self._account(connection, address)
 
-    def create(self, email: str, password: str, now: int, *, name: str = "") -> Account:
+    def create(
+        self,
+        email: str,  # untrusted
+        password: str,  # `passwords.password_digest` of it, untrusted
+        now: int,  # s
+        *,
+        name: str = "",  # shown to others, untrusted; empty for none
+    ) -> Account:
         """Make an account over the web (BOINC's create_account).
 
         An account that exists is found when the password is its own, and told apart from
         an unusable one by nothing else; that an address is taken cannot be hidden from
         one who tries to take it, only made slow (`rate_limit`).
-
-        Args:
-            email: untrusted.
-            password: `passwords.password_digest` of it, untrusted.
-            now: s.
-            name: shown to others, untrusted; empty for none.
 
         Raises:
             UsageError: ``STO-E015``, ``STO-E063``, ``STO-E064``.
@@ -432,13 +436,11 @@ def _key_number(connection: Connection, user_id: int) -> int:
     return int(connection.scalar(query) or 0)
 
 
-def user_of(row: Row, digest: str) -> User:  # type: ignore[type-arg]  # see below
-    """Return who calls.
-
-    Args:
-        row: with the account, its preferences and its standing.
-        digest: of the key that was shown.
-    """
+def user_of(
+    row: Row,  # type: ignore[type-arg]  # with the account, its preferences and its standing
+    digest: str,  # of the key that was shown
+) -> User:
+    """Return who calls."""
     preferences = preferences_of(row)
     return User(
         row.id,

@@ -178,14 +178,14 @@ def bound_rows(
     ]
 
 
-def fits_host(*, memory: bool, disk: bool) -> ColumnElement[bool]:
+def fits_host(
+    *,
+    memory: bool,  # whether it says how much it has, bytes, parameter :memory
+    disk: bool,  # the same of what is free on its disk, :disk
+) -> ColumnElement[bool]:
     """Return the condition for workunits, with bounds, that a host says it has room for.
 
     What a host does not say does not count against it: it refuses by itself.
-
-    Args:
-        memory: whether it says how much it has, bytes, parameter :memory.
-        disk: the same of what is free on its disk, :disk.
     """
     table = schema.bounds
     too_large = []

@@ -106,13 +106,12 @@ def _family(maker: str, model: str) -> tuple[str, ...]:
     return ()
 
 
-def is_trusted(valid: int, draw: float) -> bool:
-    """Say whether a host may work alone this time.
-
-    Args:
-        valid: its valid results in a row.
-        draw: uniform in [0, 1), unknown to the host: one in `valid` is checked anyway.
-    """
+def is_trusted(
+    valid: int,  # its valid results in a row
+    # uniform in [0, 1), unknown to the host: one in `valid` is checked anyway
+    draw: float,
+) -> bool:
+    """Say whether a host may work alone this time."""
     return valid >= TRUSTED_AFTER and draw >= 1 / valid
 
 

@@ -150,13 +150,11 @@ def levels_for(max_level: str) -> tuple[str, ...]:
     return levels_up_to(check_preferences(ProjectPreferences((max_level,))).max_level)
 
 
-def selected_levels(max_level: str, selection: str | None) -> tuple[str, ...]:
-    """Return which levels may be sent: the stored selection within the account's level.
-
-    Args:
-        max_level: the account's level.
-        selection: column ``levels``; None where the volunteer never chose.
-    """
+def selected_levels(
+    max_level: str,  # the account's level
+    selection: str | None,  # column ``levels``; None where the volunteer never chose
+) -> tuple[str, ...]:
+    """Return which levels may be sent: the stored selection within the account's level."""
     allowed = levels_up_to(max_level)
     if selection is None:
         return allowed

@@ -79,7 +79,7 @@ class Allowance:
 def after_error(quota: Quota, now: int, rules: QuotaRules = RULES) -> Quota:
     """Return the standing after one bad result at `now`, s."""
     row = quota.errors_in_row + 1
-    pause = _pause(row, rules)
+    pause = _pause(row - rules.patience, rules)
     return replace(
         quota,
         per_cpu=max(1, min(quota.per_cpu, rules.per_cpu) - 1),
@@ -95,18 +95,17 @@ def after_rejection(
 
     It is no error of the row, and a pause that runs does not grow.
     """
-    pause = _pause(rejected, rules)
+    pause = _pause(rejected - rules.patience, rules)
     if not pause or now < quota.paused_until:
         return quota
     return replace(quota, paused_until=now + pause)
 
 
-def _pause(bad: int, rules: QuotaRules) -> int:
-    """Return how long a host pauses after so many bad results, s."""
-    if bad < rules.patience:
+def _pause(over: int, rules: QuotaRules | ConductRules) -> int:
+    """Return the pause, s, after so many more than are borne with; none below 0."""
+    if over < 0:
         return 0
-    doubled = rules.first_pause_s << min(bad - rules.patience, 32)
-    return min(doubled, rules.longest_pause_s)
+    return min(rules.first_pause_s << min(over, 32), rules.longest_pause_s)
 
 
 def after_success(quota: Quota, rules: QuotaRules = RULES) -> Quota:
@@ -288,9 +287,12 @@ def _message(app: str, quota: Quota, now: int) -> str:
     )
 
 
+# Work that is turned away (aborted, or refused by opt-in) uses up no workunit's total, but
+# each costs a result and time, and one account after the other could do it. So an account
+# pauses after some in a row, all its computers together, until one of its results is valid.
 @dataclass(frozen=True, slots=True)
 class ConductRules:
-    """Numbers of the rules."""
+    """How much an account may turn away; newcomers, who helped with nothing yet, less."""
 
     patience: int = 20  # results turned away in a row before the first pause
     newcomer_patience: int = 3  # the same for newcomers
@@ -314,18 +316,13 @@ def is_newcomer(password_hash: str, total_credit: float | None) -> bool:
     return bool(password_hash) and not total_credit
 
 
-def after_turning_away(
-    conduct: Conduct, now: int, *, newcomer: bool, rules: ConductRules = CONDUCT_RULES
-) -> Conduct:
+def after_turning_away(conduct: Conduct, now: int, *, newcomer: bool) -> Conduct:
     """Return what is known of an account after one more result at `now`, s."""
-    row = conduct.turned_away + 1
-    over = row - (rules.newcomer_patience if newcomer else rules.patience)
-    pause = 0
-    if over >= 0:
-        doubled = rules.first_pause_s << min(over, 32)
-        pause = min(doubled, rules.longest_pause_s)
-    until = max(conduct.paused_until, now + pause if pause else 0)
-    return Conduct(row, until)
+    rules, row = CONDUCT_RULES, conduct.turned_away + 1
+    pause = _pause(
+        row - (rules.newcomer_patience if newcomer else rules.patience), rules
+    )
+    return Conduct(row, max(conduct.paused_until, now + pause if pause else 0))
 
 
 def pause_of(paused_until: int, now: int) -> Allowance | None:

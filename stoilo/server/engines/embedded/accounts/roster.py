@@ -208,12 +208,11 @@ class Roster:
         self._database.close()
 
 
-def open_roster(directory: Path, database_url: str = "") -> Roster:
+def open_roster(
+    directory: Path,  # the engine's own; the secret of the accounts lies there
+    database_url: str = "",  # where the tables are, empty for SQLite in `directory`
+) -> Roster:
     """Return the roster of the engine under `directory`, also beside a running one.
-
-    Args:
-        directory: the engine's own; the secret of the accounts lies there.
-        database_url: where the tables are, empty for SQLite in `directory`.
 
     Raises:
         InternalError: ``STO-E003`` or ``STO-E005``.

@@ -265,13 +265,12 @@ def _results_query() -> Select:  # type: ignore[type-arg]  # columns of two tabl
 _WORKUNITS, _RESULTS = _workunit_query(), _results_query()
 
 
-def result_of(row: Row, check: str | None = None) -> Result:  # type: ignore[type-arg]  # any row of `results`
-    """Return one row of `schema.results` as the rules see it.
-
-    Args:
-        row: of the table.
-        check: the `CheckVerdict` of a re-check, None for any other result.
-    """
+def result_of(
+    row: Row,  # type: ignore[type-arg]  # of the table
+    # the `CheckVerdict` of a re-check, None for any other result
+    check: str | None = None,
+) -> Result:
+    """Return one row of `schema.results` as the rules see it."""
     return Result(
         name=row.name,
         state=ResultProgress(row.state),
@@ -314,13 +313,11 @@ def results_of(
     return found
 
 
-def view_of(row: Row, results: Iterable[Result]) -> WorkunitView:  # type: ignore[type-arg]  # see below
-    """Return a workunit as the rules see it.
-
-    Args:
-        row: of `workunits`, with `view_columns`.
-        results: its own, oldest first.
-    """
+def view_of(
+    row: Row,  # type: ignore[type-arg]  # of `workunits`, with `view_columns`
+    results: Iterable[Result],  # its own, oldest first
+) -> WorkunitView:
+    """Return a workunit as the rules see it."""
     return WorkunitView(
         redundancy=Redundancy(
             min_quorum=row.min_quorum,

@@ -52,14 +52,13 @@ key_changes = Table(  # accounts whose keys are not their first
     Column("changed_at", BigInteger, nullable=False),
 )
 
-account_standings = (
-    Table(  # accounts that turned work away since their last valid result
-        "engine_account_standing",
-        metadata,
-        Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
-        Column("turned_away", Integer, nullable=False),
-        Column("paused_until", BigInteger, nullable=False),
-    )
+# Accounts that turned work away since their last valid result.
+account_standings = Table(
+    "engine_account_standing",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("turned_away", Integer, nullable=False),
+    Column("paused_until", BigInteger, nullable=False),
 )
 
 hosts = Table(
@@ -315,9 +314,8 @@ code_sign_keys = Table(
     metadata,
     Column("place", Integer, primary_key=True, autoincrement=False),  # 0: in force
     Column("text", String(KEY_TEXT_CHARS), nullable=False),
-    Column(
-        "signature", String(SIGNATURE_CHARS), nullable=False
-    ),  # over the one in force
+    # over the one in force
+    Column("signature", String(SIGNATURE_CHARS), nullable=False),
 )
 
 # Replication and trust. Rows only where something differs from the ordinary.

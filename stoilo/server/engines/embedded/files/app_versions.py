@@ -1,4 +1,4 @@
-"""What stock BOINC clients run: stored, checked, and chosen for the client that calls.
+"""What hosts need beside their tasks' own files: today's release, and what stock clients run.
 
 Files and signatures come from the release; no key to sign with is ever here. A host that
 runs results by its own program (`stoilo volunteer`) needs none of this. Any other gets work
@@ -19,6 +19,7 @@ from stoilo.core.boinc.messages import AppVersion, FileInfo, FileRef, ProgramFil
 from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.interface import ResultProgress
+from stoilo.server.engines.programs import CodeSignKey, FormerKey
 from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, ScalarSelect, Select
 
     from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest
-    from stoilo.server.engines.programs import AppProgram, CodeSignKey
+    from stoilo.server.engines.programs import AppProgram
 
 
+# What all hosts need beside their tasks (release, programs, keys) changes a few times a year
+# and is needed at every call, so it is read once and kept until its version changes. The
+# version is a row that changes in the same transaction; each call reads it with the first
+# thing it reads, so that no call sees an old catalogue.
 _NAME: Final = "catalogue"
 
 
@@ -61,14 +66,6 @@ class StoredProgram:
 
 
 @dataclass(frozen=True, slots=True)
-class SignKey:
-    """A code-sign key; the signature of a former one is over that in force."""
-
-    text: str
-    signature: str
-
-
-@dataclass(frozen=True, slots=True)
 class Catalogue:
     """All of it."""
 
@@ -76,7 +73,7 @@ class Catalogue:
     # metadata that goes out with every result, None before there is any
     release: HeldFile | None
     programs: tuple[StoredProgram, ...]  # one for each platform
-    keys: tuple[SignKey, ...]  # the one in force first; empty without programs
+    key: CodeSignKey  # that clients check programs with
 
 
 def catalogue_version() -> ScalarSelect[str]:
@@ -98,12 +95,16 @@ def load_catalogue(connection: Connection, version: str) -> Catalogue:
     programs = connection.execute(
         select(table).where(table.c.replaced_at == 0).order_by(table.c.platform)
     ).all()
-    held = connection.execute(select(keys).order_by(keys.c.place)).all()
+    held = [
+        (row.text, row.signature)
+        for row in connection.execute(select(keys).order_by(keys.c.place))
+    ]
+    (in_force, _), *former = held or [("", "")]
     return Catalogue(
         version,
         _release(connection),
         tuple(_program(connection, row) for row in programs),
-        tuple(SignKey(row.text, row.signature) for row in held),
+        CodeSignKey(in_force, tuple(FormerKey(*row) for row in former)),
     )
 
 
@@ -294,23 +295,13 @@ OLDEST_CLIENT = 7
 
 
 @dataclass(frozen=True, slots=True)
-class KeyNews:
-    """What a client must be told about the code-sign key; empty texts for nothing."""
-
-    key: str = ""  # the one in force
-    signature: str = ""  # over it, by the key that the client holds
-    # the client holds a key that the one in force did not take over from, and would
-    # take no program of ours
-    stranger: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ProgramChoice:
     """How one client can run results."""
 
     usable: bool = True  # whether it can at all
     program: StoredProgram | None = None  # what it runs; None for a host with its own
-    news: KeyNews = KeyNews()  # about the code-sign key
+    key: str = ""  # the code-sign key, where the client has to be told
+    key_signature: str = ""  # over it, by the key that the client holds
     notices: tuple[str, ...] = ()  # for its user, why it cannot
 
     def complete(self, reply: SchedulerReply, base_url: str) -> SchedulerReply:
@@ -319,8 +310,8 @@ class ProgramChoice:
         return replace(
             reply,
             app_versions=_app_versions(self.program, apps, base_url),
-            code_sign_key=self.news.key,
-            code_sign_key_signature=self.news.signature,
+            code_sign_key=self.key,
+            code_sign_key_signature=self.key_signature,
             messages=reply.messages + self.notices,
         )
 
@@ -329,14 +320,15 @@ def choose_program(catalogue: Catalogue, request: SchedulerRequest) -> ProgramCh
     """Return how the caller can run results."""
     if request.own_program:
         return ProgramChoice()
-    news = key_news(catalogue.keys, request.code_sign_key)
-    program = _find_program(catalogue.programs, request.platforms)
+    news = _key_news(catalogue.key, request.code_sign_key.strip())
+    offered = {program.platform: program for program in catalogue.programs}
+    program = next((offered[one] for one in request.platforms if one in offered), None)
     notice = ""
     if 0 < request.client.major < OLDEST_CLIENT:
         notice = (
             f"This project needs BOINC {OLDEST_CLIENT} or newer. Update your client."
         )
-    elif news.stranger:
+    elif news is None:
         notice = (
             "Your client knows another code-sign key of this project and would refuse its "
             "programs. Ask the project why; then remove the project and add it again."
@@ -344,16 +336,11 @@ def choose_program(catalogue: Catalogue, request: SchedulerRequest) -> ProgramCh
     elif program is None:
         shown = ", ".join(one[:64] for one in request.platforms[:4]) or "none"
         notice = f"This project has no program for your platform ({shown})."
+    key, signature = news or ("", "")
+    choice = ProgramChoice(key=key, key_signature=signature)
     if notice:
-        return ProgramChoice(usable=False, news=news, notices=(notice,))
-    return ProgramChoice(program=program, news=news)
-
-
-def _find_program(
-    programs: Sequence[StoredProgram], platforms: Sequence[str]
-) -> StoredProgram | None:
-    offered = {program.platform: program for program in programs}
-    return next((offered[one] for one in platforms if one in offered), None)
+        return replace(choice, usable=False, notices=(notice,))
+    return replace(choice, program=program)
 
 
 def _app_versions(
@@ -384,13 +371,16 @@ def _file_info(file: HeldFile, part: str, suffix: str, base_url: str) -> FileInf
     return file.info(base_url, name=f"stoilo_{part}_{file.digest[:16]}{suffix}")
 
 
-def key_news(keys: Sequence[SignKey], held: str) -> KeyNews:
-    """Return what to tell a client that holds the key `held` (untrusted text)."""
-    if not keys or keys[0].text.strip() == held.strip():
-        return KeyNews()
-    if not held.strip():
-        return KeyNews(keys[0].text)
-    for key in keys[1:]:
-        if key.text.strip() == held.strip():
-            return KeyNews(keys[0].text, key.signature)
-    return KeyNews(stranger=True)
+def _key_news(key: CodeSignKey, held: str) -> tuple[str, str] | None:
+    """Return key and signature to tell a client that holds `held` (untrusted text).
+
+    None when the one in force did not take over from that: such a client would take no
+    program of ours.
+    """
+    if not key.text or key.text.strip() == held:
+        return "", ""
+    if not held:
+        return key.text, ""
+    signed = (one.signature for one in key.former if one.key.strip() == held)
+    signature = next(signed, None)
+    return None if signature is None else (key.text, signature)

@@ -130,15 +130,12 @@ class Depot:
         return before - self._retained
 
     def shared(
-        self, connection: Connection, most: int, digest: str = ""
+        self,
+        connection: Connection,  # of the engine's database
+        most: int,  # how many; which ones nobody can say
+        digest: str = "",  # look for this one only; untrusted
     ) -> dict[str, Path]:
-        """Return where files lie that many tasks share, never one task's arguments.
-
-        Args:
-            connection: of the engine's database.
-            most: how many; which ones nobody can say.
-            digest: look for this one only; untrusted.
-        """
+        """Return where files lie that many tasks share, never one task's arguments."""
         table, needs = schema.files, schema.workunit_files
         sticky = exists().where(needs.c.digest == table.c.digest, needs.c.sticky == 1)
         query = select(table.c.digest).where(

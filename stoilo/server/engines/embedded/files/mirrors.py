@@ -108,13 +108,13 @@ class Mirrors:
         self._were_good = False  # hosts may have been sent to some
         self._distrusting: OrderedDict[int, float] = OrderedDict()
 
-    def check(self, samples: Mapping[str, Path], most_s: float = CHECK_S) -> None:
-        """Find out which mirrors are in use from now on: those that send what we have.
-
-        Args:
-            samples: some shared files of ours, by digest; without any nobody is in use.
-            most_s: longest check of one mirror, s.
-        """
+    def check(
+        self,
+        # some shared files of ours, by digest; without any nobody is in use
+        samples: Mapping[str, Path],
+        most_s: float = CHECK_S,  # longest check of one mirror, s
+    ) -> None:
+        """Find out which mirrors are in use from now on: those that send what we have."""
         good = set()
         for url in self.urls:
             problem = check_mirror(url, samples, most_s)

@@ -336,15 +336,11 @@ def some_download_failed(reports: Iterable[ReportedResult]) -> bool:
 
 
 def needless_results(
-    names: Iterable[str], held: Mapping[str, HeldResult], over: frozenset[str]
+    names: Iterable[str],  # what it says that it works on
+    held: Mapping[str, HeldResult],  # its results
+    over: frozenset[str],  # of them, those that it has just reported
 ) -> tuple[str, ...]:
-    """Return which (untrusted) names are no results that the host should finish.
-
-    Args:
-        names: what it says that it works on.
-        held: its results.
-        over: of them, those that it has just reported.
-    """
+    """Return which (untrusted) names are no results that the host should finish."""
     return tuple(
         name
         for name in names

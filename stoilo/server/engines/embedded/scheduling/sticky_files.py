@@ -54,13 +54,11 @@ class Lease:
     in_use: bool = False  # a result on this host needs it
 
 
-def cap_bytes(held_bytes: int, disk_free_bytes: float) -> int:
-    """Return how much one host is asked to keep, bytes.
-
-    Args:
-        held_bytes: what it keeps now.
-        disk_free_bytes: what it says is free; 0: it does not say.
-    """
+def cap_bytes(
+    held_bytes: int,  # what it keeps now
+    disk_free_bytes: float,  # what it says is free; 0: it does not say
+) -> int:
+    """Return how much one host is asked to keep, bytes."""
     if disk_free_bytes <= 0:
         return MOST_BYTES
     return min(MOST_BYTES, int(held_bytes + min(disk_free_bytes, 1e18)) // DISK_SHARE)
@@ -251,6 +249,11 @@ def _in_use(connection: Connection, host_id: int) -> frozenset[str]:
     return frozenset(connection.scalars(query))
 
 
+# BOINC's locality scheduling. It changes the order among equals only: a higher priority goes
+# first whatever a host holds, and so does what has waited long, so that no workunit starves
+# because others' files are better spread. Among those that are equal then the lot decides:
+# were they handed out in order, two accounts of one person that call one right after the
+# other would get both results of a workunit, and could agree on a lie.
 # Older results wait no longer for a host that has their files, s
 PATIENCE_S: Final = 600
 # Smaller files are sent as quickly as they are looked for

@@ -55,15 +55,13 @@ async def check_announced(
 
 
 async def read_bounded(
-    pieces: AsyncIterator[bytes], most: int, pace: BodyPace, enough: int = 0
+    pieces: AsyncIterator[bytes],  # the rest of it
+    most: int,  # bytes that may come
+    pace: BodyPace,  # how slowly
+    # stop after the piece with which so many bytes are there; 0: read all
+    enough: int = 0,
 ) -> bytes:
     """Return what still comes of a body, at most `most` bytes.
-
-    Args:
-        pieces: the rest of it.
-        most: bytes that may come.
-        pace: how slowly.
-        enough: stop after the piece with which so many bytes are there; 0: read all.
 
     Raises:
         UsageError: ``STO-E012`` too large or too slow.

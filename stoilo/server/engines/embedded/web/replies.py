@@ -257,14 +257,12 @@ def render_upload_reply(
     return "\n".join([*lines, "</data_server_reply>", ""]).encode()
 
 
-def render_master_page(project: str, scheduler: str, pages: str = "") -> bytes:
-    """Return the project's front page; the link has a line of its own.
-
-    Args:
-        project: its name.
-        scheduler: URL of the scheduler.
-        pages: where people read the audit log, empty when there are no pages.
-    """
+def render_master_page(
+    project: str,  # its name
+    scheduler: str,  # URL of the scheduler
+    pages: str = "",  # where people read the audit log, empty when there are no pages
+) -> bytes:
+    """Return the project's front page; the link has a line of its own."""
     log = f'<p><a href="{escape(pages)}">The audit log</a></p>' if pages else ""
     return (
         f"<!DOCTYPE html>\n<html><head><title>{escape(project)}</title>\n"

@@ -1,4 +1,4 @@
-"""Making workunits and results: the checks and the rows."""
+"""Making workunits and results: their rows, and how results are spread over hosts."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitSpec
 
 
+# An adaptive workunit starts *alone*: one result, and a quorum of one. It stays so while its
+# results go to trusted hosts only; the first that goes to another host raises it to the
+# quorum and target of its redundancy, for good (BOINC's unreplicated jobs).
 def starts_alone(spec: WorkunitSpec) -> bool:
     """Say whether one result is enough at first."""
     return spec.replication.adaptive and spec.redundancy.min_quorum > 1

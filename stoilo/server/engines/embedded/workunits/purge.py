@@ -52,15 +52,14 @@ class Retention:
     host_days: int = 180
 
 
-def purge(connection: Connection, retention: Retention, now: int) -> int:
-    """Remove some of the rows that are too old; return how many workunits and hosts.
-
-    Args:
-        connection: of the engine's database; inside a write transaction, or reading and
-            then `NeedsWritingError` says that there is something to remove.
-        retention: how long to keep what.
-        now: s.
-    """
+def purge(
+    # of the engine's database; inside a write transaction, or reading and then
+    # `NeedsWritingError` says that there is something to remove
+    connection: Connection,
+    retention: Retention,  # how long to keep what
+    now: int,  # s
+) -> int:
+    """Remove some of the rows that are too old; return how many workunits and hosts."""
     gone = 0
     if retention.workunit_days:
         gone += _purge_workunits(connection, now - retention.workunit_days * DAY_S)

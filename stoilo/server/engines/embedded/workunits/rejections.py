@@ -48,15 +48,13 @@ def of_one_owner(workunits: Sequence[str]) -> Mapping[str, int]:
 
 
 def reject_results(
-    connection: Connection, workunit: str, now: int, owners: Owners = of_one_owner
+    connection: Connection,  # inside a write transaction
+    workunit: str,  # name of one that may have ended
+    now: int,  # s
+    # says whose workunits are; the word of one counts so often on a host
+    owners: Owners = of_one_owner,
 ) -> int:
     """Mark the hosts of the results that a workunit's outcome came from, each result once.
-
-    Args:
-        connection: inside a write transaction.
-        workunit: name of one that may have ended.
-        now: s.
-        owners: says whose workunits are; the word of one counts so often on a host.
 
     Returns:
         How many results were marked; 0 for unknown names and those without an outcome.

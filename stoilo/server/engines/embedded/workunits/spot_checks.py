@@ -45,15 +45,12 @@ MOST_EXCUSES: Final = 2
 
 
 def second_verdict(
-    *, like_canonical: bool, like_first: bool, both_resumed: bool
+    *,
+    like_canonical: bool,  # it is the same as the canonical result
+    like_first: bool,  # it is the same as the first re-check
+    both_resumed: bool,  # both re-checks went on after an interruption
 ) -> CheckVerdict:
-    """Return what a second opinion makes of a re-check that differed.
-
-    Args:
-        like_canonical: it is the same as the canonical result.
-        like_first: it is the same as the first re-check.
-        both_resumed: both re-checks went on after an interruption.
-    """
+    """Return what a second opinion makes of a re-check that differed."""
     proven = like_first and not like_canonical and not both_resumed
     return CheckVerdict.DIFFERENT if proven else CheckVerdict.DISPUTED
 

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.db.records import WorkunitView
 
 
-def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus | None:
-    """Return a workunit's status, None for names never created.
-
-    Args:
-        connection: of the engine's database.
-        name: of the workunit.
-        since: a host counts as attached when it called at that time, s, or later.
-    """
+def read_status(
+    connection: Connection,  # of the engine's database
+    name: str,  # of the workunit
+    since: int,  # a host counts as attached when it called at that time, s, or later
+) -> WorkunitStatus | None:
+    """Return a workunit's status, None for names never created."""
     row = connection.execute(
         select(schema.workunits).where(schema.workunits.c.name == name)
     ).first()

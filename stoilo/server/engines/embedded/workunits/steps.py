@@ -150,16 +150,13 @@ def set_transition(connection: Connection, workunit_id: int, at: int) -> None:
 
 
 def begin_lingering(
-    connection: Connection, workunit_id: int, now: int, *, recheck: bool
+    connection: Connection,  # inside the transaction that ended it
+    workunit_id: int,  # its row
+    now: int,  # s
+    *,
+    recheck: bool,  # let a trusted host compute it once more
 ) -> None:
-    """Keep a workunit that has just ended while results may still be compared.
-
-    Args:
-        connection: inside the transaction that ended it.
-        workunit_id: its row.
-        now: s.
-        recheck: let a trusted host compute it once more.
-    """
+    """Keep a workunit that has just ended while results may still be compared."""
     checked = recheck and begin_check(connection, workunit_id, now)
     if checked or has_stragglers(load_view(connection, workunit_id)):
         connection.execute(insert(schema.lingering).values(workunit_id=workunit_id))

@@ -10,7 +10,7 @@ reads a clock, a file or a database. Source of the rules: BOINC's
   more result is needed and the total is used up;
 - a host that does not answer in time uses up the total and is no error;
 - a result that comes late counts while there is something to compare it with
-  (`late_results`: what happens after the end);
+  (`actions_after_end`);
 - one more result is wanted than disagree.
 
 What differs is meant as a kindness or is stricter, never silently:
@@ -57,6 +57,16 @@ if TYPE_CHECKING:
     )
 
 
+# As in BOINC a host that is still working when a quorum is found may finish: its result is
+# compared with the canonical one, for credit and for the host's history, and the files stay
+# until the last such result is back or past its deadline. The outcome never changes: nothing
+# is compared before the server has taken it. After any other end nothing is compared and
+# every result is dropped (BOINC's ``NO_CHECK``).
+#
+# A re-check (a result for trusted hosts only) is the one result that is handed out after the
+# end. Where it differs from the canonical result, others are asked for a second opinion, one
+# after the other, until one has given it. What is left of the others then is dropped, or,
+# where a host has it already, compared like any late result.
 # Second opinions asked for, one after the other, until one comes
 MOST_OPINIONS: Final = 3
 

@@ -78,17 +78,15 @@ class UploadRoom:
         self._lock = threading.Lock()
 
     def reserve(
-        self, name: str, owner: Owner, size: int, here: int, free: int, now: int
+        self,
+        name: str,  # of the upload
+        owner: Owner,  # whose
+        size: int,  # of the whole file as announced, bytes
+        here: int,  # of it that is on the disk and stays, bytes
+        free: int,  # on the disk now, bytes
+        now: int,  # s
     ) -> None:
         """Set room aside for a file before it comes.
-
-        Args:
-            name: of the upload.
-            owner: whose.
-            size: of the whole file as announced, bytes.
-            here: of it that is on the disk and stays, bytes.
-            free: on the disk now, bytes.
-            now: s.
 
         Raises:
             InternalError: ``STO-E003`` for a full disk, ``STO-E110`` for a used-up

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.workunits.validator import Answers
 
 
+# A cobblestone is 1/200 of a day of a computer that makes 1 GFLOP/s. What a result is worth
+# follows from its workunit's estimate alone, which the server has made before anybody has
+# the result: neither the time that a host says it took nor its benchmark has a part in it.
 COBBLESTONES_PER_FLOP: Final = 200.0 / (86_400 * 1e9)
 # Estimates follow what hosts said of earlier tasks of the same source (the median), so a
 # cheat who runs most of a source's tasks can raise them. This bounds what that brings.
@@ -119,16 +122,13 @@ _OF_VERDICT = {
 
 
 def write_answers(
-    connection: Connection, answers: Answers, now: int, spot_check: Callable[[], bool]
+    connection: Connection,  # inside a write transaction
+    answers: Answers,  # what it said
+    now: int,  # s
+    # says whether a workunit that ends now is to be checked again
+    spot_check: Callable[[], bool],
 ) -> None:
-    """Write what the validator said; answers to a closed workunit are void.
-
-    Args:
-        connection: inside a write transaction.
-        answers: what it said.
-        now: s.
-        spot_check: says whether a workunit that ends now is to be checked again.
-    """
+    """Write what the validator said; answers to a closed workunit are void."""
     view = load_view(connection, answers.workunit_id)
     if view.outcome is not None and not view.lingering:
         return
