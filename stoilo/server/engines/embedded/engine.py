@@ -38,9 +38,7 @@ from stoilo.server.engines.embedded.workunits.rejections import (
     reject_results,
 )
 from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
-from stoilo.server.engines.embedded.workunits.store import (
-    Store,
-)
+from stoilo.server.engines.embedded.workunits.store import Store
 from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
 from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
 from stoilo.server.engines.programs import check_programs

@@ -43,7 +43,9 @@ from stoilo.server.engines.embedded.db.database import Database
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import ColumnElement, Connection
+
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 
 MIN_CHARS: Final = 10
@@ -319,7 +321,6 @@ class Accounts:
             return self._account(connection, address)
 
     def _renew(self, connection: Connection, user_id: int, now: int) -> str:
-        """Store the hashes of an account's next keys; return its address."""
         users, changes = schema.users, schema.key_changes
         address = connection.scalar(select(users.c.email).where(users.c.id == user_id))
         if address is None:
@@ -387,7 +388,6 @@ class Accounts:
         )
 
     def _account(self, connection: Connection, address: str) -> Account:
-        """Return an account that exists, keys in clear."""
         table = schema.users
         row = connection.execute(
             select(table.c.id, table.c.max_level, table.c.password_hash).where(
@@ -437,7 +437,7 @@ def _key_number(connection: Connection, user_id: int) -> int:
 
 
 def user_of(
-    row: Row,  # type: ignore[type-arg]  # with the account, its preferences and its standing
+    row: AnyRow,  # with the account, its preferences and its standing
     digest: str,  # of the key that was shown
 ) -> User:
     """Return who calls."""

@@ -37,12 +37,7 @@ def app_id(level: str) -> int:
     return LEVELS.index(level) + 1
 
 
-WISH_COLUMNS: Final = (
-    "max_level",
-    "require_review",
-    "require_public_source",
-    "topics",
-)
+WISH_COLUMNS: Final = ("max_level", "require_review", "require_public_source", "topics")
 
 
 @dataclass(frozen=True, slots=True)

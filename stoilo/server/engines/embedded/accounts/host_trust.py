@@ -98,7 +98,6 @@ def _processor(host: HostInfo) -> tuple[str, str]:
 
 
 def _family(maker: str, model: str) -> tuple[str, ...]:
-    """Return the words that name a processor's family, none when there is no table."""
     words = set(re.findall(r"[a-z0-9]+", model.partition("[")[0]))
     for family in _FAMILIES.get(maker, ()):
         if words.issuperset(family):

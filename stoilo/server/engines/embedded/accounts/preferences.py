@@ -28,9 +28,10 @@ from stoilo.server.engines.embedded.db import schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import ColumnElement, Connection
 
     from stoilo.core.boinc.messages import Wishes
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 NAME_CHARS: Final = 60
 # BOINC's places of a computer; empty: none
@@ -89,10 +90,7 @@ def save_person(connection: Connection, user_id: int, person: Person) -> None:
     connection.execute(
         update(table)
         .where(table.c.user_id == user_id)
-        .values(
-            name=check_name(person.name),
-            venue=person.venue,
-        )
+        .values(name=check_name(person.name), venue=person.venue)
     )
 
 
@@ -173,7 +171,7 @@ def load_preferences(connection: Connection, user_id: int) -> ProjectPreferences
     return preferences_of(row)
 
 
-def preferences_of(row: Row) -> ProjectPreferences:  # type: ignore[type-arg]  # see below
+def preferences_of(row: AnyRow) -> ProjectPreferences:
     """Return what a row says: a user's level and preferences, NULL if none were chosen."""
     levels = selected_levels(row.max_level, row.levels)
     if row.levels is None:

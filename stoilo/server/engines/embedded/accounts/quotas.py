@@ -227,7 +227,6 @@ def note_success(connection: Connection, host_id: int, app: str) -> None:
 
 
 def _place(connection: Connection, result: str) -> tuple[int, str] | None:
-    """Return host and app of a result, None for one that no known host has had."""
     results, table = schema.results, schema.workunits
     row = connection.execute(
         select(results.c.host_id, table.c.app)

@@ -39,7 +39,9 @@ from stoilo.server.engines.embedded.db.records import CheckVerdict
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection, Row, Table
+    from sqlalchemy import Connection, Table
+
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,7 @@ def _user_of(connection: Connection, email: str) -> int:
     return int(found)
 
 
-def _account(row: Row) -> KnownAccount:  # type: ignore[type-arg]  # users and people
+def _account(row: AnyRow) -> KnownAccount:
     return KnownAccount(
         user_id=row.id,
         email=row.email,
@@ -252,7 +254,7 @@ def _account(row: Row) -> KnownAccount:  # type: ignore[type-arg]  # users and p
     )
 
 
-def _host(row: Row) -> KnownHost:  # type: ignore[type-arg]  # hosts and records
+def _host(row: AnyRow) -> KnownHost:
     return KnownHost(
         host_id=row.id,
         email=row.email,
@@ -295,6 +297,5 @@ def ended_checks(connection: Connection, since: int = 0) -> list[SpotCheck]:
 def _hosts_named(
     connection: Connection, table: Table, workunit_id: int
 ) -> tuple[int, ...]:
-    """Return the hosts that are banned, or were excused, for a workunit."""
     query = select(table.c.host_id).where(table.c.workunit_id == workunit_id)
     return tuple(connection.scalars(query.order_by(table.c.host_id)))

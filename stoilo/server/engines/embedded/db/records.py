@@ -19,7 +19,9 @@ from stoilo.server.engines.workunits import Homogeneity
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import Connection
+
+    from stoilo.server.engines.embedded.db.schema import AnyRow, AnySelect
 
 
 class Validity(StrEnum):
@@ -225,8 +227,7 @@ Action = (
 )
 
 
-def _workunit_query() -> Select:  # type: ignore[type-arg]  # columns of some tables
-    """Return the query for workunits, how their results are spread, what is left of them."""
+def _workunit_query() -> AnySelect:
     table = schema.workunits
     spread, ended, box = schema.replications, schema.lingering, schema.outbox
     return (
@@ -250,8 +251,7 @@ def view_columns() -> list[Any]:
     ]
 
 
-def _results_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
-    """Return the query for workunits' results, oldest first."""
+def _results_query() -> AnySelect:
     table, checks = schema.results, schema.spot_checks
     return (
         select(table, checks.c.verdict.label("check"))
@@ -266,7 +266,7 @@ _WORKUNITS, _RESULTS = _workunit_query(), _results_query()
 
 
 def result_of(
-    row: Row,  # type: ignore[type-arg]  # of the table
+    row: AnyRow,  # of the table
     # the `CheckVerdict` of a re-check, None for any other result
     check: str | None = None,
 ) -> Result:
@@ -314,7 +314,7 @@ def results_of(
 
 
 def view_of(
-    row: Row,  # type: ignore[type-arg]  # of `workunits`, with `view_columns`
+    row: AnyRow,  # of `workunits`, with `view_columns`
     results: Iterable[Result],  # its own, oldest first
 ) -> WorkunitView:
     """Return a workunit as the rules see it."""

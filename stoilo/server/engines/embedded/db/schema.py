@@ -7,6 +7,8 @@ accounts' keys are derived from a file outside of the database (`accounts`).
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -16,6 +18,8 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
+    Select,
     String,
     Table,
     UniqueConstraint,
@@ -23,6 +27,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 from stoilo.server.engines.database import APP_CHARS, Key, Name, Real
+
+# Rows and queries of columns that only the query names.
+AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
+AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
 
 metadata = MetaData()
 

@@ -25,9 +25,10 @@ from stoilo.server.engines.workunits import WorkunitFile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Connection, Row, ScalarSelect, Select
+    from sqlalchemy import Connection, ScalarSelect, Select
 
     from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.programs import AppProgram
 
 
@@ -118,7 +119,7 @@ def _release(connection: Connection) -> HeldFile | None:
     return None if row is None else HeldFile(*row)
 
 
-def _program(connection: Connection, row: Row) -> StoredProgram:  # type: ignore[type-arg]  # a row of `programs`
+def _program(connection: Connection, row: AnyRow) -> StoredProgram:
     table = schema.files
     query = select(table.c.digest, table.c.token, table.c.size, table.c.md5)
     launcher, verifier = (
@@ -218,7 +219,7 @@ def store_programs(
     return _retire(connection)
 
 
-def _same(row: Row, program: AppProgram) -> bool:  # type: ignore[type-arg]  # a row of `programs`
+def _same(row: AnyRow, program: AppProgram) -> bool:
     """Say whether a row is this program, signatures included."""
     return all(getattr(row, name) == value for name, value in _columns(program).items())
 

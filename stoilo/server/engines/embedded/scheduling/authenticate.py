@@ -37,12 +37,13 @@ from stoilo.server.engines.embedded.files.app_versions import catalogue_version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row, ScalarSelect, Select, Table
+    from sqlalchemy import Connection, ScalarSelect, Select, Table
 
     from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.accounts.preferences import ProjectPreferences
     from stoilo.server.engines.embedded.accounts.quotas import Allowance
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 RECORD_COLUMNS: Final = (
     "domain_name",
@@ -109,7 +110,7 @@ class Visitor:
     preferences: StoredPreferences | None
     catalogue: str  # version of what all hosts run (`catalogue`)
     # everything else
-    row: Row  # type: ignore[type-arg]  # of `_query`
+    row: AnyRow  # of `_query`
 
     @property
     def owns_cpid(self) -> bool:
@@ -153,7 +154,7 @@ def find_visitor(connection: Connection, request: SchedulerRequest) -> Visitor |
     )
 
 
-def _hosts(rows: Sequence[Row]) -> tuple[KnownHost, ...]:  # type: ignore[type-arg]  # of `_query`
+def _hosts(rows: Sequence[AnyRow]) -> tuple[KnownHost, ...]:
     found: dict[int, KnownHost] = {}
     for row in rows:
         if row.host_id is None:
@@ -166,8 +167,7 @@ def _hosts(rows: Sequence[Row]) -> tuple[KnownHost, ...]:  # type: ignore[type-a
     return tuple(found.values())
 
 
-def _host(row: Row) -> KnownHost:  # type: ignore[type-arg]  # of `_query`
-    """Return a row's host, without its quotas."""
+def _host(row: AnyRow) -> KnownHost:
     return KnownHost(
         id=row.host_id,
         cpid=row.host_cpid,
@@ -183,7 +183,7 @@ def _host(row: Row) -> KnownHost:  # type: ignore[type-arg]  # of `_query`
     )
 
 
-def _of(row: Row, prefix: str, names: Sequence[str]) -> tuple[Any, ...]:  # type: ignore[type-arg]  # of `_query`
+def _of(row: AnyRow, prefix: str, names: Sequence[str]) -> tuple[Any, ...]:
     return tuple(getattr(row, f"{prefix}_{name}") for name in names)
 
 

@@ -51,11 +51,12 @@ from stoilo.server.engines.workunits import Homogeneity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select, Update
+    from sqlalchemy import ColumnElement, Connection, Select, Update
 
     from stoilo.core.boinc.messages import SchedulerRequest, Wishes
     from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.db.records import WorkunitView
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
 
 # Looked at by the rules for each result that may be given
@@ -152,7 +153,7 @@ def fresh_results(
     if room <= 0 or guest.host.ban is not None:
         return []
     caller = _caller(guest)
-    given: dict[int, Row] = {}  # type: ignore[type-arg]  # by workunit
+    given: dict[int, AnyRow] = {}  # by workunit
     for recheck in [True, False] if caller.trusted_account else [False]:
         rows = _fitting(connection, guest, caller, room, chance.lots, recheck=recheck)
         fresh = [row for row in rows if row.workunit_id not in given]
@@ -179,7 +180,7 @@ def _fitting(
     lots: Callable[[], float],
     *,
     recheck: bool,
-) -> list[Row]:  # type: ignore[type-arg]  # of `_candidates`
+) -> list[AnyRow]:
     """Return rows of results that the rules will probably give to the host, best first."""
     request = guest.request
     memory, disk = int(request.host.memory_bytes), int(request.host.disk_free_bytes)
@@ -231,7 +232,7 @@ def _machine(guest: Guest) -> str:
 
 def _settle_spread(
     connection: Connection,
-    row: Row,  # type: ignore[type-arg]  # of `_candidates`
+    row: AnyRow,  # of `_candidates`
     view: WorkunitView,
     caller: Caller,
     guest: Guest,
@@ -260,7 +261,7 @@ def _room(request: SchedulerRequest, busy: int, pace: Pace) -> int:
 
 def _issue(
     connection: Connection,
-    rows: list[Row],  # type: ignore[type-arg]  # of `_candidates`
+    rows: list[AnyRow],  # of `_candidates`
     guest: Guest,
 ) -> list[HeldResult]:
     """Write that results are on the host; return them, oldest first."""

@@ -145,7 +145,6 @@ def _new_host(
 def _record(
     connection: Connection, host_id: int, request: SchedulerRequest, now: int
 ) -> None:
-    """Begin the record of what a host says of itself, bounded."""
     values = {"host_id": host_id, "stored_at": now, **_said(request)}
     connection.execute(insert(schema.host_records).values(values))
 

@@ -26,10 +26,11 @@ from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultPr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row, Select, Update
+    from sqlalchemy import Connection, Select, Update
 
     from stoilo.core.boinc.messages import ReportedResult
     from stoilo.server.engines.embedded.accounts.quotas import Quota
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.files.mirrors import Mirrors
     from stoilo.server.engines.embedded.scheduling.authenticate import Host
 
@@ -61,7 +62,7 @@ class HeldResult:
     sent_at: int = 0  # s
 
     @classmethod
-    def given(cls, row: Row, deadline: int) -> Self:  # type: ignore[type-arg]  # `result_columns`
+    def given(cls, row: AnyRow, deadline: int) -> Self:
         """Return the result of a row with `result_columns`, just handed out."""
         return cls(
             row.copy_id,
@@ -138,7 +139,7 @@ def result_columns() -> list[Any]:
     ]
 
 
-def _held(row: Row) -> HeldResult:  # type: ignore[type-arg]  # of `_results`
+def _held(row: AnyRow) -> HeldResult:
     return replace(
         HeldResult.given(row, row.deadline),
         state=ResultProgress(row.state),
@@ -154,20 +155,17 @@ def _held(row: Row) -> HeldResult:  # type: ignore[type-arg]  # of `_results`
 
 @cache
 def _in_progress() -> Select[Any]:
-    """Return the query for what :host should have, oldest first."""
     state = schema.results.c.state == ResultProgress.IN_PROGRESS.value
     return _results().where(state).order_by(schema.results.c.id)
 
 
 @cache
 def _by_name() -> Select[Any]:
-    """Return the query for those of :names that :host has had."""
     names = schema.results.c.name.in_(bindparam("names", expanding=True))
     return _results().where(names)
 
 
 def _results() -> Select[Any]:
-    """Return the query for results of :host."""
     results, table, ended = schema.results, schema.workunits, schema.lingering
     checks, used, bounds = schema.spot_checks, schema.usages, schema.bounds
     return (
@@ -278,7 +276,6 @@ def _ending(
 
 
 def _write(connection: Connection, endings: Sequence[_Ending], now: int) -> None:
-    """Write how results have ended, and that their workunits are to be looked at."""
     rows = [
         {"row": one.result.id, "ended": one.outcome.value, "why": one.code, "now": now}
         for one in endings
@@ -292,7 +289,6 @@ def _write(connection: Connection, endings: Sequence[_Ending], now: int) -> None
 
 @cache
 def _result_update() -> Update:
-    """Return the statement that result :row is over."""
     table = schema.results
     return (
         update(table)

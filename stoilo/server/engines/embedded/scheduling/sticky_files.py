@@ -28,9 +28,10 @@ from stoilo.server.engines.interface import ResultProgress
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select
+    from sqlalchemy import ColumnElement, Connection, Select
 
     from stoilo.core.boinc.messages import FileInfo, SchedulerRequest
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 
 # After the result's last send, s
@@ -118,7 +119,7 @@ def settle_leases(
 def _ended(
     connection: Connection,
     host_id: int,
-    rows: Sequence[Row],  # type: ignore[type-arg]  # of `_load`
+    rows: Sequence[AnyRow],  # of `_load`
     cap: int,
     now: int,
 ) -> tuple[str, ...]:
@@ -139,7 +140,7 @@ def forget_lost_hosts(connection: Connection, now: int) -> None:
     connection.execute(delete(table).where(old))
 
 
-def _load(connection: Connection, host_id: int) -> list[Row]:  # type: ignore[type-arg]  # a lease, and whether its file is still known
+def _load(connection: Connection, host_id: int) -> list[AnyRow]:
     return list(connection.execute(_query(), {"host": host_id}).all())
 
 
@@ -154,7 +155,7 @@ def _query() -> Select[Any]:
     )
 
 
-def _is_there(row: Row, held: Collection[str], now: int) -> bool:  # type: ignore[type-arg]  # of `_load`
+def _is_there(row: AnyRow, held: Collection[str], now: int) -> bool:
     """Whether the file is with the host, or may still be on its way there."""
     return row.digest in held or not (row.held or now >= row.needed_until)
 
@@ -162,10 +163,10 @@ def _is_there(row: Row, held: Collection[str], now: int) -> bool:  # type: ignor
 def _learn(
     connection: Connection,
     host_id: int,
-    rows: dict[str, Row],  # type: ignore[type-arg]  # of `_load`
+    rows: dict[str, AnyRow],  # of `_load`
     held: Collection[str],
     now: int,
-) -> dict[str, Row]:  # type: ignore[type-arg]  # of `_load`
+) -> dict[str, AnyRow]:
     """Note what has arrived and forget what the host has deleted; return the rest."""
     table = schema.leases
     mine = table.c.host_id == host_id
@@ -184,7 +185,7 @@ def _learn(
 def _lend(
     connection: Connection,
     host_id: int,
-    rows: dict[str, Row],  # type: ignore[type-arg]  # of `_load`
+    rows: dict[str, AnyRow],  # of `_load`
     sticky: dict[str, FileInfo],
     now: int,
 ) -> None:
@@ -219,7 +220,7 @@ def _lend(
 
 
 def _leases(
-    rows: Iterable[Row],  # type: ignore[type-arg]  # of `_load`
+    rows: Iterable[AnyRow],  # of `_load`
     used: Collection[str] = (),
 ) -> list[Lease]:
     return [
@@ -297,7 +298,7 @@ def local_first(
     now: int,  # s since 1970
     # uniform in [0, 1); whoever foresees them can choose what he gets
     lots: Callable[[], float],
-) -> list[Row]:  # type: ignore[type-arg]  # of `candidates`
+) -> list[AnyRow]:
     """Return candidates in the order in which they shall go, the best first."""
     held = _large_held(connection, request)
     found = connection.execute(candidates, values).all()
@@ -321,7 +322,7 @@ def local_first(
     return [rows[one.id] for one in in_order(scored, now)]
 
 
-def _by_lot(found: Sequence[Row], lots: Callable[[], float]) -> list[Row]:  # type: ignore[type-arg]  # of `candidates`
+def _by_lot(found: Sequence[AnyRow], lots: Callable[[], float]) -> list[AnyRow]:
     drawn: dict[int, float] = {}
     keys = []
     for place, row in enumerate(found):

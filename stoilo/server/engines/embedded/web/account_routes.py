@@ -133,7 +133,6 @@ class _PeopleFace:
         return _html(page)
 
     async def _account_call(self, request: Request, *, make: bool) -> Response:
-        """Answer one of BOINC's account calls."""
         if not self._rates.allow_account_call(_address(request)):
             self._refusals.note(request, "STO-E013")
             return _xml(render_account_error(ERR_PROJECT_DOWN, _TOO_MANY))
@@ -189,7 +188,6 @@ def _address(request: Request) -> str:
 
 
 def _xml(body: bytes) -> Response:
-    """Return an answer that BOINC clients read."""
     return Response(body, media_type=XML, headers={"cache-control": "no-store"})
 
 

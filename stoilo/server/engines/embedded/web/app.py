@@ -262,7 +262,6 @@ class _Face:
         return Response(body, media_type=XML)
 
     async def _upload(self, request: Request, pieces: AsyncIterator[bytes]) -> bytes:
-        """Take one upload request; returns the answer."""
         begin = b""
         async for chunk in pieces:
             begin += chunk
@@ -316,7 +315,6 @@ def _is_empty(reply: SchedulerReply) -> bool:
 
 
 def _inline_file(content: bytes, range_header: str, *, etag: str) -> Response:
-    """Return a small file, or the part of it that a Range asks for."""
     headers = {"accept-ranges": "bytes", "etag": etag}
     media = "application/octet-stream"
     match = _RANGE.fullmatch(range_header)

@@ -138,9 +138,7 @@ def first(form: Form, name: str) -> str:
     return values[0]
 
 
-def parse_choices(
-    form: Form,
-) -> tuple[ProjectPreferences, Person]:
+def parse_choices(form: Form) -> tuple[ProjectPreferences, Person]:
     """Return what a form says, not yet checked."""
     chosen = ProjectPreferences(
         levels=tuple(form.get("level", ())),
@@ -148,10 +146,7 @@ def parse_choices(
         require_public_source=first(form, "require_public_source") == "1",
         topics=tuple(first(form, "topics").split()),
     )
-    person = Person(
-        name=first(form, "name"),
-        venue=first(form, "venue"),
-    )
+    person = Person(name=first(form, "name"), venue=first(form, "venue"))
     return chosen, person
 
 
@@ -195,7 +190,6 @@ class VolunteerDesk:
         return self._show(account, now, news="Saved.")
 
     def _change_keys(self, form: Form, now: int) -> str:
-        """Give the account new keys and show them, this once."""
         account = self._check(form, now)
         if first(form, "sure") != "1":
             raise UsageError("STO-E060", "tick that the old keys shall stop")

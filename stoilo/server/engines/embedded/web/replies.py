@@ -52,7 +52,6 @@ def render_reply(reply: SchedulerReply, project: str) -> bytes:
 
 
 def _greeting(reply: SchedulerReply, project: str) -> list[str]:
-    """Return who answers, whom, and what people should read."""
     lines = [leaf("project_name", project)]
     if reply.host_id:
         lines.append(leaf("hostid", reply.host_id))
@@ -116,7 +115,6 @@ def leaf(tag: str, value: object) -> str:
 
 
 def _apps(reply: SchedulerReply) -> list[str]:
-    """Return the apps of the workunits: the levels."""
     names = sorted({item.app for item in reply.workunits})
     return [
         f"<app>{leaf('name', name)}{leaf('user_friendly_name', f'stoilo {name}')}</app>"
@@ -125,7 +123,6 @@ def _apps(reply: SchedulerReply) -> list[str]:
 
 
 def _key(reply: SchedulerReply) -> list[str]:
-    """Return the code-sign key, and the former one's signature over it."""
     lines = []
     if reply.code_sign_key:
         lines.append(_block("code_sign_key", reply.code_sign_key))

@@ -128,7 +128,6 @@ def _client(root: Element) -> ClientVersion:
 
 
 def _platforms(root: Element) -> tuple[str, ...]:
-    """Return what the host can run, its own platform first."""
     others = root.every("alt_platform")[:MOST_PLATFORMS]
     names = [_cut(item, "name", 64) for item in others]
     return tuple(
@@ -181,7 +180,6 @@ def _sticky(infos: Sequence[Element]) -> tuple[str, ...]:
 
 
 def _cut(element: Element, tag: str, longest: int) -> str:
-    """Return the text of child `tag`, cut to `longest` characters."""
     child = element.find(tag)
     return child.text[:longest] if child is not None else ""
 
@@ -236,7 +234,6 @@ def _with_plain_stderr(data: bytes) -> bytes:
 
 
 def _plain(text: bytes) -> bytes:
-    """Return what is inside the CDATA section of `text`, escaped."""
     start = text.find(_CDATA[0])
     stop = text.rfind(_CDATA[1])
     if start < 0 or stop < start:

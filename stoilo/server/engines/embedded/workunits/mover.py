@@ -112,7 +112,6 @@ class Mover:
             raise
 
     def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
-        """Put questions to the validator, several at the same time if started."""
         if self._pool is None:
             return [answer(question, validation) for question in questions]
         return list(

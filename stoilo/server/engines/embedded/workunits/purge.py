@@ -69,7 +69,6 @@ def purge(
 
 
 def _purge_workunits(connection: Connection, before: int) -> int:
-    """Remove workunits that were over before then, s; return how many."""
     rows: list[int] = []
     for kind in OutcomeKind:  # each a range of the index of outcome and time
         asked = {"kind": kind.value, "before": before}
@@ -131,7 +130,6 @@ def _old_workunits() -> Select[Any]:
 
 
 def _purge_hosts(connection: Connection, before: int) -> int:
-    """Remove hosts that have not called since then, s; return how many."""
     asked = {"before": before, "most": PURGED_TOGETHER}
     rows = connection.scalars(_old_hosts(), asked).all()
     if rows:

@@ -71,7 +71,6 @@ def reject_results(
 
 
 def _believed(connection: Connection, workunit: str) -> Sequence[Row[Any, Any, Any]]:
-    """Return name, host and app of the results that may be rejected."""
     table, of = schema.results, schema.workunits
     return connection.execute(
         select(table.c.name, table.c.host_id, of.c.app)
@@ -89,7 +88,6 @@ def _believed(connection: Connection, workunit: str) -> Sequence[Row[Any, Any, A
 def _latest(
     connection: Connection, host_id: int, app: str, now: int
 ) -> Sequence[Row[Any, Any, Any]]:
-    """Return name, code and workunit of a host's latest valid results of a day."""
     table, of = schema.results, schema.workunits
     return connection.execute(
         select(table.c.name, table.c.code, of.c.name.label("workunit"))
@@ -106,7 +104,6 @@ def _latest(
 
 
 def _mark(connection: Connection, result: str) -> None:
-    """Write down that a result was rejected; its host's record begins again."""
     table = schema.results
     note_failed(connection, [result])
     connection.execute(

@@ -36,7 +36,9 @@ from stoilo.server.engines.embedded.workunits.creation import add_results
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
+
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +65,7 @@ def begin_check(connection: Connection, workunit_id: int, now: int) -> bool:
     table = schema.results
     agreed = connection.scalars(
         select(table.c.user_id).where(
-            table.c.workunit_id == workunit_id,
-            table.c.validity == Validity.VALID.value,
+            table.c.workunit_id == workunit_id, table.c.validity == Validity.VALID.value
         )
     )
     trusted = _trusted(connection)
@@ -168,7 +169,6 @@ def _add(
 
 
 def _punish(connection: Connection, workunit_id: int, now: int) -> None:
-    """Ban the hosts that gave the canonical answer, or excuse them."""
     for row in _blamed(connection, workunit_id):
         if row.step is not None and _excuses(connection, row.host_id) < MOST_EXCUSES:
             note_failed(connection, [row.name])
@@ -189,7 +189,7 @@ def _excuses(connection: Connection, host_id: int) -> int:
     return connection.scalar(query) or 0
 
 
-def _blamed(connection: Connection, workunit_id: int) -> list[Row]:  # type: ignore[type-arg]  # name, host, step
+def _blamed(connection: Connection, workunit_id: int) -> list[AnyRow]:
     table, own, resumed = schema.results, schema.trusted_users, schema.resumptions
     return list(
         connection.execute(

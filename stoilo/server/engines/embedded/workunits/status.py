@@ -24,9 +24,10 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import Connection, Select
 
     from stoilo.server.engines.embedded.db.records import WorkunitView
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 
 def read_status(
@@ -54,7 +55,6 @@ def read_status(
 
 
 def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]:
-    """Return a workunit's results, oldest first."""
     table, usages = schema.results, schema.usages
     results = connection.execute(
         select(table, usages.c.cpu_s)
@@ -94,7 +94,7 @@ def _count_attached(
     return int(count or 0)
 
 
-def _shown_outcome(result: Row) -> ResultOutcome:  # type: ignore[type-arg]  # a row of `results`
+def _shown_outcome(result: AnyRow) -> ResultOutcome:
     """Return the outcome as the owner sees it: a false value counts as invalid."""
     outvoted = result.validity == Validity.INVALID
     return ResultOutcome.INVALID if outvoted else ResultOutcome(result.outcome)

@@ -51,10 +51,7 @@ if TYPE_CHECKING:
 
 
 def apply_action(
-    connection: Connection,
-    workunit_id: int,
-    action: Action,
-    now: int,
+    connection: Connection, workunit_id: int, action: Action, now: int
 ) -> None:
     """Write one action of the rules."""
     match action:
@@ -122,7 +119,6 @@ def end_workunit(
 
 
 def _last_code(connection: Connection, workunit_id: int) -> str:
-    """Return the code of the workunit's last failed result, empty if none has one."""
     table = schema.results
     code = connection.scalar(
         select(table.c.code)

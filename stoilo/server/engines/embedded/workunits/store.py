@@ -54,9 +54,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import Connection, Select
 
     from stoilo.server.engines.embedded.db.database import Database
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.files.depot import Depot
     from stoilo.server.engines.workunits import WorkunitSpec
 
@@ -319,7 +320,6 @@ class Store:
     def _questions(
         self, connection: Connection, asked: Sequence[_Asked]
     ) -> list[Question]:
-        """Return what the validator is asked, with the files it needs."""
         rows = [one.workunit_id for one in asked]
         results = self._results(connection, rows)
         return [_question(one, results[one.workunit_id]) for one in asked]
@@ -335,7 +335,7 @@ class Store:
             found[row.workunit_id][row.name] = self._result(row)
         return found
 
-    def _result(self, row: Row) -> ReceivedResult:  # type: ignore[type-arg]  # any row
+    def _result(self, row: AnyRow) -> ReceivedResult:
         return ReceivedResult(
             name=row.name,
             workunit=row.workunit,
@@ -386,7 +386,6 @@ def _uploads_of_failed(connection: Connection, workunits: list[int]) -> list[str
 
 
 def _question(asked: _Asked, results: dict[str, ReceivedResult]) -> Question:
-    """Return what the validator is asked, with the files it needs."""
     view = asked.view
     sets = [act.results for act in asked.actions if isinstance(act, Judge)]
     rechecks = {result.name for result in view.results if result.recheck}
@@ -405,7 +404,7 @@ def _question(asked: _Asked, results: dict[str, ReceivedResult]) -> Question:
 
 
 def _outcome(
-    row: Row,  # type: ignore[type-arg]  # of `workunits`
+    row: AnyRow,  # of `workunits`
     view: WorkunitView,
     results: dict[str, ReceivedResult],
 ) -> WorkunitOutcome:

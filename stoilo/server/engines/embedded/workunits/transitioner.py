@@ -291,7 +291,6 @@ def next_transition(view: WorkunitView, now: int) -> int:
 
 
 def _may_hold(view: WorkunitView, caller: Caller, now: int) -> bool:
-    """Say whether user, host, class of host and time allow one more result."""
     if _admission_over(view, now) or not _same_class(view, caller):
         return False
     machine = {caller.host_key, caller.cpid or caller.host_key}
@@ -336,7 +335,6 @@ def _releases(view: WorkunitView) -> list[Action]:
 
 
 def _limits(view: WorkunitView, counts: _Counts, now: int) -> list[Action]:
-    """Return the end that a limit demands, or the results that are missing."""
     broken = _broken_limit(view.in_force, counts)
     if broken is not None:
         return [Finish(broken)]
@@ -362,7 +360,6 @@ def _needed(redundancy: Redundancy, counts: _Counts) -> int:
 
 
 def _broken_limit(redundancy: Redundancy, counts: _Counts) -> OutcomeKind | None:
-    """Return which limit ends the workunit, if any."""
     if counts.errors > redundancy.max_error:
         return OutcomeKind.TOO_MANY_ERRORS
     if counts.viable > redundancy.max_success:
@@ -378,7 +375,6 @@ def _broken_limit(redundancy: Redundancy, counts: _Counts) -> OutcomeKind | None
 
 
 def _wind_down(view: WorkunitView, counts: _Counts) -> list[Action]:
-    """Issue nothing more; end once no host is working on a result."""
     unsent = [
         result for result in view.results if result.state is ResultProgress.UNSENT
     ]
@@ -390,7 +386,6 @@ def _wind_down(view: WorkunitView, counts: _Counts) -> list[Action]:
 
 
 def _top_up(redundancy: Redundancy, counts: _Counts) -> list[Action]:
-    """Create the results that are missing, within the total."""
     room = redundancy.max_total - counts.total
     count = min(_needed(redundancy, counts), room)
     return [Create(count)] if count > 0 else []

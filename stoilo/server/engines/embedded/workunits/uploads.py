@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from stoilo.server.engines.embedded.db.database import Database
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 CHUNK = 1024 * 1024
 # So much of an upload comes before its part of the reserved room is noted again
@@ -186,8 +187,7 @@ class UploadDesk:
 
         return Incoming(head.name, head, stream, missing, note, missing)
 
-    def _outstanding(self, token: str, name: str) -> Row:  # type: ignore[type-arg]  # see `_expected`
-        """Return the outstanding result behind token and name, or ``STO-E031``."""
+    def _outstanding(self, token: str, name: str) -> AnyRow:
         with self._database.read() as connection:
             return self._expected(connection, token, name)
 
@@ -247,7 +247,7 @@ class UploadDesk:
             size, whole = size_of(path), path.name == name
             self._room.load(name, wanted[name], size, self._now(), whole=whole)
 
-    def _expected(self, connection: Connection, token: str, name: str) -> Row:  # type: ignore[type-arg]  # result and workunit columns
+    def _expected(self, connection: Connection, token: str, name: str) -> AnyRow:
         """Return the outstanding result behind token and name, or ``STO-E031``."""
         table = schema.results
         row = connection.execute(
@@ -265,7 +265,7 @@ class UploadDesk:
             raise DeniedError("STO-E031", "this upload is not expected any more")
         return row
 
-    def _check_same(self, row: Row, head: UploadHead) -> None:  # type: ignore[type-arg]  # result and workunit columns
+    def _check_same(self, row: AnyRow, head: UploadHead) -> None:
         """Raise unless a repeated upload is the file that is here already.
 
         The file is read once at most: to ask costs its host next to nothing.
@@ -315,7 +315,6 @@ class UploadDesk:
                 self._room.release(name)
 
     def _now(self) -> int:
-        """Return the time, s since 1970."""
         return int(self._clock())
 
     def _open(self, head: UploadHead) -> BinaryIO:
@@ -377,6 +376,6 @@ def _md5_of_complete(path: Path) -> str:
         raise disk_error(error) from error
 
 
-def _owner_of(row: Row) -> Owner:  # type: ignore[type-arg]  # of a result, with `_STANDING`
+def _owner_of(row: AnyRow) -> Owner:
     newcomer = is_newcomer(row.password_hash or "", row.total_credit)
     return Owner(row.user_id, row.host_id, newcomer)

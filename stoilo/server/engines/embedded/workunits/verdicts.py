@@ -48,8 +48,9 @@ from stoilo.server.engines.interface import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.workunits.validator import Answers
 
 
@@ -69,7 +70,7 @@ def credit_of(fpops_est: float) -> float:
     return min(max(0.0, fpops_est * COBBLESTONES_PER_FLOP), MOST_PER_RESULT)
 
 
-def grant(connection: Connection, workunit_id: int, now: int) -> tuple[Row, ...]:  # type: ignore[type-arg]  # rows of `results`
+def grant(connection: Connection, workunit_id: int, now: int) -> tuple[AnyRow, ...]:
     """Pay for every valid result of a workunit that was not paid for; return those results.
 
     Call it in the transaction that makes results valid: both are stored or neither, and a
@@ -92,8 +93,7 @@ def grant(connection: Connection, workunit_id: int, now: int) -> tuple[Row, ...]
     return tuple(fresh)
 
 
-def _pay(connection: Connection, result: Row, worth: float, now: int) -> None:  # type: ignore[type-arg]  # a row of `results`
-    """Write one grant, to the result, its user and its host."""
+def _pay(connection: Connection, result: AnyRow, worth: float, now: int) -> None:
     connection.execute(
         insert(schema.grants).values(
             copy_id=result.id,
@@ -184,7 +184,6 @@ def _user_of(connection: Connection, result: str) -> int:
 
 
 def _write_judgement(connection: Connection, answers: Answers, now: int) -> None:
-    """Write the result of comparing: a canonical result, or none so far."""
     assert answers.judgement is not None  # noqa: S101 - the caller has looked
     canonical, same = answers.judgement.canonical, answers.judgement.same
     if not canonical:
