@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,7 +235,7 @@ def render_outcome(outcome: RunOutcome) -> dict[str, Any]:
 
 def _without_form(outcome: RunOutcome, error: UsageError) -> RunOutcome:
     """Return the outcome of a run whose value cannot be written as JSON."""
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         outcome,
         status=RunStatus.USER_ERROR,
         value=None,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from threading import Lock
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, StoiloError

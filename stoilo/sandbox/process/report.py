@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import DATA_BOUNDS, Node
 from stoilo.core.errors import InternalError, TrustError
@@ -334,7 +336,7 @@ def read_failure(report: JailReport) -> RunOutcome:
 
 def complete(outcome: RunOutcome, report: JailReport) -> RunOutcome:
     """Add what the parent itself knows."""
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         outcome,
         output=report.output.decode("utf-8", "replace"),
         usage=report.usage,

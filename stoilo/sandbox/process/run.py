@@ -16,7 +16,6 @@ nothing and is made again with everything prepared.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import sys
 import threading
@@ -121,7 +120,7 @@ def read_probe(report: JailReport) -> RunOutcome:
     else:
         outcome = _read_probe_frame(decode_frame(report))
     outcome = complete(outcome, report)
-    return dataclasses.replace(outcome, value=skeleton.encode(outcome.output))
+    return msgspec.structs.replace(outcome, value=skeleton.encode(outcome.output))
 
 
 def _read_probe_frame(frame: Node) -> RunOutcome:
