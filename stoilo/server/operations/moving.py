@@ -38,9 +38,9 @@ from stoilo.server.engines.embedded.accounts.accounts import (
     Accounts,
     load_secret,
 )
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import ENGINE, Database
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 from stoilo.server.migrations import newest_revision
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.embedded.hosts import quotas
-from stoilo.server.engines.embedded.hosts.quotas import (
+from stoilo.server.engines.embedded.accounts import quotas
+from stoilo.server.engines.embedded.accounts.quotas import (
     Quota,
     QuotaRules,
     after_error,

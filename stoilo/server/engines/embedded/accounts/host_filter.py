@@ -23,25 +23,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.workunits import WorkunitSpec
 
-
-__all__ = [
-    "LEVELS",
-    "WISH_COLUMNS",
-    "HostBounds",
-    "Offer",
-    "allowed_apps",
-    "app_id",
-    "bound_rows",
-    "fits_host",
-    "is_wanted",
-    "levels_up_to",
-    "load_offer",
-    "offer_rows",
-    "remember_wishes",
-    "would_refuse",
-]
-
-
 LEVELS: Final = ("pure", "numeric", "tensor", "gpu")
 
 
@@ -56,12 +37,7 @@ def app_id(level: str) -> int:
     return LEVELS.index(level) + 1
 
 
-WISH_COLUMNS: Final = (
-    "max_level",
-    "require_review",
-    "require_public_source",
-    "topics",
-)
+WISH_COLUMNS: Final = ("max_level", "require_review", "require_public_source", "topics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,14 +173,14 @@ def bound_rows(
     ]
 
 
-def fits_host(*, memory: bool, disk: bool) -> ColumnElement[bool]:
+def fits_host(
+    *,
+    memory: bool,  # whether it says how much it has, bytes, parameter :memory
+    disk: bool,  # the same of what is free on its disk, :disk
+) -> ColumnElement[bool]:
     """Return the condition for workunits, with bounds, that a host says it has room for.
 
     What a host does not say does not count against it: it refuses by itself.
-
-    Args:
-        memory: whether it says how much it has, bytes, parameter :memory.
-        disk: the same of what is free on its disk, :disk.
     """
     table = schema.bounds
     too_large = []

@@ -8,12 +8,12 @@ from sqlalchemy import func, select
 
 from stoilo.core.boinc.messages import ReportedResult, ResultState
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.embedded.accounts.credit import (
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.workunits.verdicts import (
     MOST_PER_RESULT,
     credit_of,
     grant,
 )
-from stoilo.server.engines.embedded.db import schema
 from tests.support.engine import make_spec
 
 NOW = 1_800_000_000

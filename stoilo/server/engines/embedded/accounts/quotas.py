@@ -20,36 +20,17 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, delete, insert, select, update
 
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import Validity
 from stoilo.server.engines.interface import ResultOutcome, ResultProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection, Update
 
-__all__ = [
-    "DAY_S",
-    "RULES",
-    "Allowance",
-    "Quota",
-    "QuotaRules",
-    "after_error",
-    "after_rejection",
-    "after_success",
-    "allowed_today",
-    "load_quotas",
-    "note_error",
-    "note_errors",
-    "note_refusal",
-    "note_results",
-    "note_success",
-    "room_in",
-    "store_quota",
-]
 
 DAY_S: Final = 86_400
 
@@ -98,7 +79,7 @@ class Allowance:
 def after_error(quota: Quota, now: int, rules: QuotaRules = RULES) -> Quota:
     """Return the standing after one bad result at `now`, s."""
     row = quota.errors_in_row + 1
-    pause = _pause(row, rules)
+    pause = _pause(row - rules.patience, rules)
     return replace(
         quota,
         per_cpu=max(1, min(quota.per_cpu, rules.per_cpu) - 1),
@@ -114,18 +95,17 @@ def after_rejection(
 
     It is no error of the row, and a pause that runs does not grow.
     """
-    pause = _pause(rejected, rules)
+    pause = _pause(rejected - rules.patience, rules)
     if not pause or now < quota.paused_until:
         return quota
     return replace(quota, paused_until=now + pause)
 
 
-def _pause(bad: int, rules: QuotaRules) -> int:
-    """Return how long a host pauses after so many bad results, s."""
-    if bad < rules.patience:
+def _pause(over: int, rules: QuotaRules | ConductRules) -> int:
+    """Return the pause, s, after so many more than are borne with; none below 0."""
+    if over < 0:
         return 0
-    doubled = rules.first_pause_s << min(bad - rules.patience, 32)
-    return min(doubled, rules.longest_pause_s)
+    return min(rules.first_pause_s << min(over, 32), rules.longest_pause_s)
 
 
 def after_success(quota: Quota, rules: QuotaRules = RULES) -> Quota:
@@ -247,7 +227,6 @@ def note_success(connection: Connection, host_id: int, app: str) -> None:
 
 
 def _place(connection: Connection, result: str) -> tuple[int, str] | None:
-    """Return host and app of a result, None for one that no known host has had."""
     results, table = schema.results, schema.workunits
     row = connection.execute(
         select(results.c.host_id, table.c.app)
@@ -293,7 +272,6 @@ def _wait(quota: Quota, now: int) -> int:
 
 
 def _message(app: str, quota: Quota, now: int) -> str:
-    """Return why a host gets no more of an app."""
     when = datetime.fromtimestamp(now + _wait(quota, now), UTC).strftime("%H:%M UTC")
     if now < quota.paused_until:
         row = quota.errors_in_row
@@ -306,3 +284,90 @@ def _message(app: str, quota: Quota, now: int) -> str:
         f"This computer has had its tasks of the day for {app!r}; "
         f"it gets new ones after {when} [STO-E066]."
     )
+
+
+# Work that is turned away (aborted, or refused by opt-in) uses up no workunit's total, but
+# each costs a result and time, and one account after the other could do it. So an account
+# pauses after some in a row, all its computers together, until one of its results is valid.
+@dataclass(frozen=True, slots=True)
+class ConductRules:
+    """How much an account may turn away; newcomers, who helped with nothing yet, less."""
+
+    patience: int = 20  # results turned away in a row before the first pause
+    newcomer_patience: int = 3  # the same for newcomers
+    first_pause_s: int = 60  # length of that pause, s; each further result doubles it
+    longest_pause_s: int = 3600  # longest pause, s
+
+
+CONDUCT_RULES: Final = ConductRules()
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """What an account did lately."""
+
+    turned_away: int = 0  # results since its last valid result
+    paused_until: int = 0  # no result before that, s since 1970
+
+
+def is_newcomer(password_hash: str, total_credit: float | None) -> bool:
+    """Say whether an account is one of a stranger who has helped with nothing yet."""
+    return bool(password_hash) and not total_credit
+
+
+def after_turning_away(conduct: Conduct, now: int, *, newcomer: bool) -> Conduct:
+    """Return what is known of an account after one more result at `now`, s."""
+    rules, row = CONDUCT_RULES, conduct.turned_away + 1
+    pause = _pause(
+        row - (rules.newcomer_patience if newcomer else rules.patience), rules
+    )
+    return Conduct(row, max(conduct.paused_until, now + pause if pause else 0))
+
+
+def pause_of(paused_until: int, now: int) -> Allowance | None:
+    """Return what an account may get during its pause (nothing), None outside of one."""
+    if now >= paused_until:
+        return None
+    when = datetime.fromtimestamp(paused_until, UTC).strftime("%H:%M UTC")
+    text = (
+        "The computers of this account have aborted or refused many tasks in a row; "
+        f"they get new ones after {when} [STO-E111]."
+    )
+    return Allowance((), 0, (text,), paused_until - now)
+
+
+def note_turned_away(
+    connection: Connection, user_id: int, results: int, now: int
+) -> None:
+    """Count results that an account's computers have just turned away."""
+    users, people, table = schema.users, schema.people, schema.account_standings
+    row = connection.execute(
+        select(
+            users.c.password_hash,
+            people.c.total_credit,
+            table.c.turned_away,
+            table.c.paused_until,
+        )
+        .outerjoin(people, people.c.user_id == users.c.id)
+        .outerjoin(table, table.c.user_id == users.c.id)
+        .where(users.c.id == user_id)
+    ).one()
+    conduct = Conduct(row.turned_away or 0, row.paused_until or 0)
+    newcomer = is_newcomer(row.password_hash, row.total_credit)
+    for _ in range(results):
+        conduct = after_turning_away(conduct, now, newcomer=newcomer)
+    forgive(connection, [user_id])
+    connection.execute(
+        insert(table).values(
+            user_id=user_id,
+            turned_away=conduct.turned_away,
+            paused_until=conduct.paused_until,
+        )
+    )
+
+
+def forgive(connection: Connection, users: Collection[int]) -> None:
+    """Forget what accounts turned away: a result of theirs is valid."""
+    table = schema.account_standings
+    if users:
+        connection.execute(delete(table).where(table.c.user_id.in_(users)))

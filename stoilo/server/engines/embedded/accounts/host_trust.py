@@ -33,31 +33,11 @@ if TYPE_CHECKING:
 
     from stoilo.core.boinc.messages import HostInfo
 
-__all__ = [
-    "BY_OPERATOR",
-    "ban",
-    "ban_host",
-    "consecutive_valid",
-    "find_ban",
-    "homogeneous_class",
-    "is_banned",
-    "is_trusted",
-    "is_trusted_account",
-    "lift_ban",
-    "note_failed",
-    "note_valid",
-    "trust_account",
-    "trusted_accounts",
-    "void_results",
-]
-
+# Valid results in a row before a host may work alone (BOINC's number)
 TRUSTED_AFTER: Final = 10
-"""Valid results in a row before a host may work alone (BOINC's number)."""
-
 BANNED: Final = "STO-E041"
+# In place of a workunit: banned by hand
 BY_OPERATOR: Final = 0
-"""In place of a workunit: banned by hand."""
-
 _SYSTEMS: Final = ("android", "linux", "windows", "darwin", "freebsd")
 _PROCESSORS: Final = (  # word in the vendor's name, coarse family, fine family
     ("intel", "x86", "intel"),
@@ -118,7 +98,6 @@ def _processor(host: HostInfo) -> tuple[str, str]:
 
 
 def _family(maker: str, model: str) -> tuple[str, ...]:
-    """Return the words that name a processor's family, none when there is no table."""
     words = set(re.findall(r"[a-z0-9]+", model.partition("[")[0]))
     for family in _FAMILIES.get(maker, ()):
         if words.issuperset(family):
@@ -126,13 +105,12 @@ def _family(maker: str, model: str) -> tuple[str, ...]:
     return ()
 
 
-def is_trusted(valid: int, draw: float) -> bool:
-    """Say whether a host may work alone this time.
-
-    Args:
-        valid: its valid results in a row.
-        draw: uniform in [0, 1), unknown to the host: one in `valid` is checked anyway.
-    """
+def is_trusted(
+    valid: int,  # its valid results in a row
+    # uniform in [0, 1), unknown to the host: one in `valid` is checked anyway
+    draw: float,
+) -> bool:
+    """Say whether a host may work alone this time."""
     return valid >= TRUSTED_AFTER and draw >= 1 / valid
 
 
@@ -174,7 +152,6 @@ def note_failed(connection: Connection, results: Iterable[str]) -> None:
 
 
 def _hosts_of(connection: Connection, results: Iterable[str]) -> list[tuple[int, str]]:
-    """Return host and app of each result."""
     table, of = schema.results, schema.workunits
     names = list(results)
     if not names:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.boinc.messages import HostInfo
-from stoilo.server.engines.embedded.hosts.host_trust import (
+from stoilo.server.engines.embedded.accounts.host_trust import (
     homogeneous_class,
     is_trusted,
 )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.embedded.hosts.conduct import (
+from stoilo.server.engines.embedded.accounts.quotas import (
     CONDUCT_RULES,
     Conduct,
     after_turning_away,
