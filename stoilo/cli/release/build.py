@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+
 import click
+
 from stoilo.cli.flavor.build import find_manifest
 from stoilo.cli.release.ceremony_folder import read_floors, read_small
 from stoilo.flavors.build import BuiltPart
 from stoilo.signer.part_building import build_parts, built_file
-from stoilo.signer.part_building import (
-    build_parts,
-    built_file,
-)
-
-
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
