@@ -33,8 +33,8 @@ from bench.interpreters import interpreted_ratios
 from bench.rows import Row
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
+from stoilo.sandbox.language.runtime import LanguageRuntime, prepare_runtime
 from stoilo.sandbox.language.transformer import compile_source
-from stoilo.sandbox.process.loader import LanguageRuntime, prepare_runtime
 
 Loader = Callable[[str], Callable[[int], Any]]
 TARGET = 1.04

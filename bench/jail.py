@@ -16,7 +16,8 @@ from bench.rows import Row, interleaved_medians
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_source, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_source, run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 PURE = "def add(kwargs):\n    return kwargs['a'] + kwargs['b']\n"

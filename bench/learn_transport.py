@@ -26,7 +26,8 @@ from stoilo.learn.kernels.encoding import pack
 from stoilo.learn.transport import Compressed, Raw, Ternary, Transport, ask, receive
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 JAILED = "gradient, drawn and encoded in the jail, accepted"

@@ -19,9 +19,7 @@ from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.witness.client import Cosigner, read_witnesses, with_log
 from stoilo.server.app.audit_log import WITNESSED_INTERVAL_S
-from stoilo.signer.process.checkpoint_signing import CheckpointSigner
-from stoilo.signer.process.client import SignerClient
-from stoilo.signer.process.launch import SignerProcess
+from stoilo.signer.process.client import CheckpointSigner, SignerClient, SignerProcess
 from stoilo.testing.witness import WitnessProcess, write_log_policy
 from tests.support.gate import GateBench
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.rows import Row, paired_seconds
 from stoilo.core.codec.skeleton import encode
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.result import (
     FORMAT,
     Disposition,

@@ -8,12 +8,12 @@ from pathlib import Path
 from bench.rows import Row, median_seconds
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.executor.verifier.admission import verify_bundle
-from stoilo.executor.verifier.release.pack import (
+from stoilo.executor.verifier.trust import (
+    load_trust,
     pack_release,
     parse_release_pack,
     read_release,
 )
-from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.process.protocol import Admission, SignAdmissions
 from stoilo.signer.process.service import SignerService

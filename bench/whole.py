@@ -25,7 +25,8 @@ from bench.rows import Row, seconds_once
 from stoilo.core.codec import skeleton
 from stoilo.core.levels import Level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail, zygote_environment
 
 __all__ = ["Jailed", "Plain", "measure_programs", "one_thread", "settled"]

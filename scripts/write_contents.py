@@ -18,8 +18,7 @@ from stoilo.flavors.contents import parse_contents
 from stoilo.flavors.manifest import shipped_flavors
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB, Hello, Programs
-from stoilo.sandbox.process.environment import library_folders
-from stoilo.sandbox.process.supervisor import zygote_environment
+from stoilo.sandbox.process.supervisor import library_folders, zygote_environment
 
 FOLDER = Path(__file__).resolve().parent.parent / "stoilo" / "flavors" / "contents"
 PRINT = """

@@ -30,7 +30,7 @@ from stoilo.low_level.redundancy import CreateOptions
 from stoilo.policies.levels import load_levels
 from stoilo.sandbox.kernel.filter_text import render_filter
 from stoilo.server.config import ServerConfig
-from stoilo.server.watching.catalogue import METRICS
+from stoilo.server.watching.metrics import METRICS
 
 __all__ = ["PAGES", "help_text", "render_architecture", "write_pages"]
 
@@ -358,7 +358,7 @@ METRICS_INTRO = """\
 # Metrics
 
 What `/metrics` shows, in Prometheus' text format. Labels take values from lists of ours
-only, at most a hundred series a metric; there is no name of a person, task, host, file or
+only; there is no name of a person, task, host, file or
 address in them. Who may read them: [watch a server](../howto/watch-a-server.md).
 
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from stoilo.sandbox.process.environment import pin_instructions
+from stoilo.sandbox.process.supervisor import pin_instructions
 from tests.support.mariadb import MariaServer, find_mariadbd
 
 os.environ.update(

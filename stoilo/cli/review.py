@@ -261,7 +261,7 @@ def refuse(task_id: str, reason: str, connection: str | None, as_json: bool) -> 
 @json_option
 def keygen(output: Path, as_json: bool) -> None:
     """Make a reviewer's key on this machine; prints the public half for the operator."""
-    from stoilo.core.ed25519 import PrivateKey  # noqa: PLC0415 - needs an extra
+    from stoilo.core.signatures import PrivateKey  # noqa: PLC0415 - needs an extra
     from stoilo.signer.key_files import write_private_file  # noqa: PLC0415 - extra
 
     if output.exists():

@@ -20,8 +20,7 @@ from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome, Severity
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus, Severity
 from stoilo.policies.check import check_in_child
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.levels import load_level
@@ -299,7 +298,7 @@ def probe(
     """Run FILE as a plain program through the kernel layer alone."""
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.kernel.building import Denied  # noqa: PLC0415 - likewise
+    from stoilo.sandbox.kernel.filters import Denied  # noqa: PLC0415 - likewise
     from stoilo.sandbox.process.run import probe_source  # noqa: PLC0415 - Linux only
 
     outcome = probe_source(

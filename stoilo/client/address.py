@@ -15,8 +15,6 @@ from pathlib import Path
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["ENVIRONMENT", "Address", "resolve_address"]
-
 ENVIRONMENT = "STOILO_CONNECTION"
 MAX_FILE_BYTES = 64 * 1024
 _HOST_PORT = re.compile(

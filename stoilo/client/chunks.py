@@ -16,8 +16,6 @@ from typing import Final
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import Redundancy
 
-__all__ = ["FIRST_ITEMS", "WINDOW", "ChunkCost", "ChunkSizer", "computing_budget_s"]
-
 FIRST_ITEMS: Final = 8
 TARGET_S: Final = 8.0
 """Wanted computing time of one chunk, s."""
@@ -45,21 +43,14 @@ DEADLINE_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ChunkCost:
-    """What one finished chunk took; the claims come from hosts.
+    """What one finished chunk took; the claims come from hosts."""
 
-    Attributes:
-        items: calls in it.
-        trip_s: from submission to result, s.
-        claimed_s: computing time of its copies as their hosts say, s; 0: unsaid.
-        sent_bytes: of its arguments.
-        answer_bytes: of its answer.
-    """
-
-    items: int
-    trip_s: float
+    items: int  # calls in it
+    trip_s: float  # from submission to result, s
+    # computing time of its copies as their hosts say, s; 0: unsaid
     claimed_s: float = 0.0
-    sent_bytes: int = 0
-    answer_bytes: int = 0
+    sent_bytes: int = 0  # of its arguments
+    answer_bytes: int = 0  # of its answer
 
     def computing_s(self, least_trip_s: float) -> float:
         """Return what the copies computed, never more than the trip, s."""

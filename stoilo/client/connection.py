@@ -22,8 +22,6 @@ from stoilo.core.errors import DeniedError, StoiloError, UnreachableError, Usage
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import Redundancy
 
-__all__ = ["Connecting", "Connection", "connect"]
-
 CONNECT_S = 10.0
 
 TaskFunction = Callable[[dict[str, Any]], ResultT]

@@ -20,8 +20,6 @@ from stoilo.client.sync import SyncConnection, background, connect_sync
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.core.types import Redundancy
 
-__all__ = ["Executor", "TaskFuture"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

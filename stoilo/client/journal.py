@@ -13,8 +13,6 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["Journal", "JournalEntry", "default_journal"]
-
 logger = logging.getLogger("stoilo.client")
 
 MAX_READ_BYTES = 4 * 1024 * 1024
@@ -22,21 +20,13 @@ MAX_READ_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One submitted task.
+    """One submitted task."""
 
-    Attributes:
-        task_id: for `Connection.restore_task`.
-        target: ``host:port`` it was sent to.
-        label: as given to ``create_task``.
-        source_digest: SHA-256 of the task module.
-        submitted_at: s since 1970.
-    """
-
-    task_id: str
-    target: str
-    label: str
-    source_digest: str
-    submitted_at: int
+    task_id: str  # for `Connection.restore_task`
+    target: str  # `host:port` it was sent to
+    label: str  # as given to `create_task`
+    source_digest: str  # SHA-256 of the task module
+    submitted_at: int  # s since 1970
 
 
 class Journal:

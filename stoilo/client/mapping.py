@@ -24,12 +24,10 @@ from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.session import Session
 from stoilo.client.task import SubmittedTask, submit
-from stoilo.core.backoff import Backoff
 from stoilo.core.errors import PolicyRefusal, UnreachableError, UsageError
 from stoilo.core.limits import BOUNDS
+from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
-
-__all__ = ["MapItem", "MapProgress", "MapRun"]
 
 SENT_AGAIN = frozenset(
     {

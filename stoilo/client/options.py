@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from stoilo.core.types import Redundancy, check_redundancy
 
-__all__ = ["CLASSIC", "TRIVIAL", "CreateOptions", "TaskLimits"]
-
 DEFAULT_QUORUM = 2
 DEFAULT_DELAY_S = 300
 LEAST_TOTAL = 3

@@ -15,7 +15,6 @@ from stoilo.core.types import TaskState
 if TYPE_CHECKING:
     from stoilo.client.wire import Wire
 
-__all__ = ["read_items", "read_outcome"]
 
 DEFAULT_TEXTS = {
     TaskState.SYSTEM_ERROR.value: ("STO-C063", "no quorum of equivalent results"),

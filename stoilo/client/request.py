@@ -14,30 +14,19 @@ from stoilo.core.types import Redundancy, check_redundancy
 if TYPE_CHECKING:
     from stoilo.client.capture import Captured
 
-__all__ = ["TaskOptions", "create_request", "make_options"]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """Everything about a task that is not its source or data.
+    """Everything about a task that is not its source or data."""
 
-    Attributes:
-        redundancy: how many copies, how many must agree.
-        flavor: dependency set by id or name; empty = smallest that holds the imports.
-        level: lowest level wanted; empty = lowest that admits.
-        limits: what one run may use.
-        label: shown in lists.
-        publish_source: the submitter's recorded choice.
-        topics: what the task is about, for volunteers who choose.
-    """
-
-    redundancy: Redundancy = CLASSIC
+    redundancy: Redundancy = CLASSIC  # how many copies, how many must agree
+    # dependency set by id or name; empty = smallest that holds the imports
     flavor: str = ""
-    level: str = ""
-    limits: TaskLimits = field(default_factory=TaskLimits)
-    label: str = ""
-    publish_source: bool = False
-    topics: tuple[str, ...] = ()
+    level: str = ""  # lowest level wanted; empty = lowest that admits
+    limits: TaskLimits = field(default_factory=TaskLimits)  # what one run may use
+    label: str = ""  # shown in lists
+    publish_source: bool = False  # the submitter's recorded choice
+    topics: tuple[str, ...] = ()  # what the task is about, for volunteers who choose
 
 
 def make_options(

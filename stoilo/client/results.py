@@ -13,16 +13,6 @@ from typing import Any, TypeVar, Union
 
 from stoilo.core.errors import WaitError
 
-__all__ = [
-    "ResultT",
-    "SystemError",
-    "TaskOutcome",
-    "TaskResult",
-    "TimedOut",
-    "UserError",
-    "user_error",
-]
-
 ResultT = TypeVar("ResultT")
 """What the researcher's function returns."""
 

@@ -31,15 +31,6 @@ from stoilo.executor.verifier.review import ANY_ARGUMENTS, Review, digest_argume
 if TYPE_CHECKING:
     from stoilo.core.rpc import reviews_pb2 as pb
 
-__all__ = [
-    "ReviewRequest",
-    "TaskUnderReview",
-    "make_review",
-    "read_folder",
-    "read_response",
-    "render_task",
-    "write_folder",
-]
 
 FORMAT = "stoilo-review-request/1"
 REQUEST, ARGUMENTS = "request.json", "arguments.bin"
@@ -48,35 +39,21 @@ _SHOWN_ARGUMENTS = 4_000  # characters
 
 
 class ReviewRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``request.json``.
+    """``request.json``."""
 
-    Attributes:
-        format: of this file.
-        task_id: the task.
-        entry: function that is called with one dict.
-        init_entry: initial validator, empty for none.
-        compare_entry: comparator, empty for equality.
-        level: name of the level.
-        flavor: id of the flavor's manifest.
-        limits: what a run may use.
-        blobs: digests of the blobs that the arguments refer to; their content is not here.
-        submitter: salted commitment to the account.
-        map_items: 0 = one call.
-        publish_source: whether the submitter lets the source be published.
-    """
-
-    format: str
-    task_id: str
-    entry: str
-    init_entry: str
-    compare_entry: str
-    level: str
-    flavor: str
-    limits: RunLimits
+    format: str  # of this file
+    task_id: str  # the task
+    entry: str  # function that is called with one dict
+    init_entry: str  # initial validator, empty for none
+    compare_entry: str  # comparator, empty for equality
+    level: str  # name of the level
+    flavor: str  # id of the flavor's manifest
+    limits: RunLimits  # what a run may use
+    # digests of the blobs that the arguments refer to; their content is not here
     blobs: tuple[str, ...]
-    submitter: str
-    map_items: int
-    publish_source: bool
+    submitter: str  # salted commitment to the account
+    map_items: int  # 0 = one call
+    publish_source: bool  # whether the submitter lets the source be published
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ from stoilo.core.errors import (
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import Finding, Severity
 
-__all__ = ["SourceRefused", "is_lost", "is_retryable", "map_rpc_error"]
-
 DETAIL_KEY = "stoilo-error-bin"
 _FAMILIES: dict[str, type[StoiloError]] = {
     kind.family: kind

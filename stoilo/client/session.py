@@ -14,8 +14,6 @@ from stoilo.client.wire import Wire
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 
-__all__ = ["Review", "Session", "source_digest"]
-
 PATIENCE_S = 60.0
 
 Review = Callable[[str], bool]
@@ -23,18 +21,13 @@ Review = Callable[[str], bool]
 
 @dataclass(eq=False)
 class Session:
-    """What the tasks of one connection share.
+    """What the tasks of one connection share."""
 
-    Attributes:
-        wire: the channel.
-        journal: where submitted ids are noted.
-        patience_s: how long calls that somebody waits for outlast a lost server, s.
-        review: asked with the exact text before the first submission of a source.
-    """
-
-    wire: Wire
-    journal: Journal
+    wire: Wire  # the channel
+    journal: Journal  # where submitted ids are noted
+    # how long calls that somebody waits for outlast a lost server, s
     patience_s: float = PATIENCE_S
+    # asked with the exact text before the first submission of a source
     review: Review | None = None
 
     def __post_init__(self) -> None:

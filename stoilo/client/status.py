@@ -9,16 +9,6 @@ from dataclasses import dataclass
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 
-__all__ = [
-    "CopyStatus",
-    "TaskStatus",
-    "explain",
-    "read_status",
-    "source_html",
-    "status_html",
-    "task_html",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class CopyStatus:

@@ -25,18 +25,6 @@ from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.core.background import EventLoopThread
 from stoilo.core.types import Redundancy
 
-__all__ = [
-    "AsCompleted",
-    "SyncConnection",
-    "SyncMapRun",
-    "SyncStagedTask",
-    "SyncSubmittedTask",
-    "as_completed",
-    "background",
-    "connect_sync",
-    "iterate_completed",
-]
-
 
 class AsCompleted:
     """Tasks as they finish: ``async for`` or, for tasks of the sync face, ``for``."""

@@ -12,19 +12,16 @@ from stoilo.client.capture import Captured
 from stoilo.client.outcome import read_items, read_outcome
 from stoilo.client.request import TaskOptions
 from stoilo.client.results import ResultT, TaskOutcome, TimedOut
-from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.session import Session, source_digest
+from stoilo.client.session import Session
 from stoilo.client.status import (
     TaskStatus,
     explain,
     read_status,
     task_html,
 )
-from stoilo.core.backoff import Backoff
+from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
-
-__all__ = ["StagedTask", "SubmittedTask", "submit"]
 
 POLLING = functools.partial(Backoff, 0.1, 30.0, factor=1.4, jitter=0.2)
 """Between polls of a task that is not finished (thesis: 15 to 60 s)."""
@@ -242,6 +239,3 @@ class StagedTask(Generic[ResultT]):
 
 def _has_failed(work: asyncio.Task[SubmittedTask[ResultT]]) -> bool:
     return work.done() and (work.cancelled() or work.exception() is not None)
-
-
-__all__ += ["TaskSystemError", "source_digest"]

@@ -12,14 +12,12 @@ import grpc
 
 from stoilo.client.address import Address
 from stoilo.client.rpcerrors import is_lost, is_retryable, map_rpc_error
-from stoilo.core.backoff import RECONNECTING
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
+from stoilo.core.rate_limit import RECONNECTING
 from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.core.rpc import tasks_pb2 as pb
-
-__all__ = ["Wire"]
 
 logger = logging.getLogger("stoilo.client")
 

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 from stoilo.core.errors import StoiloError
 
-__all__ = ["EventLoopThread", "Repeater"]
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

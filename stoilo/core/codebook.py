@@ -14,26 +14,17 @@ from importlib import resources
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["CodeEntry", "load_codebook", "parse_codes", "render_entry"]
-
 CODE_PATTERN = re.compile(r"STO-[A-Z][0-9]{3}")
 
 
 @dataclass(frozen=True, slots=True)
 class CodeEntry:
-    """One code's page.
+    """One code's page."""
 
-    Attributes:
-        code: for example ``STO-D004``.
-        title: what happened, in a few words.
-        why: the reason such a rule or failure exists.
-        action: what the reader should do next.
-    """
-
-    code: str
-    title: str
-    why: str
-    action: str
+    code: str  # for example `STO-D004`
+    title: str  # what happened, in a few words
+    why: str  # the reason such a rule or failure exists
+    action: str  # what the reader should do next
 
 
 def parse_codes(text: str) -> dict[str, CodeEntry]:

@@ -18,14 +18,6 @@ try:  # CPython's own form: OpenSSL's would cost every cold start of a jail 3 ms
 except ImportError:
     import hashlib as _own
 
-__all__ = [
-    "Buffer",
-    "Digest",
-    "Domain",
-    "check_digest",
-    "content_digest",
-    "domain_digest",
-]
 
 Buffer = bytes | bytearray | memoryview
 Digest = NewType("Digest", str)

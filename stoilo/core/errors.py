@@ -19,18 +19,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = [
-    "DeniedError",
-    "InternalError",
-    "PolicyRefusal",
-    "StoiloError",
-    "TrustError",
-    "UnreachableError",
-    "UsageError",
-    "UserCodeError",
-    "WaitError",
-]
-
 
 class StoiloError(Exception):
     """Root of everything stoilo raises on purpose.

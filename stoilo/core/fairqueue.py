@@ -12,12 +12,10 @@ Times come in as s of any steady clock; costs are of any one unit. Not thread-sa
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Generic, TypeVar
-
-__all__ = ["FairQueue", "Shares", "Turn"]
 
 Item = TypeVar("Item")
 NEGLIGIBLE = 1e-6
@@ -26,19 +24,12 @@ NEGLIGIBLE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How much may be held at once, and for how long use is remembered.
+    """How much may be held at once, and for how long use is remembered."""
 
-    Attributes:
-        slots: turns at the same time; two at least, or one could not be kept free.
-        busy_above: an account that has used more than that lately is busy.
-        half_life_s: after which half of what was used is forgotten, s.
-        expected: what a turn counts while nobody knows what it will cost.
-    """
-
-    slots: int
-    busy_above: float
-    half_life_s: float
-    expected: float = 1.0
+    slots: int  # turns at the same time; two at least, or one could not be kept free
+    busy_above: float  # an account that has used more than that lately is busy
+    half_life_s: float  # after which half of what was used is forgotten, s
+    expected: float = 1.0  # what a turn counts while nobody knows what it will cost
 
     def __post_init__(self) -> None:
         """Refuse shares that could keep nothing free."""
@@ -48,17 +39,11 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[Item]):
-    """One item that is being served.
+    """One item that is being served."""
 
-    Attributes:
-        account: whose it is.
-        group: of which of its groups.
-        item: what was put.
-    """
-
-    account: int
-    group: str
-    item: Item
+    account: int  # whose it is
+    group: str  # of which of its groups
+    item: Item  # what was put
 
 
 @dataclass(slots=True)
@@ -182,3 +167,39 @@ class FairQueue(Generic[Item]):
         ]
         for one in idle:
             del self._accounts[one]
+
+
+class FairRoom:
+    """How much each account holds. Not thread-safe.
+
+    Args:
+        size: of the whole room.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.held = 0
+        self._of: Counter[int] = Counter()
+
+    def of(self, account: int) -> int:
+        """Return what an account holds."""
+        return self._of.get(account, 0)
+
+    def fits(self, account: int, size: int) -> bool:
+        """Say whether an account may take `size` more."""
+        return self.of(account) + size <= self.size - self.held
+
+    def take(self, account: int, size: int) -> bool:
+        """Take `size` for an account if it may; returns whether it did."""
+        if not self.fits(account, size):
+            return False
+        self._of[account] += size
+        self.held += size
+        return True
+
+    def give(self, account: int, size: int) -> None:
+        """Give back what was taken."""
+        self.held -= size
+        self._of[account] -= size
+        if not self._of[account]:
+            del self._of[account]

@@ -13,14 +13,6 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = [
-    "DRAFT_SUFFIX",
-    "draft_of",
-    "read_bounded",
-    "sync_directory",
-    "write_durably",
-]
-
 DRAFT_SUFFIX = ".new"
 """Ends the name of a file that is being written; what a crash left is written over."""
 
@@ -34,22 +26,18 @@ def draft_of(path: Path) -> Path:
 
 
 def write_durably(
-    path: Path,
-    data: bytes | Iterable[bytes],
+    path: Path,  # replaced if it is there
+    data: bytes | Iterable[bytes],  # all of it, or its pieces in order
     *,
+    # permission bits, exactly these whatever the umask; None: those that the umask
+    # leaves, for media that know none
     mode: int | None = 0o644,
+    # where to write first, in the same directory; `draft_of` unless given
     draft: Path | None = None,
 ) -> None:
     """Give `path` the content `data`: after a crash it holds the old bytes or the new.
 
     One writer a path at a time; who may have two writers holds a lock.
-
-    Args:
-        path: replaced if it is there.
-        data: all of it, or its pieces in order.
-        mode: permission bits, exactly these whatever the umask; None: those that the
-            umask leaves, for media that know none.
-        draft: where to write first, in the same directory; `draft_of` unless given.
 
     Raises:
         OSError: nothing has changed under `path`.

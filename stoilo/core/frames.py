@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from stoilo.core.errors import TrustError
 
-__all__ = ["receive_frame", "send_frame"]
-
 _PIECE = 1 << 20  # a body is asked for in pieces: a claimed length reserves no memory
 
 
@@ -40,24 +38,18 @@ def send_frame(
 
 
 def receive_frame(
+    # a connected stream; its timeout is changed when there is a deadline
     connection: socket.socket,
     *,
-    most: int,
-    code: str,
-    header: int = 4,
+    most: int,  # bytes that a body may have
+    code: str,  # of the error
+    header: int = 4,  # bytes of the length, 4 or 8
+    # when the whole frame must be there, on `clock`; None: the socket's own timeout
+    # holds for each read
     deadline: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.monotonic,  # s, monotonic
 ) -> bytes | None:
     """Return the next frame's body, None when the stream ended before one.
-
-    Args:
-        connection: a connected stream; its timeout is changed when there is a deadline.
-        most: bytes that a body may have.
-        code: of the error.
-        header: bytes of the length, 4 or 8.
-        deadline: when the whole frame must be there, on `clock`; None: the socket's
-            own timeout holds for each read.
-        clock: s, monotonic.
 
     Raises:
         TrustError: `code`, for a body above `most` or a stream that ends within a frame.

@@ -23,8 +23,6 @@ from typing import Any
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-__all__ = ["Answer", "AnswerStream", "AnswerTooLargeError", "HttpClient", "HttpError"]
-
 CHUNK = 256 * 1024
 CONNECT_S = 10.0
 
@@ -39,17 +37,11 @@ class AnswerTooLargeError(HttpError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, hostile.
+    """An answer, hostile."""
 
-    Attributes:
-        status: HTTP's.
-        headers: names in lower case.
-        body: at most as many bytes as were allowed.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+    status: int  # HTTP's
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes  # at most as many bytes as were allowed
 
 
 class AnswerStream:
@@ -73,21 +65,16 @@ class HttpClient:
 
     Only for requests that may arrive twice: one that a closing connection swallowed is
     sent again.
-
-    Args:
-        agent: what we call ourselves.
-        ca: certificates to trust instead of the system's, None for the system's.
-        read_s: most that one read may wait, s.
-        redirects: how many redirections are followed.
     """
 
     def __init__(
         self,
         *,
-        agent: str = "stoilo",
+        agent: str = "stoilo",  # what we call ourselves
+        # certificates to trust instead of the system's, None for the system's
         ca: Path | None = None,
-        read_s: float = 30.0,
-        redirects: int = 0,
+        read_s: float = 30.0,  # most that one read may wait, s
+        redirects: int = 0,  # how many redirections are followed
     ) -> None:
         self._redirects = redirects
         self._agent = agent
@@ -107,23 +94,15 @@ class HttpClient:
 
     def fetch(
         self,
-        method: str,
-        url: str,
+        method: str,  # for example `GET`
+        url: str,  # http or https
         *,
-        most: int,
-        within_s: float,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
+        most: int,  # bytes that its body may have
+        within_s: float,  # most that all of it may take, s
+        body: bytes | None = None,  # what is sent
+        headers: Mapping[str, str] | None = None,  # beside ours
     ) -> Answer:
         """Return a whole answer.
-
-        Args:
-            method: for example ``GET``.
-            url: http or https.
-            most: bytes that its body may have.
-            within_s: most that all of it may take, s.
-            body: what is sent.
-            headers: beside ours.
 
         Raises:
             HttpError: no such answer came.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["show_plainly"]
-
 _KEPT = frozenset("\n\t")
 
 

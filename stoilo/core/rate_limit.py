@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import random
 from collections import OrderedDict, deque
 from collections.abc import Callable
-
-__all__ = ["TokenBuckets", "WindowLimit"]
 
 
 class TokenBuckets:
@@ -66,3 +66,37 @@ class WindowLimit:
             count += self._spent.pop()[1]
         self._spent.append((now, count))
         return True
+
+
+class Backoff:
+    """One run through growing pauses."""
+
+    def __init__(
+        self,
+        first_s: float,  # first pause, s
+        most_s: float,  # longest pause, s
+        *,
+        factor: float = 2.0,  # growth from one pause to the next
+        jitter: float = 0.5,  # largest share by which a pause is shortened
+        draw: Callable[[], float] = random.random,  # a random number from 0 to 1
+    ) -> None:
+        self._first = first_s
+        self._most = most_s
+        self._factor = factor
+        self._jitter = jitter
+        self._draw = draw
+        self._next = first_s
+
+    def next_pause(self) -> float:
+        """Return the pause after one more failure, s."""
+        pause = min(self._most, self._next)
+        self._next = min(self._most, self._next * self._factor)
+        return pause * (1 - self._jitter * self._draw())
+
+    def reset(self) -> None:
+        """Start over after a success."""
+        self._next = self._first
+
+
+RECONNECTING = functools.partial(Backoff, 0.2, 30.0, factor=1.7, jitter=0.2)
+"""Between attempts to reach a server that does not answer."""

@@ -1,10 +1,11 @@
-"""The admission statement: what the gate permits, byte for byte (design §1.4).
+"""What gate keys sign and the log names, byte for byte: admissions and revocations.
 
-An in-toto Statement v1 whose predicate is ours. The bytes made by `render_statement`
-are what the log names, the signer signs and the volunteer parses; nobody re-encodes.
-Trust: `parse_statement` is called on bytes whose signature has been verified, and still
-treats them as hostile, because the gate's key may be stolen.
-Source: in-toto/attestation spec/v1/statement.md.
+An admission is an in-toto Statement v1 with a predicate of ours (design §1.4), one attempt's
+permission. A revocation says what a project withdrew since its last offline release: the
+offline list (TUF role ``revocation``) and the newest statement hold together.
+The bytes that `render_*` makes are logged, signed and parsed; nobody encodes them again.
+Trust: `parse_*` gets bytes whose signature was verified, and still treats them as hostile,
+because the key may be stolen. Source: in-toto/attestation spec/v1/statement.md.
 """
 
 from __future__ import annotations
@@ -15,29 +16,16 @@ import secrets
 from collections.abc import Callable
 from dataclasses import fields
 from operator import attrgetter
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from stoilo.core.digests import Digest
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, pae
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS, RunLimits
+from stoilo.core.signatures import IN_TOTO_PAYLOAD, pae
 from stoilo.core.strict_json import Json, parse_strict_json
 from stoilo.core.types import Redundancy
-
-__all__ = [
-    "CODEC_VERSION",
-    "KNOWN_CRITICAL",
-    "MAX_LIFETIME_S",
-    "PREDICATE_TYPE",
-    "STATEMENT_TYPE",
-    "Statement",
-    "make_nonce",
-    "parse_statement",
-    "render_statement",
-    "statement_digest",
-]
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:stoilo:task-admission:v1"
@@ -64,68 +52,45 @@ _AMOUNTS: Final[dict[type, Callable[[object], tuple[int, ...]]]] = {
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One attempt's permission; times are Unix seconds, digests plain SHA-256 hex.
+    """One attempt's permission; times are Unix seconds, digests plain SHA-256 hex."""
 
-    Attributes:
-        origin: the project, equal to its log's origin.
-        nonce: 32 random bytes, hex; keeps public log entries unguessable.
-        task_id: the task.
-        attempt: counts from 1.
-        entry: name in the task module, called with one dict.
-        map_items: 0 for one call, n for a list of n calls.
-        task_module: digest of the source the volunteer runs.
-        validator_module: digest of the source that stays on the server.
-        arguments: digest of the encoded arguments.
-        blobs: digests, in the order that the arguments refer to them.
-        flavor: id (SHA-256) of the flavor manifest.
-        level: name of the level.
-        level_digest: digest of the level's file (domain-separated).
-        policy_digest: digest of the policy that admitted (domain-separated).
-        language_digest: digest of the language layer's version.
-        python: minor version, for example ``3.11``.
-        codec: version of the value codec.
-        limits: what the run may use.
-        redundancy: how many copies, how many must agree.
-        seed: 32 bytes, hex, for the random generators (I7).
-        reviewers: DSSE envelopes of reviews, as JSON text.
-        submitter: salted commitment to the account.
-        public_source: whether the submitter let the source be published.
-        topics: what the work is about, for volunteers who choose.
-        admitted_at: when the gate admitted; also the leaf's time and the task's `now`.
-        not_after: no run starts later.
-        epoch: number of the gate key's epoch.
-        critical: extension names a verifier must know or refuse.
-    """
-
-    origin: _Name
-    nonce: _Nonce
-    task_id: _TaskId
-    attempt: Annotated[int, msgspec.Meta(ge=1, le=1000)]
-    entry: _Entry
+    origin: _Name  # the project, equal to its log's origin
+    nonce: _Nonce  # 32 random bytes, hex; keeps public log entries unguessable
+    task_id: _TaskId  # the task
+    attempt: Annotated[int, msgspec.Meta(ge=1, le=1000)]  # counts from 1
+    entry: _Entry  # name in the task module, called with one dict
+    # 0 for one call, n for a list of n calls
     map_items: Annotated[int, msgspec.Meta(ge=0, le=BOUNDS.map_items)]
-    task_module: _Sha256
-    validator_module: _Sha256
-    arguments: _Sha256
+    task_module: _Sha256  # digest of the source the volunteer runs
+    validator_module: _Sha256  # digest of the source that stays on the server
+    arguments: _Sha256  # digest of the encoded arguments
+    # digests, in the order that the arguments refer to them
     blobs: Annotated[
         tuple[_Sha256, ...], msgspec.Meta(max_length=BOUNDS.blobs_per_task)
     ]
-    flavor: _Sha256
-    level: _Name
-    level_digest: _Sha256
-    policy_digest: _Sha256
-    language_digest: _Sha256
+    flavor: _Sha256  # id (SHA-256) of the flavor manifest
+    level: _Name  # name of the level
+    level_digest: _Sha256  # digest of the level's file (domain-separated)
+    policy_digest: _Sha256  # digest of the policy that admitted (domain-separated)
+    language_digest: _Sha256  # digest of the language layer's version
+    # minor version, for example `3.11`
     python: Annotated[str, msgspec.Meta(pattern=r"\A3\.[0-9]{1,2}\Z")]
-    codec: Annotated[int, msgspec.Meta(ge=1, le=255)]
-    limits: RunLimits
-    redundancy: Redundancy
-    seed: _Nonce
-    submitter: _Sha256
+    codec: Annotated[int, msgspec.Meta(ge=1, le=255)]  # version of the value codec
+    limits: RunLimits  # what the run may use
+    redundancy: Redundancy  # how many copies, how many must agree
+    seed: _Nonce  # 32 bytes, hex, for the random generators (I7)
+    submitter: _Sha256  # salted commitment to the account
+    # when the gate admitted; also the leaf's time and the task's `now`
     admitted_at: _Time
-    not_after: _Time
+    not_after: _Time  # no run starts later
+    # number of the gate key's epoch
     epoch: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+    # DSSE envelopes of reviews, as JSON text
     reviewers: Annotated[tuple[_Review, ...], msgspec.Meta(max_length=4)] = ()
-    public_source: bool = False
+    public_source: bool = False  # whether the submitter let the source be published
+    # what the work is about, for volunteers who choose
     topics: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=8)] = ()
+    # extension names a verifier must know or refuse
     critical: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=16)] = ()
 
     def subjects(self) -> tuple[tuple[str, str], ...]:
@@ -287,3 +252,109 @@ def _check_subjects(document: dict[str, Json], statement: Statement) -> None:
     ]
     if document.get("subject") != expected:
         raise TrustError("STO-A014", "the statement's subjects are not its own inputs")
+
+
+RECORD_PAYLOAD: Final = "application/vnd.stoilo.record+json"
+"""Payload type of every public record in the log; this is one of them."""
+
+FRESH_S: Final = 24 * 3600
+"""How much older than its admission a workunit's statement may be, s."""
+
+MAX_EPOCHS: Final = 64
+MAX_DIGESTS: Final = 160
+MAX_FLAVORS: Final = 32
+"""Together they keep a statement within a public record's 16 KiB."""
+
+MAX_SEQUENCE: Final = 2**53 - 1
+MAX_REVOCATIONS_BYTES: Final = BOUNDS.envelope_bytes + BOUNDS.proof_bytes
+_FIRST_LINE: Final = b"stoilo-revocations/v1\n"
+
+_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+
+
+class RevocationStatement(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="record",
+    tag="revocation",
+):
+    """What is withdrawn, beyond the offline list that it stands on."""
+
+    # the project, equal to its log's origin
+    origin: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.:/+-]{1,128}\Z")]
+    # when it was issued, Unix seconds; also its leaf's time
+    time: Annotated[int, msgspec.Meta(ge=1, le=2**40)]
+    epoch: _Count  # the newest gate epoch then; also its leaf's epoch
+    # `online` adds; `offline` tells the log of a new offline list, and is never signed
+    # by an online key
+    issuer: Literal["online", "offline"]
+    # rises by every statement of one online key; of an offline list, the highest that
+    # it has settled
+    sequence: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQUENCE)]
+    base: _Count  # version of the TUF role `revocation` that it stands on
+    offline: _Sha256  # SHA-256 of that version's `revocation/denied.json`
+    # gate epochs withdrawn before their end
+    epochs: Annotated[tuple[_Count, ...], msgspec.Meta(max_length=MAX_EPOCHS)]
+    min_epoch: _Count  # lowest gate epoch allowed
+    # of anything: source, arguments, policy, account commitment, reviewer key
+    digests: Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=MAX_DIGESTS)]
+    # ids of withdrawn flavors
+    flavors: Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=MAX_FLAVORS)]
+
+    def covers(self, other: RevocationStatement) -> bool:
+        """Whether everything that `other` withdraws is withdrawn here too."""
+        return (
+            set(self.epochs) >= set(other.epochs)
+            and set(self.digests) >= set(other.digests)
+            and set(self.flavors) >= set(other.flavors)
+            and self.min_epoch >= other.min_epoch
+        )
+
+
+def render_revocation(statement: RevocationStatement) -> bytes:
+    """Return the bytes to log and to sign; keep them, they are never made again.
+
+    Raises:
+        TrustError: STO-A071 when they would be refused, for example for their number.
+    """
+    data = msgspec.json.encode(statement)
+    parse_revocation(data)
+    return data
+
+
+def parse_revocation(data: bytes) -> RevocationStatement:
+    """Parse a statement's bytes (hostile); raises ``STO-A071``."""
+    try:
+        document = parse_strict_json(
+            data, max_bytes=BOUNDS.statement_bytes, what="revocation statement"
+        )
+        return msgspec.convert(document, type=RevocationStatement)
+    except (TrustError, msgspec.ValidationError) as error:
+        raise TrustError(
+            "STO-A071", f"the revocation statement is malformed: {error}"
+        ) from error
+
+
+def revocation_digest(data: bytes) -> Digest:
+    """Return SHA-256 of the PAE of a statement's bytes: its name in the log."""
+    return Digest(hashlib.sha256(pae(RECORD_PAYLOAD, data)).hexdigest())
+
+
+def join_revocations(envelope: bytes, proof: bytes) -> bytes:
+    """Return the file that travels with workunits; `envelope` is one line of JSON."""
+    return b"%b%b\n%b" % (_FIRST_LINE, envelope, proof)
+
+
+def split_revocations(data: bytes) -> tuple[bytes, bytes]:
+    """Return envelope and proof of a workunit's file (hostile), neither judged.
+
+    Raises:
+        TrustError: STO-A070 when it is missing or too large, STO-A071 in another form.
+    """
+    if not 0 < len(data) <= MAX_REVOCATIONS_BYTES:
+        raise TrustError("STO-A070", "the revocations are missing or too large")
+    if not data.startswith(_FIRST_LINE):
+        raise TrustError("STO-A071", "the file of revocations is in another form")
+    envelope, _, proof = data.removeprefix(_FIRST_LINE).partition(b"\n")
+    return envelope, proof

@@ -15,8 +15,6 @@ from typing import NoReturn
 
 from stoilo.core.errors import TrustError
 
-__all__ = ["Json", "parse_strict_json"]
-
 Json = None | bool | int | str | list["Json"] | dict[str, "Json"]
 
 MAX_DEPTH = 16

@@ -2,32 +2,84 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-from stoilo.core.errors import UsageError
-from stoilo.core.finding import Finding, Severity
-from stoilo.core.run_status import RunLayer, RunStatus
+import msgspec
 
-__all__ = [
-    "Finding",
-    "JailUsage",
-    "Redundancy",
-    "RunLayer",
-    "RunOutcome",
-    "RunStatus",
-    "Severity",
-    "TaskState",
-    "Verdict",
-    "check_redundancy",
-]
+from stoilo.core.errors import UsageError
+
+
+class RunStatus(StrEnum):
+    """How one run ended (design §7, outcomes of `sandbox`)."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    USER_ERROR = "user_error"
+    KILLED = "killed"
+
+
+class RunLayer(StrEnum):
+    """Which layer decided the outcome."""
+
+    GATE = "gate"
+    LANGUAGE = "language"
+    KERNEL = "kernel"
+    LIMITS = "limits"
+    RESULT = "result"
+
+
+TEXT_CHARS, TEXT_BYTES = 400, 1000
+"""Most characters of a finding's text, and most bytes of it in JSON."""
+_CODE_CHARS = 16
+
+
+def bound_text(text: str) -> str:
+    """Return `text` (it may quote hostile source) within both bounds, as valid Unicode."""
+    if text.isascii() and len(text) <= TEXT_CHARS // 2:  # nothing takes six bytes here
+        return text
+    sound = text[: TEXT_CHARS + 1].encode("utf-8", "backslashreplace").decode()
+    short = sound if len(sound) <= TEXT_CHARS else sound[: TEXT_CHARS - 1] + "…"
+    while len(msgspec.json.encode(short)) > TEXT_BYTES:
+        short = short[: len(short) * 3 // 4] + "…"
+    return short
+
+
+class Severity(StrEnum):
+    """How bad a finding is; any error refuses."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing the gate has to say about a place in the source.
+
+    Lines and columns count from 1; the end is exclusive in columns. Texts are bounded here,
+    whoever makes one, also where it is read from a process that saw hostile source.
+    """
+
+    code: str
+    severity: Severity
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    message: str
+    hint: str
+
+    def __post_init__(self) -> None:
+        """Cut the texts to their bounds."""
+        msgspec.structs.force_setattr(self, "code", self.code[:_CODE_CHARS])
+        for name in ("message", "hint"):
+            text = bound_text(getattr(self, name))
+            msgspec.structs.force_setattr(self, name, text)
 
 
 MAX_COPIES = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The gate's answer for one source under one policy."""
 
     admitted: bool
@@ -39,8 +91,7 @@ class Verdict:
     engine_digest: str = ""  # of gate, language layer, levels and Python minor
 
 
-@dataclass(frozen=True, slots=True)
-class JailUsage:
+class JailUsage(msgspec.Struct, frozen=True):
     """What a run used: s, s, bytes."""
 
     cpu_s: float = 0.0
@@ -48,31 +99,19 @@ class JailUsage:
     peak_memory_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """The result of one run, as far as the parent believes it.
+class RunOutcome(msgspec.Struct, frozen=True):
+    """The result of one run, as far as the parent believes it."""
 
-    Attributes:
-        status: how it ended.
-        value: the encoded skeleton of the returned value, when status is ok.
-        error: type and text of the task's exception or the reason of a refusal.
-        code: a stable code, empty when ok.
-        layer: who decided, None when ok.
-        output: captured print output, bounded.
-        limit: the name of the `RunLimits` field that was hit, empty if none.
-        usage: measured by the parent.
-        layers: mechanisms that were active, for the result header.
-    """
-
-    status: RunStatus
+    status: RunStatus  # how it ended
+    # the encoded skeleton of the returned value, when status is ok
     value: bytes | None = None
-    error: str = ""
-    code: str = ""
-    layer: RunLayer | None = None
-    output: str = ""
-    limit: str = ""
-    usage: JailUsage = field(default_factory=JailUsage)
-    layers: tuple[str, ...] = ()
+    error: str = ""  # type and text of the task's exception or the reason of a refusal
+    code: str = ""  # a stable code, empty when ok
+    layer: RunLayer | None = None  # who decided, None when ok
+    output: str = ""  # captured print output, bounded
+    limit: str = ""  # the name of the `RunLimits` field that was hit, empty if none
+    usage: JailUsage = JailUsage()  # measured by the parent
+    layers: tuple[str, ...] = ()  # mechanisms that were active, for the result header
 
 
 class TaskState(StrEnum):

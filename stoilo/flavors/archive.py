@@ -32,18 +32,6 @@ from stoilo.flavors.tree import (
     ustar_split,
 )
 
-__all__ = [
-    "ArchiveMember",
-    "Source",
-    "Target",
-    "XzReader",
-    "XzWriter",
-    "install_files",
-    "read_any_archive",
-    "read_archive",
-    "write_archive",
-]
-
 BLOCK = 512
 MTIME = 315_532_800
 """The one time of every member: 1980-01-01T00:00:00Z, s."""

@@ -44,16 +44,6 @@ from stoilo.flavors.tree import (
 )
 from stoilo.policies.levels import load_levels
 
-__all__ = [
-    "RUNTIME_PROGRAM",
-    "VERIFIER_PROGRAM",
-    "BuiltPart",
-    "build_flavor",
-    "build_verifier",
-    "check_flavor",
-    "flavor_level",
-]
-
 RUNTIME_PROGRAM = "stoilo-runtime"
 VERIFIER_PROGRAM = "stoilo-verifier"
 VERIFIER_FILES, VERIFIER_BYTES = 4096, 256 << 20
@@ -67,37 +57,21 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class BuiltPart:
-    """What a build made.
+    """What a build made."""
 
-    Attributes:
-        part: ``verifier`` or the flavor's name.
-        platform: as `platform_name` says it.
-        python: exact version of the interpreter.
-        level: of a flavor; empty for the verifier.
-        tree: the tree digest.
-        files: number of files in the tree.
-        size: bytes of the tree.
-        archive: the archive's file.
-        archive_digest: SHA-256 of it.
-        archive_size: bytes of it.
-        sbom: SHA-256 of the bill of materials.
-        lock: SHA-256 of the lock.
-        targets: directory of the files that a release names.
-    """
-
-    part: str
-    platform: str
-    python: str
-    level: str
-    tree: Digest
-    files: int
-    size: int
-    archive: Path
-    archive_digest: Digest
-    archive_size: int
-    sbom: Digest
-    lock: Digest
-    targets: Path
+    part: str  # `verifier` or the flavor's name
+    platform: str  # as `platform_name` says it
+    python: str  # exact version of the interpreter
+    level: str  # of a flavor; empty for the verifier
+    tree: Digest  # the tree digest
+    files: int  # number of files in the tree
+    size: int  # bytes of the tree
+    archive: Path  # the archive's file
+    archive_digest: Digest  # SHA-256 of it
+    archive_size: int  # bytes of it
+    sbom: Digest  # SHA-256 of the bill of materials
+    lock: Digest  # SHA-256 of the lock
+    targets: Path  # directory of the files that a release names
 
 
 def flavor_level(flavor: FlavorManifest) -> str:
@@ -137,23 +111,16 @@ def check_flavor(flavor: FlavorManifest) -> str:
 
 
 def build_flavor(
-    flavor: FlavorManifest,
-    manifest: bytes,
-    output: Path,
+    flavor: FlavorManifest,  # what to freeze
+    manifest: bytes,  # the bytes that it was parsed from
+    output: Path,  # made when it is missing
     *,
-    lock: bytes | None = None,
-    python: Path | None = None,
+    lock: bytes | None = None,  # its lock; default: the committed one
+    python: Path | None = None,  # interpreter to freeze with
+    # the source to freeze; only tests freeze another than ours
     package: Path = PACKAGE,
 ) -> BuiltPart:
     """Freeze `flavor` below the empty directory `output`.
-
-    Args:
-        flavor: what to freeze.
-        manifest: the bytes that it was parsed from.
-        output: made when it is missing.
-        lock: its lock; default: the committed one.
-        python: interpreter to freeze with.
-        package: the source to freeze; only tests freeze another than ours.
 
     Raises:
         PolicyRefusal: as `check_flavor`.

@@ -22,28 +22,19 @@ from stoilo.flavors.tree import (
     tree_digest,
 )
 
-__all__ = ["Difference", "LoadedTree", "compare_trees", "load_tree", "open_archive"]
-
-
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _FIRST_LINE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedTree:
-    """A tree whose bytes have all been hashed.
+    """A tree whose bytes have all been hashed."""
 
-    Attributes:
-        tree: what is really there.
-        digest: its tree digest.
-        archive: SHA-256 of the archive that it was read from; empty for a directory.
-        archive_size: bytes of that archive.
-    """
-
-    tree: Tree
-    digest: Digest
+    tree: Tree  # what is really there
+    digest: Digest  # its tree digest
+    # SHA-256 of the archive that it was read from; empty for a directory
     archive: str = ""
-    archive_size: int = 0
+    archive_size: int = 0  # bytes of that archive
 
 
 @contextmanager

@@ -19,8 +19,6 @@ from importlib import resources
 
 from stoilo.core.errors import InternalError, UsageError
 
-__all__ = ["Contents", "library_stem", "load_contents", "parse_contents"]
-
 _SECTIONS = ("modules", "libraries", "sources", "data")
 _LINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 _VERSIONED = re.compile(r"(.+?)(?:-[0-9a-f]{8})*\.so(?:\.[0-9A-Za-z.]+)?")

@@ -10,8 +10,6 @@ import re
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["broken_manifest", "parse_fields"]
-
 _LIST_ITEMS = 200
 
 _KEY = re.compile(r"([a-z]+):(?: +(.*))?")

@@ -28,8 +28,6 @@ from stoilo.flavors.processes import (
 )
 from stoilo.flavors.tree import platform_name
 
-__all__ = ["PACKAGE", "FreezePlan", "FrozenPart", "base_python", "freeze_part"]
-
 _SPEC = "from stoilo.flavors.pyinstaller_spec import freeze\nfreeze({plan!r})\n"
 PACKAGE = Path(__file__).resolve().parents[1]
 _TOOLS = ("objcopy", "strip")  # of the Debian package binutils
@@ -37,46 +35,30 @@ _TOOLS = ("objcopy", "strip")  # of the Debian package binutils
 
 @dataclass(frozen=True, slots=True)
 class FreezePlan:
-    """What to freeze.
+    """What to freeze."""
 
-    Attributes:
-        part: ``verifier`` or a flavor's name.
-        program: name of the program in the tree.
-        entry: our own module file that the program runs, below the package.
-        contents: name of the committed list of contents.
-        lock: the lock file's bytes.
-        python: minor version of the interpreter, ``3.11``.
-        extra: further files of the package, by path below the import root.
-        package: directory of the source that is frozen; our own.
-    """
-
-    part: str
-    program: str
-    entry: str
-    contents: str
-    lock: bytes
-    python: str
+    part: str  # `verifier` or a flavor's name
+    program: str  # name of the program in the tree
+    entry: str  # our own module file that the program runs, below the package
+    contents: str  # name of the committed list of contents
+    lock: bytes  # the lock file's bytes
+    python: str  # minor version of the interpreter, `3.11`
+    # further files of the package, by path below the import root
     extra: Mapping[str, bytes] = field(default_factory=dict)
-    package: Path = PACKAGE
+    package: Path = PACKAGE  # directory of the source that is frozen; our own
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenPart:
-    """A built tree.
+    """A built tree."""
 
-    Attributes:
-        tree: its directory.
-        site: where the wheels are installed, for their licences.
-        wheels: ``.dist-info`` folders there of the wheels that are in the tree.
-        libraries: host libraries in it: path in the tree → file on the build host.
-        python: exact version of the interpreter.
-    """
-
-    tree: Path
-    site: Path
+    tree: Path  # its directory
+    site: Path  # where the wheels are installed, for their licences
+    # `.dist-info` folders there of the wheels that are in the tree
     wheels: tuple[str, ...]
+    # host libraries in it: path in the tree → file on the build host
     libraries: Mapping[str, str]
-    python: str
+    python: str  # exact version of the interpreter
 
 
 def base_python() -> Path:

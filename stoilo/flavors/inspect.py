@@ -18,8 +18,6 @@ from pathlib import Path
 from stoilo.core.errors import TrustError
 from stoilo.flavors.contents import library_stem
 
-__all__ = ["Inside", "look_inside", "read_module_names"]
-
 _COOKIE = struct.Struct("!8sIIII64s")
 _MAGIC = b"MEI\014\013\012\013\016"
 _ENTRY = struct.Struct("!IIIIBc")
@@ -31,21 +29,14 @@ _LIBRARY = re.compile(r"lib[^/]*\.so(\.[0-9.]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Everything that a tree holds; each field sorted.
+    """Everything that a tree holds; each field sorted."""
 
-    Attributes:
-        modules: import names: compressed, in the base library, and extension modules.
-        libraries: shared libraries without versions.
-        scripts: what the program runs, in order.
-        options: what the boot loader is told.
-        files: paths below ``_internal`` that are none of these.
-    """
-
+    # import names: compressed, in the base library, and extension modules
     modules: tuple[str, ...]
-    libraries: tuple[str, ...]
-    scripts: tuple[str, ...]
-    options: tuple[str, ...]
-    files: tuple[str, ...]
+    libraries: tuple[str, ...]  # shared libraries without versions
+    scripts: tuple[str, ...]  # what the program runs, in order
+    options: tuple[str, ...]  # what the boot loader is told
+    files: tuple[str, ...]  # paths below `_internal` that are none of these
 
 
 def look_inside(tree: Path, program: str) -> Inside:

@@ -19,15 +19,6 @@ from pathlib import Path
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
 
-__all__ = [
-    "COMPILER",
-    "LauncherHeld",
-    "build_launcher",
-    "describe_launcher",
-    "launcher_sources",
-    "render_held",
-]
-
 COMPILER = "gcc"
 MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
 MAX_LAUNCHER_BYTES = 16 * 1024 * 1024
@@ -43,23 +34,14 @@ _ABOUT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LauncherHeld:
-    """What a launcher is built for.
+    """What a launcher is built for."""
 
-    Attributes:
-        platform: as in tree manifests, ``x86_64-linux``.
-        version: of the launcher, for people.
-        serial: rises with every published launcher, from 1.
-        archive: SHA-256 of the verifier's archive as shipped, hexadecimal.
-        archive_size: of the same file, bytes.
-        tree: digest of the verifier's tree, hexadecimal.
-    """
-
-    platform: str
-    version: str
-    serial: int
-    archive: str
-    archive_size: int
-    tree: str
+    platform: str  # as in tree manifests, `x86_64-linux`
+    version: str  # of the launcher, for people
+    serial: int  # rises with every published launcher, from 1
+    archive: str  # SHA-256 of the verifier's archive as shipped, hexadecimal
+    archive_size: int  # of the same file, bytes
+    tree: str  # digest of the verifier's tree, hexadecimal
 
 
 def launcher_sources() -> Path:

@@ -21,16 +21,6 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.flavors.processes import clean_environment, pip_command
 
-__all__ = [
-    "Lock",
-    "LockedWheel",
-    "base_requirements",
-    "load_lock",
-    "parse_lock",
-    "render_lock",
-    "resolve_lock",
-]
-
 LOCK_BYTES = 1 << 20
 """Most bytes of a lock."""
 _HEAD = re.compile(

@@ -24,16 +24,6 @@ from stoilo.flavors.fields import broken_manifest, parse_fields
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "FlavorManifest",
-    "find_flavor",
-    "flavor_alias",
-    "foreign_ids",
-    "parse_manifest",
-    "shipped_flavors",
-    "shipped_manifest",
-    "smallest_flavor",
-]
 
 _MANIFEST_BYTES = 64 * 1024
 _DEFAULT_PYTHON = "3.11"
@@ -42,23 +32,14 @@ _SUFFIX = ".yaml"
 
 @dataclass(frozen=True, slots=True)
 class FlavorManifest:
-    """One flavor.
+    """One flavor."""
 
-    Attributes:
-        name: for people; the file's name, not part of the identity.
-        requirements: pinned distributions, ``numpy==2.4.6``.
-        modules: top-level import names that the requirements give.
-        python: minor version of the interpreter.
-        digest: SHA-256 of the file's bytes, the identity.
-        alias: MD5 of the same bytes, the thesis's identity.
-    """
-
-    name: str
-    requirements: tuple[str, ...]
-    modules: tuple[str, ...]
-    python: str
-    digest: Digest
-    alias: str
+    name: str  # for people; the file's name, not part of the identity
+    requirements: tuple[str, ...]  # pinned distributions, `numpy==2.4.6`
+    modules: tuple[str, ...]  # top-level import names that the requirements give
+    python: str  # minor version of the interpreter
+    digest: Digest  # SHA-256 of the file's bytes, the identity
+    alias: str  # MD5 of the same bytes, the thesis's identity
 
     def holds(self, module: str) -> bool:
         """Whether a third-party dotted `module` can be imported in this flavor."""

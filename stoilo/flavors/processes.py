@@ -12,14 +12,6 @@ from pathlib import Path
 
 from stoilo.core.errors import InternalError
 
-__all__ = [
-    "EPOCH",
-    "build_environment",
-    "clean_environment",
-    "pip_command",
-    "run_logged",
-]
-
 EPOCH = "315532800"
 """The one time that build programs are told, s since 1970."""
 _CODE = re.compile(r" \[(STO-F\d{3})\]$")  # our own program says which error it is

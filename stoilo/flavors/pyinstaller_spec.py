@@ -27,8 +27,6 @@ from PyInstaller.depend import bindepend
 
 from stoilo.flavors.contents import Contents, library_stem, parse_contents
 
-__all__ = ["freeze"]
-
 Entry = tuple[str, str, str]
 """A line of PyInstaller's tables: name or destination, source, kind."""
 

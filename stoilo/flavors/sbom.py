@@ -24,25 +24,17 @@ from stoilo.core.digests import Digest
 from stoilo.flavors.lock import Lock, LockedWheel, normal_name
 from stoilo.flavors.tree import Tree
 
-__all__ = ["HostLibrary", "describe_host_libraries", "read_licences", "render_sbom"]
-
 _METADATA_BYTES = 1 << 20
 _PACKAGE = re.compile(r"([a-z0-9][a-z0-9+.-]+)(?::[a-z0-9]+)?: /")
 
 
 @dataclass(frozen=True, slots=True)
 class HostLibrary:
-    """One shared library of the build host inside a tree.
+    """One shared library of the build host inside a tree."""
 
-    Attributes:
-        path: where it lies in the tree, without ``_internal/``; its name is the soname.
-        digest: SHA-256 of the file in the tree.
-        package: Debian package and version, ``libssl3=3.0.17-1``; empty when unknown.
-    """
-
-    path: str
-    digest: Digest
-    package: str
+    path: str  # where it lies in the tree, without `_internal/`; its name is the soname
+    digest: Digest  # SHA-256 of the file in the tree
+    package: str  # Debian package and version, `libssl3=3.0.17-1`; empty when unknown
 
 
 def describe_host_libraries(
@@ -99,25 +91,16 @@ def read_licences(site: Path, wheels: Iterable[str]) -> dict[str, str]:
 
 
 def render_sbom(
-    name: str,
-    tree_digest: str,
-    lock: Lock,
-    tools: Lock,
-    python: str,
-    libraries: tuple[HostLibrary, ...],
+    name: str,  # of the part
+    tree_digest: str,  # the tree that it describes; it is the version of the part here
+    lock: Lock,  # its wheels
+    tools: Lock,  # those that it was built with, and that are not in it
+    python: str,  # exact version of CPython
+    libraries: tuple[HostLibrary, ...],  # from `describe_host_libraries`
+    # from `read_licences`; wheels that it does not hold are left out
     licences: Mapping[str, str],
 ) -> bytes:
-    """Return the bill of materials of part `name`.
-
-    Args:
-        name: of the part.
-        tree_digest: the tree that it describes; it is the version of the part here.
-        lock: its wheels.
-        tools: those that it was built with, and that are not in it.
-        python: exact version of CPython.
-        libraries: from `describe_host_libraries`.
-        licences: from `read_licences`; wheels that it does not hold are left out.
-    """
+    """Return the bill of materials of part `name`."""
     part = {
         "type": "application",
         "bom-ref": f"stoilo:{name}",

@@ -25,20 +25,6 @@ from pathlib import Path
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 
-__all__ = [
-    "MANIFEST_NAME",
-    "Tree",
-    "TreeFile",
-    "broken_tree",
-    "describe_tree",
-    "hash_file",
-    "parse_tree",
-    "platform_name",
-    "render_tree",
-    "tree_digest",
-    "ustar_split",
-]
-
 MANIFEST_NAME = "MANIFEST"
 FORMAT = "stoilo-tree/1"
 MANIFEST_BYTES = 16 << 20

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DEFAULT", "names"]
-
 DEFAULT = ""
 """Let the server choose the smallest flavor that holds the task's imports."""
 

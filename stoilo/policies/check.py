@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from stoilo.core.types import Verdict
     from stoilo.policies.gate import GateRequest
 
-__all__ = ["check_in_child"]
 
 _START_UP_BYTES = 512 * 1024 * 1024  # address space that the interpreter itself maps
 _KEPT_ENVIRONMENT = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR")

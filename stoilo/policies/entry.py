@@ -16,17 +16,6 @@ from stoilo.policies.findings import FIRST_PLACE, Lines, make_finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "TaskText",
-    "find_entry_problems",
-    "find_main_block",
-    "find_missing",
-    "find_repeated_definitions",
-    "is_main_test",
-    "last_function",
-    "read_script",
-]
-
 
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)

@@ -18,38 +18,15 @@ from stoilo.core.types import Finding, Severity, Verdict
 from stoilo.policies.policy import EVERYBODY, LevelRule, Policy, Review
 from stoilo.policies.render import escape
 
-__all__ = [
-    "AtLevel",
-    "Change",
-    "Effect",
-    "NameExplained",
-    "SourceExplained",
-    "diff_levels",
-    "diff_policies",
-    "explain_name",
-    "explain_source",
-    "render_changes",
-    "render_name",
-    "render_source",
-]
-
 
 class AtLevel(msgspec.Struct, frozen=True):
-    """What one level says about a source.
+    """What one level says about a source."""
 
-    Attributes:
-        level: its name.
-        admitted: whether it admits the source.
-        open_to: whom the policy lets use it; empty: nobody.
-        review: ``none`` or ``manual``.
-        findings: what the gate has to say at this level.
-    """
-
-    level: str
-    admitted: bool
-    open_to: tuple[str, ...]
-    review: str
-    findings: tuple[Finding, ...]
+    level: str  # its name
+    admitted: bool  # whether it admits the source
+    open_to: tuple[str, ...]  # whom the policy lets use it; empty: nobody
+    review: str  # `none` or `manual`
+    findings: tuple[Finding, ...]  # what the gate has to say at this level
 
 
 class SourceExplained(msgspec.Struct, frozen=True):
@@ -61,18 +38,12 @@ class SourceExplained(msgspec.Struct, frozen=True):
 
 
 class NameExplained(msgspec.Struct, frozen=True):
-    """Where a module, a module's name, a built-in or a type occurs.
+    """Where a module, a module's name, a built-in or a type occurs."""
 
-    Attributes:
-        name: as asked.
-        kind: ``module``, ``name``, ``builtin`` or ``type``.
-        levels: the levels that hand it out, narrowest first.
-        holds: for a module, what its narrowest level hands out of it.
-    """
-
-    name: str
-    kind: str
-    levels: tuple[str, ...]
+    name: str  # as asked
+    kind: str  # `module`, `name`, `builtin` or `type`
+    levels: tuple[str, ...]  # the levels that hand it out, narrowest first
+    # for a module, what its narrowest level hands out of it
     holds: tuple[str, ...] = ()
 
 
@@ -210,19 +181,12 @@ class Effect(StrEnum):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One difference.
+    """One difference."""
 
-    Attributes:
-        path: where, dotted.
-        before: on the first side, empty when absent.
-        after: on the second side, empty when absent.
-        effect: for whoever may submit.
-    """
-
-    path: str
-    before: str
-    after: str
-    effect: Effect
+    path: str  # where, dotted
+    before: str  # on the first side, empty when absent
+    after: str  # on the second side, empty when absent
+    effect: Effect  # for whoever may submit
 
 
 def diff_levels(one: Level, other: Level) -> tuple[Change, ...]:

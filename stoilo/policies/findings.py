@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable
 
-__all__ = [
-    "FINDINGS_SHOWN",
-    "FIRST_PLACE",
-    "Lines",
-    "Place",
-    "has_errors",
-    "in_validators",
-    "make_finding",
-    "tidy",
-]
 
 FINDINGS_SHOWN = 100
 """Most findings in one verdict; a hostile source could otherwise have one a byte."""

@@ -54,7 +54,6 @@ from stoilo.sandbox.language.transformer import check_tree
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
 
-__all__ = ["GATE_VERSION", "GateRequest", "engine_digest", "judge", "verdict_key"]
 
 GATE_VERSION = "1"
 """Part of every cached verdict's key: raised when the gate's own rules change."""
@@ -67,24 +66,17 @@ _FINALLY_RULES = frozenset({FINALLY.code})
 
 @dataclass(frozen=True, slots=True)
 class GateRequest:
-    """One submission, as the gate sees it.
+    """One submission, as the gate sees it."""
 
-    Attributes:
-        source: the task module exactly as uploaded; hostile.
-        validator: the validator module, None when the task has none; hostile.
-        entry: the function to call; empty for the last ``def``.
-        level: the level asked for; empty for the lowest that admits.
-        policy: in force, trusted.
-        validator_entries: functions that the validator module must define.
-        argument_types: dotted library types in the arguments (``numpy.ndarray``).
-    """
-
-    source: bytes
+    source: bytes  # the task module exactly as uploaded; hostile
+    # the validator module, None when the task has none; hostile
     validator: bytes | None = None
-    entry: str = ""
-    level: str = ""
-    policy: Policy = field(default_factory=default_policy)
+    entry: str = ""  # the function to call; empty for the last `def`
+    level: str = ""  # the level asked for; empty for the lowest that admits
+    policy: Policy = field(default_factory=default_policy)  # in force, trusted
+    # functions that the validator module must define
     validator_entries: tuple[str, ...] = ()
+    # dotted library types in the arguments (`numpy.ndarray`)
     argument_types: tuple[str, ...] = ()
 
 

@@ -21,24 +21,15 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.types import Finding
 
-__all__ = ["Need", "find_import_problems", "find_needs", "imported_modules"]
-
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One library thing that a source asks for.
+    """One library thing that a source asks for."""
 
-    Attributes:
-        module: full dotted module name.
-        name: what it wants of that module; empty for the module itself.
-        node: where.
-        form: ``module``, ``name`` (from-import), ``attribute``, ``relative``, ``star``.
-    """
-
-    module: str
-    name: str
-    node: ast.AST
-    form: str
+    module: str  # full dotted module name
+    name: str  # what it wants of that module; empty for the module itself
+    node: ast.AST  # where
+    form: str  # `module`, `name` (from-import), `attribute`, `relative`, `star`
 
 
 def find_needs(tree: ast.Module) -> list[Need]:
@@ -60,19 +51,12 @@ def imported_modules(tree: ast.Module) -> frozenset[str]:
 
 
 def find_import_problems(
-    needs: Sequence[Need],
-    lines: Lines,
-    level: Level,
-    wider: Sequence[Level] = (),
+    needs: Sequence[Need],  # from `find_needs`
+    lines: Lines,  # the text, for places
+    level: Level,  # the level that is asked
+    wider: Sequence[Level] = (),  # higher levels, to say which one would admit it
 ) -> list[Finding]:
-    """Return findings for what `level` does not hand out.
-
-    Args:
-        needs: from `find_needs`.
-        lines: the text, for places.
-        level: the level that is asked.
-        wider: higher levels, to say which one would admit it.
-    """
+    """Return findings for what `level` does not hand out."""
     refused = (need for need in needs if not _admits(level, need))
     return [
         _refuse(need, lines, level, wider)

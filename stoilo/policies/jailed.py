@@ -25,8 +25,6 @@ from stoilo.policies.wire import (
     render_request,
 )
 
-__all__ = ["GATE_JOB", "GATE_LIMITS", "Gate", "GateJail", "GateReport", "too_costly"]
-
 GATE_JOB = "stoilo.policies.wire"
 
 GATE_LIMITS = RunLimits(

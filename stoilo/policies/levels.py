@@ -10,23 +10,21 @@ import functools
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from stoilo.core.codec.forms import FORMS, ORDERED, SHARED
-from stoilo.core.codec.nodes import Instance, Ndarray, Node, NumpyScalar, Tensor
+from stoilo.core.codec.nodes import (
+    FORMS,
+    ORDERED,
+    SHARED,
+    Instance,
+    Ndarray,
+    Node,
+    NumpyScalar,
+    Tensor,
+)
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level, parse_levels
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
-
-__all__ = [
-    "check_level_name",
-    "find_argument_types",
-    "level_files",
-    "level_names",
-    "load_level",
-    "load_levels",
-    "load_older_levels",
-]
 
 
 @functools.cache

@@ -27,16 +27,6 @@ from stoilo.sandbox.language.transformer import EmittedSize
 if TYPE_CHECKING:
     from stoilo.core.types import Finding
 
-__all__ = [
-    "CONSTANT_LIMITS",
-    "TREE_LIMITS",
-    "ConstantLimits",
-    "TreeLimits",
-    "find_finally_bombs",
-    "find_large_constants",
-    "find_oversize",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TreeLimits:

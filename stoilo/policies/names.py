@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ["Word", "find_deceptive_names", "find_deep_brackets", "find_words"]
-
-
 # Words as CPython's tokenizer takes them first: any non-ASCII character belongs to one.
 # No alternative can fail once it has begun, so none is ever tried backwards. Possessive
 # quantifiers would say the same, but match wrongly before Python 3.11.5 (gh-106052).

@@ -19,16 +19,6 @@ import msgspec
 from stoilo.core.codebook import CodeEntry, load_codebook
 from stoilo.core.types import Finding, Severity, Verdict
 
-__all__ = [
-    "SARIF_SCHEMA",
-    "SARIF_VERSION",
-    "render_json",
-    "render_sarif",
-    "render_text",
-    "verdict_word",
-]
-
-
 _SHOWN_CHARS = 100  # of a source line
 _LEAD_CHARS = 30  # shown before the finding when a line is cut
 

@@ -20,7 +20,6 @@ from stoilo.policies.findings import FINDINGS_SHOWN, FIRST_PLACE, Place, make_fi
 if TYPE_CHECKING:
     from stoilo.core.types import Finding
 
-__all__ = ["TextReport", "check_text", "describe_char"]
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # Default-ignorable code points and blanks drawn as nothing (DerivedCoreProperties);

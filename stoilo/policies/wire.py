@@ -14,9 +14,8 @@ import msgspec
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
-from stoilo.core.finding import bound_text
 from stoilo.core.limits import BOUNDS
-from stoilo.core.types import Finding, Severity, Verdict
+from stoilo.core.types import Finding, Severity, Verdict, bound_text
 from stoilo.policies.findings import FINDINGS_SHOWN
 from stoilo.policies.gate import GateRequest, engine_digest, judge
 from stoilo.policies.levels import level_names
@@ -24,19 +23,6 @@ from stoilo.policies.policy import Policy, default_policy, parse_policy
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
-
-__all__ = [
-    "ANSWER_BYTES",
-    "answer_batch",
-    "answer_request",
-    "parse_answer",
-    "parse_batch",
-    "parse_request",
-    "prepare",
-    "render_batch",
-    "render_request",
-    "run",
-]
 
 
 ANSWER_BYTES = 256 * 1024

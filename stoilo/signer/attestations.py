@@ -22,18 +22,20 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import (
+from stoilo.core.errors import TrustError
+from stoilo.core.signatures import (
     IN_TOTO_PAYLOAD,
     Envelope,
+    PrivateKey,
+    PublicKey,
     parse_envelope,
+    parse_public_key,
     render_envelope,
     sign_envelope,
     verify_envelope,
 )
-from stoilo.core.ed25519 import PrivateKey, PublicKey, parse_public_key
-from stoilo.core.errors import TrustError
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release.targets import BuilderFile, PartFile
+from stoilo.executor.verifier.targets import BuilderFile, PartFile
 
 MIN_BUILDERS: Final = 2
 """A build counts when so many people at least got the same bytes."""

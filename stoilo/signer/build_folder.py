@@ -20,7 +20,7 @@ import msgspec
 
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.release.targets import PartFile, read_target
+from stoilo.executor.verifier.targets import PartFile, read_target
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.attestations import BuildInputs, BuildTool, BuiltLibrary
 from stoilo.signer.pairing import read_tree

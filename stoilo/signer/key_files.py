@@ -10,9 +10,9 @@ import os
 import stat
 from pathlib import Path
 
-from stoilo.core.ed25519 import PrivateKey, load_private_key
 from stoilo.core.errors import TrustError
 from stoilo.core.files import write_durably
+from stoilo.core.signatures import PrivateKey, load_private_key
 
 MAX_PRIVATE_BYTES = 64 * 1024
 _ANYTHING = 0o077

@@ -31,8 +31,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.signatures import PrivateKey, parse_public_key
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,

@@ -14,7 +14,7 @@ from typing import IO, Final
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.installation import Built
-from stoilo.executor.verifier.release.targets import PartFile
+from stoilo.executor.verifier.targets import PartFile
 from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.launcher_build import describe_launcher
 

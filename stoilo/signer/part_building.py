@@ -19,11 +19,8 @@ from stoilo.executor.verifier.installation import (
     parse_built,
     render_built,
 )
-from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
-from stoilo.executor.verifier.release.trust import (
-    is_development_root,
-    is_rehearsal_root,
-)
+from stoilo.executor.verifier.targets import ArchiveFile, PartFile
+from stoilo.executor.verifier.trust import is_development_root, is_rehearsal_root
 from stoilo.flavors.build import BuiltPart, build_flavor, build_verifier
 from stoilo.flavors.freeze import make_empty
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher

@@ -1,7 +1,9 @@
-"""A release directory whose signing keys lie on this machine: python-tuf's `Repository`.
+"""A release directory: its newest metadata, and what the server's online key signs of it.
 
-Published files never change, except ``timestamp.json``. Root comes first and the timestamp
-last, so that a reader never meets metadata whose parts are missing.
+Published files never change, except ``timestamp.json``, which is written last, so that a
+reader never meets metadata whose parts are missing. What people sign gets here by
+`stoilo.signer.ceremony.publication`; snapshot and timestamp through python-tuf's
+`Repository`, which knows when they are due.
 Source: TUF specification 1.0.34 §3 to §5; expiries from signing-audit §1.5.
 """
 
@@ -10,88 +12,51 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from securesystemslib.signer import CryptoSigner, Key
+from securesystemslib.signer import CryptoSigner
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import (
-    DelegatedRole,
-    Delegations,
     Metadata,
     MetaFile,
     Root,
     Snapshot,
     T,
-    TargetFile,
     Targets,
     Timestamp,
 )
-from tuf.repository import AbortEdit, Repository
+from tuf.repository import Repository
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.core.files import sync_directory, write_durably
-from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
-from stoilo.signer.key_files import write_private_file, write_public_file
+from stoilo.core.files import sync_directory
+from stoilo.core.signatures import PrivateKey
+from stoilo.signer.key_files import write_public_file
 from stoilo.signer.roles import role_limits
-
-LIFETIMES: Final = {
-    role: timedelta(days=role_limits(role).lifetime_days)
-    for role in ("root", "targets", "snapshot", "timestamp")
-}
-"""How long each role's metadata lives; it is signed again at half of that."""
 
 COPY_BYTES: Final = 1024 * 1024
 KEPT_SNAPSHOTS: Final = 3
-_NOTHING: Final[Mapping[str, TargetFile]] = {}
 _KINDS: Final = {"root": Root, "snapshot": Snapshot, "timestamp": Timestamp}
 _VERSIONED = re.compile(r"([0-9]+)\.([a-z]+)\.json")
 
 
-@dataclass(frozen=True, slots=True)
-class RoleKeys:
-    """A role's signing keys and how many of them must sign."""
-
-    keys: tuple[PrivateKey, ...]
-    threshold: int
-
-    def signers(self) -> list[CryptoSigner]:
-        """Return securesystemslib's signers, one a key."""
-        return [CryptoSigner(key.key) for key in self.keys]
-
-    def public(self) -> list[Key]:
-        """Return the public keys in TUF's form."""
-        return [signer.public_key for signer in self.signers()]
-
-
-@dataclass(frozen=True, slots=True)
-class Delegation:
-    """A role that targets delegates: name, keys, and the paths it may speak for."""
-
-    name: str
-    keys: RoleKeys
-    path: str
-
-
 class ReleaseRepository(Repository):
-    """A release directory, edited by whoever holds `keys` of some of its roles.
+    """The online half of a release directory, edited by whoever holds its `key`.
 
     Args:
         directory: the release; `publishing` keeps other publishers out.
-        keys: by role; all of a role's keys sign.
+        key: of snapshot and timestamp.
         now: Unix seconds; a whole life begins here.
     """
 
-    def __init__(self, directory: Path, keys: Mapping[str, RoleKeys], now: int) -> None:
+    def __init__(self, directory: Path, key: PrivateKey, now: int) -> None:
         self._directory = directory
-        self._keys = keys
-        self._now = now
+        self._signer = CryptoSigner(key.key)
+        self._time = datetime.fromtimestamp(now, UTC)
 
     def open(self, role: str) -> Metadata[Any]:
         """Return a role's newest metadata, or an empty one to begin with."""
@@ -110,16 +75,13 @@ class ReleaseRepository(Repository):
         return metadata
 
     def close(self, role: str, md: Metadata[Any]) -> None:
-        """Publish `md` one version up, with a whole life, signed by all of our keys."""
+        """Publish `md` one version up, with a whole life, signed by our key."""
         md.signed.version += 1
-        # A delegated role lives as long as targets does.
-        md.signed.expires = self._time + LIFETIMES.get(role, LIFETIMES["targets"])
+        md.signed.expires = self._time + _lifetime(role)
         # They were made over the version before.
         md.signatures.clear()
-        for signer in self._keys[role].signers():
-            md.sign(signer, append=True)
+        md.sign(self._signer)
         file = _metadata_file(self._directory, role, md.signed.version)
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_public_file(file, md.to_bytes())
 
     @property
@@ -159,12 +121,7 @@ class ReleaseRepository(Repository):
 
     def is_fresh(self, role: str) -> bool:
         """Whether more than half of the life of a role's newest metadata remains."""
-        life = LIFETIMES.get(role, LIFETIMES["targets"])
-        return bool(self.open(role).signed.expires > self._time + life / 2)
-
-    @property
-    def _time(self) -> datetime:
-        return datetime.fromtimestamp(self._now, UTC)
+        return bool(self.open(role).signed.expires > self._time + _lifetime(role) / 2)
 
     def _is_certified(self, role: str, metadata: Metadata[Any]) -> bool:
         root = newest(self._directory, "root", Root)
@@ -191,74 +148,6 @@ def publishing(directory: Path) -> Iterator[None]:
         yield
 
 
-def publish_root(
-    directory: Path,
-    roles: Mapping[str, RoleKeys],
-    now: int,
-    *,
-    development: bool,
-    rehearsal: bool = False,
-) -> None:
-    """Publish a root naming `roles`' keys, unless the newest is still fresh.
-
-    Later versions are signed by the same root keys; changing those is a ceremony.
-    """
-    release = ReleaseRepository(directory, roles, now)
-    with release.edit_root() as root:
-        if root.version and release.is_fresh("root"):
-            raise AbortEdit
-        root.consistent_snapshot = True
-        root.unrecognized_fields = {DEVELOPMENT_MARK: True} if development else {}
-        if rehearsal:
-            root.unrecognized_fields[REHEARSAL_MARK] = True
-        root.keys.clear()
-        for name, role in roles.items():
-            root.roles[name].keyids.clear()
-            root.roles[name].threshold = role.threshold
-            for key in role.public():
-                root.add_key(key, name)
-
-
-def publish_targets(
-    directory: Path,
-    name: str,
-    keys: RoleKeys,
-    files: Mapping[str, bytes],
-    now: int,
-    *,
-    delegations: Sequence[Delegation] = (),
-    kept: Mapping[str, TargetFile] = _NOTHING,
-) -> None:
-    """Publish targets role `name` naming exactly `files` and `kept`, unless it does.
-
-    Args:
-        directory: the release.
-        name: the role.
-        keys: its keys; all of them sign.
-        files: contents by target name; stored under their consistent-snapshot names.
-        now: Unix seconds.
-        delegations: the roles that this one delegates to.
-        kept: what is named as well and already lies in the directory.
-    """
-    wanted = dict(kept) | {
-        path: TargetFile.from_data(path, data, ["sha256"])
-        for path, data in files.items()
-    }
-    delegated = _delegations(delegations)
-    release = ReleaseRepository(directory, {name: keys}, now)
-    with release.edit_targets(name) as role:
-        same = (role.targets, role.delegations) == (wanted, delegated)
-        # Nothing new to say, and nobody waits for a later end.
-        if role.version and same and release.is_fresh(name):
-            raise AbortEdit
-        # Files before the metadata that names them.
-        for path, data in files.items():
-            file = _target_file(directory, path, content_digest(data))
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private_file(file, data)
-        role.targets, role.delegations = wanted, delegated
-
-
 def refresh_online_metadata(directory: Path, online: PrivateKey, now: int) -> None:
     """Sign snapshot and timestamp again where targets changed or half their life is over.
 
@@ -267,8 +156,7 @@ def refresh_online_metadata(directory: Path, online: PrivateKey, now: int) -> No
     Raises:
         TrustError: STO-K012 or STO-K014.
     """
-    keys = RoleKeys((online,), 1)
-    release = ReleaseRepository(directory, {"snapshot": keys, "timestamp": keys}, now)
+    release = ReleaseRepository(directory, online, now)
     try:
         release.do_snapshot(force=not release.is_fresh("snapshot"))
         release.do_timestamp(force=not release.is_fresh("timestamp"))
@@ -300,34 +188,6 @@ def newest(directory: Path, name: str, kind: type[T]) -> Metadata[T] | None:
     return metadata
 
 
-def newest_file(directory: Path, role: str, path: str) -> bytes | None:
-    """Return the target at `path` that the newest metadata of `role` names, or None."""
-    metadata = newest(directory, role, Targets)
-    info = None if metadata is None else metadata.signed.targets.get(path)
-    if info is None:
-        return None
-    try:
-        data = _target_file(directory, path, info.hashes["sha256"]).read_bytes()
-        info.verify_length_and_hashes(data)
-    except (OSError, RepositoryError) as error:
-        raise TrustError("STO-K014", f"target {path} is missing or damaged") from error
-    return data
-
-
-def store_target(directory: Path, path: str, source: Path) -> TargetFile:
-    """Store the file `source` as target `path`, and return what metadata says of it.
-
-    For files too large to be held in memory: name the result in `publish_targets`'
-    ``kept``. The copy is durable and is not linked to `source`.
-    """
-    info = TargetFile.from_file(path, str(source), ["sha256"])
-    file = _target_file(directory, path, info.hashes["sha256"])
-    if not file.exists():
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_durably(file, checked_pieces(source, info.hashes["sha256"]))
-    return info
-
-
 def checked_pieces(source: Path, digest: str) -> Iterator[bytes]:
     """Yield a file's bytes to be copied; at its end raise ``STO-K056`` for another digest.
 
@@ -347,30 +207,8 @@ def _metadata_file(directory: Path, role: str, version: int) -> Path:
     return directory / "metadata" / f"{name}.json"
 
 
-def _target_file(directory: Path, path: str, digest: str) -> Path:
-    """Return where a target lies, by its consistent-snapshot name."""
-    plain = directory / "targets" / path
-    return plain.with_name(f"{digest}.{plain.name}")
-
-
-def _delegations(rows: Sequence[Delegation]) -> Delegations | None:
-    """Return TUF's form of `rows`, each terminating and bound to one path pattern."""
-    if not rows:
-        return None
-    public = {row.name: {key.keyid: key for key in row.keys.public()} for row in rows}
-    roles = {
-        row.name: DelegatedRole(
-            row.name,
-            keyids=list(public[row.name]),
-            threshold=row.keys.threshold,
-            terminating=True,
-            paths=[row.path],
-        )
-        for row in rows
-    }
-    return Delegations(
-        {k: v for keys in public.values() for k, v in keys.items()}, roles
-    )
+def _lifetime(role: str) -> timedelta:
+    return timedelta(days=role_limits(role).lifetime_days)
 
 
 def _drop_old_snapshots(directory: Path, version: int) -> None:

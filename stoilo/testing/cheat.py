@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from stoilo.executor.verifier.execution import Executor
     from stoilo.executor.verifier.workunit import Work
 
-__all__ = ["Cheat", "falsify"]
-
 
 def falsify(frame: bytes) -> bytes:
     """Return a task frame with every returned value replaced by a wrong one."""

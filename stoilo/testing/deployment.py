@@ -25,8 +25,6 @@ from stoilo.core.errors import InternalError
 from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.volunteer.optin_file import write_opt_in
 
-__all__ = ["Deployment", "UpLine"]
-
 START_TIMEOUT_S = 120.0
 VOLUNTEER = "stoilo.executor.volunteer"
 STOP_TIMEOUT_S = 60.0
@@ -45,23 +43,16 @@ class UpLine(msgspec.Struct, frozen=True):
 
 @dataclass
 class Deployment:
-    """`stoilo up` on `data`, restartable on the ports it was first given.
+    """`stoilo up` on `data`, restartable on the ports it was first given."""
 
-    Attributes:
-        data: the server's data directory.
-        volunteers: how many local volunteers `up` runs.
-        log: file that receives stderr, for a person to read after a failure.
-        log_policy: file that names the log's witnesses, None for none.
-        options: further words of the command line.
-    """
-
-    data: Path
-    volunteers: int = 0
+    data: Path  # the server's data directory
+    volunteers: int = 0  # how many local volunteers `up` runs
+    # file that receives stderr, for a person to read after a failure
     log: Path | None = None
     grpc: str = "127.0.0.1:0"
     http: str = "127.0.0.1:0"
-    log_policy: Path | None = None
-    options: tuple[str, ...] = ()
+    log_policy: Path | None = None  # file that names the log's witnesses, None for none
+    options: tuple[str, ...] = ()  # further words of the command line
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     line: UpLine | None = field(default=None, init=False)
 

@@ -27,32 +27,21 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.core.types import TaskState
 
-__all__ = ["Answerer", "FakeTaskService", "Outcome", "serve_fake"]
-
 ERROR_KEY = "stoilo-error-bin"
 CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a fake task ends.
+    """How a fake task ends."""
 
-    Attributes:
-        state: a final state.
-        value: encoded skeleton when it succeeded.
-        error_type: class name of the exception, for user errors.
-        error_text: its text.
-        code: stable code.
-        items: outcomes of a map's items.
-        cpu_s: what the host of its only copy claims to have computed, s; 0: nothing.
-    """
-
-    state: TaskState = TaskState.SUCCEEDED
-    value: bytes = b""
-    error_type: str = ""
-    error_text: str = ""
-    code: str = ""
-    items: tuple[Outcome, ...] = ()
+    state: TaskState = TaskState.SUCCEEDED  # a final state
+    value: bytes = b""  # encoded skeleton when it succeeded
+    error_type: str = ""  # class name of the exception, for user errors
+    error_text: str = ""  # its text
+    code: str = ""  # stable code
+    items: tuple[Outcome, ...] = ()  # outcomes of a map's items
+    # what the host of its only copy claims to have computed, s; 0: nothing
     cpu_s: float = 0.0
 
     @classmethod
@@ -77,18 +66,16 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
     """The researcher's contract in memory.
 
     Args:
-        answer: gives a task's outcome when its last poll comes.
-        polls: how many polls answer "running" before.
         token: what callers must show; empty asks for none.
-        inline_bytes: larger values come as blobs.
     """
 
     def __init__(
         self,
-        answer: Answerer,
+        answer: Answerer,  # gives a task's outcome when its last poll comes
         *,
-        polls: int = 1,
+        polls: int = 1,  # how many polls answer "running" before
         token: str = "fake-token",  # noqa: S107 - opens nothing
+        # larger values come as blobs
         inline_bytes: int = BOUNDS.inline_arguments_bytes,
     ) -> None:
         self.answer = answer

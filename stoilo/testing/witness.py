@@ -20,32 +20,23 @@ from typing import Self
 
 from stoilo.core.errors import InternalError
 
-__all__ = ["WitnessProcess", "write_log_policy"]
-
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 
 
 @dataclass
 class WitnessProcess:
-    """`stoilo audit witness` in `data`, restartable on the port it was first given.
+    """`stoilo audit witness` in `data`, restartable on the port it was first given."""
 
-    Attributes:
-        data: the witness's directory; its key is made at once.
-        name: its name.
-        logs: verifier keys of the logs that it watches, as many as known by `start`.
-        logs_file: file with more of them.
-        tls: certificate and key file, None for plain HTTP.
-        vkey: its own verifier key.
-        url: where it answers; filled in by the first `start`.
-    """
-
-    data: Path
-    name: str
+    data: Path  # the witness's directory; its key is made at once
+    name: str  # its name
+    # verifier keys of the logs that it watches, as many as known by `start`
     logs: Sequence[str] = ()
-    logs_file: Path | None = None
+    logs_file: Path | None = None  # file with more of them
+    # certificate and key file, None for plain HTTP
     tls: tuple[Path, Path] | None = None
-    vkey: str = field(default="", init=False)
+    vkey: str = field(default="", init=False)  # its own verifier key
+    # where it answers; filled in by the first `start`
     url: str = field(default="", init=False)
     listen: str = field(default="127.0.0.1:0", init=False)
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)

@@ -29,49 +29,32 @@ from stoilo.audit.read.source import (
 from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
 
-__all__ = ["Archive", "Entry", "Head", "View"]
-
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The published checkpoint, and what its signatures say under the log's own policy.
+    """The published checkpoint, and what its signatures say under the log's own policy."""
 
-    Attributes:
-        note: the signed text.
-        checkpoint: origin, size and root.
-        policy: the text of the log's own copy, hostile; empty when it publishes none.
-        witnesses: names of those who cosigned, sorted.
-        time: newest cosignature, POSIX seconds; None without witnesses.
-        fault: why the signatures do not hold, empty when they do.
-    """
-
-    note: bytes
-    checkpoint: Checkpoint
+    note: bytes  # the signed text
+    checkpoint: Checkpoint  # origin, size and root
+    # the text of the log's own copy, hostile; empty when it publishes none
     policy: bytes = b""
-    witnesses: tuple[str, ...] = ()
-    time: int | None = None
-    fault: str = ""
+    witnesses: tuple[str, ...] = ()  # names of those who cosigned, sorted
+    time: int | None = None  # newest cosignature, POSIX seconds; None without witnesses
+    fault: str = ""  # why the signatures do not hold, empty when they do
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One leaf with what is public about it.
+    """One leaf with what is public about it."""
 
-    Attributes:
-        index: place in the log, from 0.
-        data: the leaf's bytes.
-        leaf: what they say, None when they are of no kind that this version knows.
-        record: what the leaf's digest stands for, checked; None where there is none.
-        raw: the record's bytes as they are stored.
-        fault: what does not fit, empty when all does.
-    """
-
-    index: int
-    data: bytes
+    index: int  # place in the log, from 0
+    data: bytes  # the leaf's bytes
+    # what they say, None when they are of no kind that this version knows
     leaf: Leaf | None
+    # what the leaf's digest stands for, checked; None where there is none
     record: Record | None = None
-    raw: bytes = b""
-    fault: str = ""
+    raw: bytes = b""  # the record's bytes as they are stored
+    fault: str = ""  # what does not fit, empty when all does
 
     @property
     def hash(self) -> str:

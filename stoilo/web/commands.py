@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-__all__ = ["check_command", "log_command", "proof_name", "show_command"]
-
 
 def log_command(url: str) -> str:
     """Return the command that verifies the whole log of the server at `url`."""

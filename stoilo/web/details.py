@@ -15,20 +15,6 @@ from stoilo.core.types import Redundancy
 from stoilo.policies.levels import load_level
 from stoilo.web.wording import render_amount, render_bytes, render_seconds, render_time
 
-__all__ = [
-    "Detail",
-    "Permission",
-    "Remark",
-    "Rule",
-    "Shape",
-    "describe_limits",
-    "describe_permission",
-    "describe_redundancy",
-    "judge_rules",
-    "list_details",
-    "remarks_of",
-]
-
 
 class Shape(StrEnum):
     """How a value is laid out."""
@@ -42,17 +28,11 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One line of a list of facts.
+    """One line of a list of facts."""
 
-    Attributes:
-        term: what it is, for people.
-        value: its text; hostile only as far as a record's checked fields are.
-        shape: how it is laid out.
-    """
-
-    term: str
-    value: str
-    shape: Shape = Shape.TEXT
+    term: str  # what it is, for people
+    value: str  # its text; hostile only as far as a record's checked fields are
+    shape: Shape = Shape.TEXT  # how it is laid out
 
 
 _TERMS = {
@@ -167,17 +147,11 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of the gate.
+    """One rule of the gate."""
 
-    Attributes:
-        demand: what it demands, in plain words.
-        outcome: what it said.
-        remarks: what it noted.
-    """
-
-    demand: str
-    outcome: str
-    remarks: tuple[Remark, ...] = ()
+    demand: str  # what it demands, in plain words
+    outcome: str  # what it said
+    remarks: tuple[Remark, ...] = ()  # what it noted
 
 
 _PASSED, _NOTED = "passed", "passed, with a remark"
@@ -266,15 +240,10 @@ def _review(reviews: int) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a level lets a task do.
+    """What a level lets a task do."""
 
-    Attributes:
-        summary: one sentence; empty when this server holds another version.
-        modules: library modules that it may import, sorted.
-    """
-
-    summary: str
-    modules: tuple[str, ...] = ()
+    summary: str  # one sentence; empty when this server holds another version
+    modules: tuple[str, ...] = ()  # library modules that it may import, sorted
 
 
 def describe_permission(record: WorkunitRecord) -> Permission:

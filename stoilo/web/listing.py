@@ -20,17 +20,6 @@ from markupsafe import Markup, escape
 
 from stoilo.policies.text import check_text, describe_char
 
-__all__ = [
-    "MAX_LINES",
-    "Colour",
-    "Listing",
-    "Mark",
-    "Piece",
-    "colour_source",
-    "list_source",
-    "reveal",
-]
-
 
 class Colour(StrEnum):
     """What a piece of source is; the value is its class in the style sheet."""
@@ -135,30 +124,19 @@ MAX_LINES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A hidden character that was found in a source.
+    """A hidden character that was found in a source."""
 
-    Attributes:
-        line: counts from 1.
-        name: for example ``U+202E RIGHT-TO-LEFT OVERRIDE``.
-    """
-
-    line: int
-    name: str
+    line: int  # counts from 1
+    name: str  # for example `U+202E RIGHT-TO-LEFT OVERRIDE`
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A source ready to be shown.
+    """A source ready to be shown."""
 
-    Attributes:
-        lines: safe HTML, one a line, without the line's end.
-        total: lines of the source; more than `lines` when it is longer than is shown.
-        marks: hidden characters, in order, at most 100.
-    """
-
-    lines: tuple[Markup, ...]
-    total: int
-    marks: tuple[Mark, ...]
+    lines: tuple[Markup, ...]  # safe HTML, one a line, without the line's end
+    total: int  # lines of the source; more than `lines` when it is longer than is shown
+    marks: tuple[Mark, ...]  # hidden characters, in order, at most 100
 
 
 _MAX_MARKS = 100

@@ -31,45 +31,28 @@ from stoilo.web.details import (
 from stoilo.web.listing import Listing, list_source
 from stoilo.web.timeline import Attempt, Timeline
 
-__all__ = ["PAGE_ENTRIES", "Asset", "Pages", "load_assets"]
-
 PAGE_ENTRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A static file that ships with the pages.
+    """A static file that ships with the pages."""
 
-    Attributes:
-        name: with a part of its digest, so that it may be cached for ever.
-        data: its bytes.
-        media_type: of the bytes.
-    """
-
-    name: str
-    data: bytes
-    media_type: str
+    name: str  # with a part of its digest, so that it may be cached for ever
+    data: bytes  # its bytes
+    media_type: str  # of the bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ShownSource:
-    """The source of an attempt as its page shows it.
+    """The source of an attempt as its page shows it."""
 
-    Attributes:
-        digest: its digest where it was published, else the salted commitment.
-        public: whether the submitter chose publication.
-        listing: the text, None when it is not here.
-        deleted: whether it was here and was deleted on purpose.
-        deleted_by: the entry that says so, if there is one.
-        fault: why it cannot be shown, empty when nothing is wrong.
-    """
-
-    digest: str
-    public: bool
-    listing: Listing | None = None
-    deleted: bool = False
-    deleted_by: Entry | None = None
-    fault: str = ""
+    digest: str  # its digest where it was published, else the salted commitment
+    public: bool  # whether the submitter chose publication
+    listing: Listing | None = None  # the text, None when it is not here
+    deleted: bool = False  # whether it was here and was deleted on purpose
+    deleted_by: Entry | None = None  # the entry that says so, if there is one
+    fault: str = ""  # why it cannot be shown, empty when nothing is wrong
 
 
 _MEDIA = {"css": "text/css; charset=utf-8", "svg": "image/svg+xml"}

@@ -25,9 +25,6 @@ from stoilo.web.pages import PAGE_ENTRIES, Pages
 from stoilo.web.search import MAX_QUERY_CHARS, name_task, parse_query, run_query
 from stoilo.web.timeline import read_timeline
 
-__all__ = ["FOREVER", "answer", "answer_download", "answer_page", "audit_pages"]
-
-
 FOREVER = "public, max-age=31536000, immutable"
 _FRESH = "no-cache"
 _POLICY = (

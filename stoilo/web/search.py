@@ -10,8 +10,6 @@ from stoilo.audit.format.leaf import Mention, task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.web.archive import Entry, View
 
-__all__ = ["MAX_QUERY_CHARS", "Query", "name_task", "parse_query", "run_query"]
-
 MAX_QUERY_CHARS = 128
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _HEX64 = re.compile(r"[0-9a-f]{64}")
@@ -21,14 +19,10 @@ _WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question to the log.
+    """One question to the log."""
 
-    Attributes:
-        index: a place in the log, if a number was asked for.
-        mentions: else, what entries may mention; any of them is a hit.
-    """
-
-    index: int | None
+    index: int | None  # a place in the log, if a number was asked for
+    # else, what entries may mention; any of them is a hit
     mentions: tuple[Mention, ...] = ()
 
 

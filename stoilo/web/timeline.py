@@ -17,8 +17,6 @@ from stoilo.audit.format.facts import (
 from stoilo.audit.format.leaf import Mention
 from stoilo.web.archive import Entry
 
-__all__ = ["Attempt", "Denial", "Timeline", "find_denials", "read_timeline"]
-
 _ISSUERS = ("offline", "online")
 _LOOKED_AT = 16  # entries of other kinds may name such a key too
 
@@ -37,53 +35,33 @@ class _Finder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A revocation in force that concerns an attempt.
+    """A revocation in force that concerns an attempt."""
 
-    Attributes:
-        entry: of the statement.
-        what: what of the attempt it denies, in plain words.
-    """
-
-    entry: Entry
-    what: str
+    entry: Entry  # of the statement
+    what: str  # what of the attempt it denies, in plain words
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of a task.
+    """One attempt of a task."""
 
-    Attributes:
-        entry: of its workunit's record.
-        record: what that says.
-        admission: the entry of its admission; None when the log has no such place.
-        fault: what does not fit between the two, empty when they do.
-        denials: revocations in force now.
-    """
-
-    entry: Entry
-    record: WorkunitRecord
+    entry: Entry  # of its workunit's record
+    record: WorkunitRecord  # what that says
+    # the entry of its admission; None when the log has no such place
     admission: Entry | None
-    fault: str
-    denials: tuple[Denial, ...]
+    fault: str  # what does not fit between the two, empty when they do
+    denials: tuple[Denial, ...]  # revocations in force now
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All that the log says about a task.
+    """All that the log says about a task."""
 
-    Attributes:
-        commitment: the task's public name.
-        attempts: by number, the newest last.
-        outcome: its final outcome, None while it has none.
-        decided: place of the outcome's entry; -1 without one.
-        entries: the newest entries that name the task, newest first.
-    """
-
-    commitment: str
-    attempts: tuple[Attempt, ...]
-    outcome: OutcomeRecord | None
-    decided: int
-    entries: tuple[Entry, ...]
+    commitment: str  # the task's public name
+    attempts: tuple[Attempt, ...]  # by number, the newest last
+    outcome: OutcomeRecord | None  # its final outcome, None while it has none
+    decided: int  # place of the outcome's entry; -1 without one
+    entries: tuple[Entry, ...]  # the newest entries that name the task, newest first
 
 
 def read_timeline(view: _Finder, commitment: str) -> Timeline | None:

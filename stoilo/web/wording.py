@@ -25,18 +25,6 @@ from stoilo.core.limits import KIB, MIB
 from stoilo.web.archive import Entry
 from stoilo.web.timeline import Timeline
 
-__all__ = [
-    "KIND_TITLES",
-    "describe_entry",
-    "describe_state",
-    "render_amount",
-    "render_bytes",
-    "render_seconds",
-    "render_time",
-    "render_time_attribute",
-    "summarize_task",
-]
-
 KIND_TITLES = {
     LeafKind.ADMISSION.value: "Admission",
     LeafKind.WORKUNIT.value: "Workunit",

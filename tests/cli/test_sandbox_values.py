@@ -4,8 +4,7 @@ import json
 
 from stoilo.cli.sandbox import render_outcome
 from stoilo.core.codec import skeleton
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunOutcome, RunStatus
 
 
 def test_value_without_json_form_is_the_tasks_error_not_a_usage_error():

@@ -7,8 +7,8 @@ import pytest
 
 from stoilo.client import wire
 from stoilo.client.address import Address
-from stoilo.core.backoff import Backoff
 from stoilo.core.errors import UnreachableError
+from stoilo.core.rate_limit import Backoff
 
 CALLS = 20
 

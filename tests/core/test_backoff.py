@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.backoff import Backoff
+from stoilo.core.rate_limit import Backoff
 
 
 def test_pauses_double_up_to_the_longest_and_start_over_after_a_success():

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.fairroom import FairRoom
+from stoilo.core.fairqueue import FairRoom
 
 ROOM = 64
 

@@ -13,7 +13,7 @@ from stoilo.audit.format.leaf import (
     record_digest,
 )
 from stoilo.core.errors import TrustError
-from stoilo.core.revocation import (
+from stoilo.core.statement import (
     MAX_DIGESTS,
     MAX_EPOCHS,
     MAX_FLAVORS,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, pae
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import RunLimits
+from stoilo.core.signatures import IN_TOTO_PAYLOAD, pae
 from stoilo.core.statement import (
     Statement,
     _encode,

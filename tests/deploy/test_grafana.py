@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from stoilo.server.watching.catalogue import METRICS
-from stoilo.server.watching.text import Kind
+from stoilo.server.watching.metrics import METRICS, Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "stoilo.json").read_text())

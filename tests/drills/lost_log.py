@@ -8,12 +8,11 @@ from pathlib import Path
 from stoilo.audit.format.merkle import EMPTY_ROOT, Checkpoint, render_checkpoint
 from stoilo.audit.format.proof import check_proof
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import parse_envelope
 from stoilo.core.errors import StoiloError
-from stoilo.core.revocation import parse_revocation, split_revocations
+from stoilo.core.signatures import parse_envelope
+from stoilo.core.statement import parse_revocation, split_revocations
 from stoilo.executor.verifier.revocation import revocation_leaf
-from stoilo.signer.process.client import SignerClient
-from stoilo.signer.process.launch import SignerProcess
+from stoilo.signer.process.client import SignerClient, SignerProcess
 from tests.drills.project import DrillProject
 from tests.drills.report import Drill, Notes
 from tests.drills.thief import Thief

@@ -10,7 +10,7 @@ from securesystemslib.signer import Signer
 
 from stoilo.signer.ceremony.key_holders import RoleChange
 from stoilo.signer.ceremony.proposal import Changes
-from stoilo.signer.repository import LIFETIMES
+from stoilo.signer.roles import role_limits
 from tests.drills.release_scene import ReleaseScene
 from tests.drills.release_theft import Forger
 from tests.drills.report import Drill, Notes
@@ -81,7 +81,7 @@ def _lost(notes: Notes, folder: Path, defended: bool) -> None:
     notes.expect("a host believes the release", code == "", code)
     scene.lose("cleo")
     notes.notice()
-    scene.now += int(LIFETIMES["targets"].total_seconds()) - HOUR_S
+    scene.now += role_limits("targets").lifetime_s - HOUR_S
     scene.refresh()
     code = scene.hold(Changes(renew=OFFLINE))
     text = "the two who are left renew what would end within the hour"

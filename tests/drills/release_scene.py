@@ -13,10 +13,9 @@ from pathlib import Path
 
 from securesystemslib.signer import CryptoSigner, Signer
 
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.proposal import Changes

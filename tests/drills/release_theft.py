@@ -21,7 +21,7 @@ from tuf.api.metadata import (
 )
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.signatures import PrivateKey
 from stoilo.signer.repository import newest
 from tests.drills.release_scene import ReleaseScene
 

@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 from stoilo.core.errors import StoiloError
-from stoilo.core.revocation import split_revocations
-from stoilo.core.statement import parse_statement
+from stoilo.core.statement import parse_statement, split_revocations
 from stoilo.signer.process.client import SignerClient
 from tests.drills.project import DrillHost, DrillProject
 from tests.drills.report import Drill, Notes

@@ -19,8 +19,12 @@ from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.read.source import open_source
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.ed25519 import load_private_key
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    load_private_key,
+    render_envelope,
+    sign_envelope,
+)
 from stoilo.core.statement import (
     CODEC_VERSION,
     Statement,
@@ -31,9 +35,8 @@ from stoilo.core.statement import (
 from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.admission import admission_leaf
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.flavors.manifest import find_flavor
 from tests.drills.project import DrillProject, Packet
 from tests.support.memory_tree import MemoryTree

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec.skeleton import decode
-from stoilo.executor.verifier.release.targets import InstalledRelease
+from stoilo.executor.verifier.targets import InstalledRelease
 from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST

@@ -18,7 +18,7 @@ import pytest
 from stoilo.audit.format.proof import check_release_proof
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest
-from stoilo.executor.verifier.release.targets import InstalledRelease, RevocationFile
+from stoilo.executor.verifier.targets import InstalledRelease, RevocationFile
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_levels

@@ -12,13 +12,14 @@ import pytest
 
 from stoilo.cli.main import main
 from stoilo.core.codec import skeleton
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.flavors.contents import load_contents
 from stoilo.flavors.inspect import look_inside
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"

@@ -12,7 +12,7 @@ print(*sorted(name for name in sys.modules if name in {named!r}))
 SLOW = (
     *("_hashlib", "asyncio", "email", "json", "logging", "numpy", "selectors"),
     *("signal", "socket", "subprocess", "tempfile", "threading", "urllib"),
-    *("stoilo.core.types", "stoilo.core.statement", "stoilo.policies"),
+    *("stoilo.core.statement", "stoilo.policies"),
 )
 
 

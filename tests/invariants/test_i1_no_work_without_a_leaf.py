@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.dsse import parse_envelope
+from stoilo.core.signatures import parse_envelope
 from stoilo.core.statement import statement_digest
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient

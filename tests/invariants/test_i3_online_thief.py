@@ -23,9 +23,9 @@ from tuf.api.metadata import (
 )
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import newest
 from tests.support.gate import INSTALLED, NOW

@@ -46,6 +46,7 @@ import asyncio, itertools, sys
 from pathlib import Path
 
 from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import DATA_BOUNDS
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.learn import SimulatedBackend, SimulatedHost, TrainerOptions, fit
 from tests.support.liar import ENCODED_LIES, LIES, PICKLE, lie_about
@@ -56,7 +57,7 @@ names = itertools.cycle([*LIES, *ENCODED_LIES])
 def lie(value):
     try:  # as the client does with what a server hands on
         encoded = lie_about(skeleton.encode(to_node(value)), next(names))
-        return from_node(skeleton.decode(encoded, skeleton.DATA_BOUNDS))
+        return from_node(skeleton.decode(encoded, DATA_BOUNDS))
     except Exception as error:
         return PICKLE
 

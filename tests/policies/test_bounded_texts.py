@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stoilo.cli.main import cli
-from stoilo.core import finding
+from stoilo.core import types
 from stoilo.core.errors import StoiloError
-from stoilo.core.finding import TEXT_BYTES, TEXT_CHARS, Finding, Severity, bound_text
+from stoilo.core.types import TEXT_BYTES, TEXT_CHARS, Finding, Severity, bound_text
 from stoilo.policies import wire
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.render import render_json, render_sarif, render_text
@@ -122,7 +122,7 @@ def test_finding_that_a_hostile_process_wrote_is_cut_where_it_is_read():
 
 
 def test_control_without_the_bound_the_answer_is_too_large(monkeypatch):
-    for module in (finding, wire):
+    for module in (types, wire):
         monkeypatch.setattr(module, "bound_text", lambda text: text)
     request = GateRequest(source=MANY.encode(), level="pure")
     answer = answer_request(render_request(request))

@@ -1,5 +1,6 @@
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.render import escape, render_json, render_text

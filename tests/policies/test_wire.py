@@ -28,7 +28,7 @@ REQUEST = GateRequest(
 
 def answer_with(**changes: object) -> bytes:
     """Return an answer to REQUEST whose verdict was tampered with."""
-    verdict = replace(judge(REQUEST), **changes)
+    verdict = msgspec.structs.replace(judge(REQUEST), **changes)
     return msgspec.json.encode({"verdict": verdict, "error": None})
 
 

@@ -12,9 +12,9 @@ from stoilo.core.codec.values import from_node
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.output import TextBuffer
+from stoilo.sandbox.language.runtime import prepare_runtime
 from stoilo.sandbox.process.binder import TaskReferences
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
-from stoilo.sandbox.process.loader import prepare_runtime
 from stoilo.sandbox.process.run import encode_probe, read_probe
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.sandbox.process.task_job import run_call

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail, zygote_environment
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"

@@ -13,7 +13,7 @@ import pytest
 
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level, load_levels
-from stoilo.sandbox.kernel import building
+from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filter_text import ARCHITECTURES, evaluate
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.run import encode_probe
@@ -52,7 +52,7 @@ def load_bare(name):
 
 def read_decisions(level, denied):
     """Return what the filter does with each number whose arguments are zero."""
-    program = building.build_filter(level.syscalls, threads=False, denied=denied)
+    program = filters.build_filter(level.syscalls, threads=False, denied=denied)
     return {number: evaluate(program, HERE, number) for number in NUMBERS}
 
 
@@ -68,10 +68,10 @@ def test_call_that_the_kernel_does_not_filter_has_no_effect(number):
 @pytest.mark.parametrize("name", LEVELS)
 def test_every_denied_call_fails_in_errno_mode(name):
     level = load_bare(name)
-    decisions = read_decisions(level, building.Denied.ERRNO)
+    decisions = read_decisions(level, filters.Denied.ERRNO)
     expected = {n: a - REFUSE for n, a in decisions.items() if a != ALLOW}
     source = ALL_CALLS.format(numbers=list(expected))
-    jail = Jail(level, PROBE_JOB, preload=("ctypes",), denied=building.Denied.ERRNO)
+    jail = Jail(level, PROBE_JOB, preload=("ctypes",), denied=filters.Denied.ERRNO)
     with jail:
         report = jail.run(encode_probe(source, ("ctypes",)), LIMITS)
     said = dict(line.split() for line in report.output.decode().splitlines())
@@ -82,14 +82,14 @@ def test_every_denied_call_fails_in_errno_mode(name):
 @pytest.mark.parametrize("name", LEVELS)
 def test_every_stopped_call_kills_and_is_named_in_kill_mode(name):
     level = load_bare(name)
-    decisions = read_decisions(level, building.Denied.KILL)
+    decisions = read_decisions(level, filters.Denied.KILL)
     stopped = [number for number, action in decisions.items() if action == STOP]
     wrong = {}
     with Jail(level, PROBE_JOB, preload=("ctypes",)) as jail:
         for number in stopped:
             source = ONE_CALL.format(number=number)
             report = jail.run(encode_probe(source, ("ctypes",)), LIMITS)
-            named = building.name_syscall(number)
+            named = filters.name_syscall(number)
             if (report.syscall, report.output) != (named, b""):
                 wrong[named] = dataclasses.replace(report, layers=())
     assert wrong == {}

@@ -9,8 +9,8 @@ import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import ModuleRule
-from stoilo.sandbox.facades.tree import build_facades
 from stoilo.sandbox.language.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.runtime import build_facades
 
 FORBIDDEN = (
     types.FrameType,

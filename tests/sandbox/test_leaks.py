@@ -9,7 +9,7 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest
+from stoilo.sandbox.process.report import TaskRequest
 from stoilo.sandbox.process.supervisor import Jail, zygote_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -93,12 +93,12 @@ def run_all(jail, requests, runs, limits):
 
 LEAKING = """
 import os
-from stoilo.sandbox.kernel import mandatory
-read, kept = mandatory.read_address_space, []
+from stoilo.sandbox.kernel import mechanisms
+read, kept = mechanisms.read_address_space, []
 def leak(statm):
     kept.append((os.pidfd_open(os.getpid()), bytearray(8192)))
     return read(statm)
-mandatory.read_address_space = leak
+mechanisms.read_address_space = leak
 from stoilo.sandbox"""
 
 

@@ -12,8 +12,8 @@ from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.process.task_job import run_call
-from stoilo.sandbox.process.loader import prepare_runtime
-from stoilo.sandbox.process.run import TaskRequest
+from stoilo.sandbox.language.runtime import prepare_runtime
+from stoilo.sandbox.process.report import TaskRequest
 warnings.simplefilter("ignore")
 sources = json.load(sys.stdin)
 runtime = prepare_runtime(load_level(sys.argv[1]))

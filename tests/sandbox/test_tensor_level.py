@@ -7,9 +7,10 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.facades.tree import find_class, hidden_names
+from stoilo.sandbox.language.runtime import find_class, hidden_names
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 LIMITS = RunLimits(cpu_s=20, wall_s=60, memory_bytes=1 << 30)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, encode_probe, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import encode_probe, run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 MIB = 1 << 20

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import zygote_environment
 
 TESTS = Path(__file__).parents[1]

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.dsse import render_envelope, sign_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PrivateKey, render_envelope, sign_envelope
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
     BuilderFile,
     BuilderKey,

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built
-from stoilo.executor.verifier.release.targets import BuilderFile, BuilderKey
+from stoilo.executor.verifier.targets import BuilderFile, BuilderKey
 from stoilo.signer.attestations import check_builds, make_attestation
 from stoilo.signer.build_folder import find_builds, read_inputs
 from tests.support.stage import PLATFORM, make_flavor, make_verifier, write_build

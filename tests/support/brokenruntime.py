@@ -22,7 +22,7 @@ def task(kwargs):
 """
 """Runs ``code`` where the runtime is broken, and sorts it where it is not."""
 
-_LOADER = "sandbox/process/loader.py"
+_LOADER = "sandbox/language/runtime.py"
 _SPECIAL = '"print": printer.print,'
 _BREACH = """
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.witness.client import NO_WITNESSES
-from stoilo.core.ed25519 import PrivateKey
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     BuilderKey,
     EpochFile,

@@ -34,20 +34,26 @@ from stoilo.audit.format.policy import LogPolicy, Witness
 from stoilo.audit.format.proof import Proof, parse_proof, render_proof
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
-from stoilo.core.revocation import (
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    PrivateKey,
+    render_envelope,
+    sign_envelope,
+)
+from stoilo.core.statement import (
     RECORD_PAYLOAD,
     RevocationStatement,
+    Statement,
     join_revocations,
+    make_nonce,
+    render_statement,
 )
-from stoilo.core.statement import Statement, make_nonce, render_statement
 from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.release.targets import InstalledRelease, ReviewerKey
 from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.targets import InstalledRelease, ReviewerKey
 from stoilo.executor.verifier.workunit import TaskBundle
 from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
 from stoilo.signer.development.root import (

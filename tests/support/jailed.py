@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import RunOutcome, TaskState
+from stoilo.core.types import RunOutcome, RunStatus, TaskState
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, read_items, read_outcome
+from stoilo.sandbox.process.report import TaskRequest, read_items, read_outcome
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.testing.service import FakeTaskService, Outcome
 

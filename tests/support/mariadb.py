@@ -25,7 +25,7 @@ import pymysql
 from sqlalchemy import URL
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.kernel.libc import kill_with_parent
+from stoilo.sandbox.kernel.calls import kill_with_parent
 from stoilo.server.db.mariadb import PACKET_BYTES
 
 __all__ = ["MariaServer", "find_mariadbd"]

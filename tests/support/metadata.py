@@ -29,11 +29,11 @@ from tuf.api.metadata import (
 
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.pack import ReleaseFiles
-from stoilo.executor.verifier.release.targets import InstalledRelease
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.targets import InstalledRelease
+from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 
 __all__ = ["DELEGATED", "NOTHING_INSTALLED", "ORIGIN", "MetadataBench", "unchanged"]
 

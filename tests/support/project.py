@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.kernel.libc import kill_with_parent
+from stoilo.sandbox.kernel.calls import kill_with_parent
 from stoilo.server.engines.embedded.accounts.roster import open_roster
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from stoilo.sandbox.kernel.libc import kill_with_parent, prctl
+from stoilo.sandbox.kernel.calls import kill_with_parent, prctl
 
 __all__ = ["PR_SET_CHILD_SUBREAPER", "reap"]
 

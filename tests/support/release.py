@@ -7,21 +7,21 @@ offline keys were ever in one process is no released project.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from tuf.api.metadata import TargetFile
+from securesystemslib.signer import CryptoSigner
 
+from stoilo.audit.format.policy import render_policy
 from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey, parse_public_key
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
-    EpochFile,
-    EpochsFile,
+    FloorsFile,
     InstalledRelease,
     PartFile,
     PolicyFile,
@@ -30,38 +30,123 @@ from stoilo.executor.verifier.release.targets import (
     RevocationFile,
     TrustedRelease,
 )
-from stoilo.executor.verifier.release.trust import (
-    EPOCHS_FILE,
+from stoilo.executor.verifier.trust import (
+    FLOORS_FILE,
     POLICIES_FILE,
+    POLICY_FILE,
     PROJECT_FILE,
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
 )
-from stoilo.signer.development.root import log_policy_files
-from stoilo.signer.key_files import write_private_file
+from stoilo.flavors.tree import hash_file
+from stoilo.signer.ceremony.base_release import open_published
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.proposal import (
+    Changes,
+    NewTarget,
+    Proposal,
+    ReleasePlan,
+    amend_proposal,
+    first_proposal,
+    next_proposal,
+)
+from stoilo.signer.ceremony.publication import ReleaseWriter
+from stoilo.signer.ceremony.requests import (
+    epoch_targets,
+    named_record,
+    online_role,
+    roles_ending,
+    take_online_keys,
+)
+from stoilo.signer.ceremony.signatures import add_signature
+from stoilo.signer.key_files import read_private_key
 from stoilo.signer.process.online_keys import (
     OnlineKeys,
-    find_key,
     make_online_keys,
     renew_online_metadata,
 )
 from stoilo.signer.repository import (
-    Delegation,
-    RoleKeys,
-    publish_root,
-    publish_targets,
     publishing,
-    store_target,
+    refresh_online_metadata,
 )
 
-__all__ = ["DELEGATED", "ReleasedProject", "flavor_files"]
+__all__ = [
+    "DELEGATED",
+    "ReleasedProject",
+    "RoleKeys",
+    "certify_parts",
+    "flavor_files",
+    "large_target",
+    "write_signed",
+]
 
 DELEGATED: Final = ("gate", "policy", "reviewers", "revocation")
 
 
+@dataclass(frozen=True)
+class RoleKeys:
+    """A role's signing keys and how many of them must sign."""
+
+    keys: tuple[PrivateKey, ...]
+    threshold: int
+
+    def holders(self, role: str) -> RoleSet:
+        """Return who holds them, under names of their own."""
+        named = (
+            KeyHolder(f"{role}-{place}", key.public)
+            for place, key in enumerate(self.keys)
+        )
+        return RoleSet(tuple(named), self.threshold)
+
+
 def _people(count: int, threshold: int) -> RoleKeys:
     return RoleKeys(tuple(PrivateKey.generate() for _ in range(count)), threshold)
+
+
+def write_signed(
+    directory: Path, proposal: Proposal, keys: Mapping[str, Sequence[PrivateKey]]
+) -> None:
+    """Sign a proposal with `keys`, by role, and publish it; nobody looks at it."""
+    files = ReleaseWriter(directory, public=False)
+    for one in proposal.targets:
+        files.store(one)
+    for file in proposal.metadata:
+        signers = (CryptoSigner(key.key) for key in keys[file.role])
+        files.write(f"metadata/{file.name}", add_signature(file, *signers).data)
+
+
+def large_target(name: str, path: Path) -> NewTarget:
+    """Return the file at `path` as a target, without reading it into memory."""
+    digest, size = hash_file(path)
+    return NewTarget(name, digest, size, path)
+
+
+def certify_parts(
+    directory: Path,
+    files: Mapping[str, Path],
+    now: int,
+    *,
+    floors: FloorsFile | None = None,
+) -> None:
+    """Publish files of parts into a development root as they are, checked by nobody."""
+    put = [NewTarget.of(*one) for one in _small(files)]
+    put += [large_target(*one) for one in files.items() if not one[0].endswith("json")]
+    put += [] if floors is None else [named_record(FLOORS_FILE, floors)]
+    offline = [
+        read_private_key(directory / "offline" / f"targets-{n}.pem") for n in (1, 2)
+    ]
+    proposal = next_proposal(open_published(directory), Changes(tuple(put)), now)
+    with publishing(directory):
+        write_signed(directory, proposal, {"targets": offline})
+        online = read_private_key(directory / "online" / "online.pem")
+        refresh_online_metadata(directory, online, now)
+
+
+def _small(files: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    for name, path in files.items():
+        if name.endswith("json"):
+            yield name, path.read_bytes()
 
 
 @dataclass
@@ -106,13 +191,17 @@ class ReleasedProject:
     def publish(self, now: int, *, online_too: bool = True) -> None:
         """Sign and publish what has changed; snapshot and timestamp if `online_too`."""
         online = self.online or self.make_online(now)
+        root_file = self.directory / "root.json"
+        keys = {name: role.keys for name, role in self.roles.items()}
         with publishing(self.directory):
-            publish_root(self.directory, self._root_roles(), now, development=False)
-            self._publish_delegated(online, now)
-            self._publish_targets(online, now)
-        first = self.directory / "metadata" / "1.root.json"
-        if not (self.directory / "root.json").exists():
-            write_private_file(self.directory / "root.json", first.read_bytes())
+            if root_file.exists():
+                write_signed(self.directory, self._next(online, now), keys)
+            else:
+                write_signed(self.directory, self._first(online, now), keys)
+                first = self.directory / "metadata" / "1.root.json"
+                ReleaseWriter(self.directory, public=False).write(
+                    "root.json", first.read_bytes()
+                )
         if online_too:
             renew_online_metadata(self.directory, now)
 
@@ -123,57 +212,42 @@ class ReleasedProject:
             self.directory, root, now, installed=self.installed, release_build=True
         )
 
-    def _root_roles(self) -> dict[str, RoleKeys]:
-        """Return the root's roles; the tests' shortcut: it signs with the online key."""
-        key = RoleKeys((self._online_key(),), 1)
-        people = {name: self.roles[name] for name in ("root", "targets")}
-        return {**people, "snapshot": key, "timestamp": key}
+    def _first(self, online: OnlineKeys, now: int) -> Proposal:
+        roles = {name: role.holders(name) for name, role in self.roles.items()}
+        server = online_role(online)
+        roles |= {"snapshot": server, "timestamp": server}
+        return first_proposal(
+            ReleasePlan(roles, tuple(self._targets(online)), rehearsal=False, now=now)
+        )
 
-    def _online_key(self) -> PrivateKey:
-        """Return the online key asked for last, certified by this root or the next."""
-        wanted = "" if self.online is None else self.online.online
-        return find_key(self.directory, "online", {parse_public_key(wanted)})
+    def _next(self, online: OnlineKeys, now: int) -> Proposal:
+        base = open_published(self.directory)
+        put = tuple(self._targets(online))
+        named = {one.name for one in put}
+        gone = tuple(name for name in base.names() if name not in named)
+        renew = roles_ending(base, now)
+        keys = take_online_keys(Proposal(base), online)
+        changes = Changes(put, gone, renew=renew, keys=keys.keys)
+        return amend_proposal(Proposal(base), changes, now)
 
-    def _publish_delegated(self, online: OnlineKeys, now: int) -> None:
-        epochs: Sequence[EpochFile] = online.epochs
-        denied = msgspec.structs.replace(self.denied, keys=(online.revocation,))
-        files: dict[str, dict[str, msgspec.Struct]] = {
-            "gate": {
-                EPOCHS_FILE: EpochsFile(tuple(one.epoch for one in epochs)),
-                **{f"gate/{one.epoch}.json": one for one in epochs},
-            },
-            "policy": {POLICIES_FILE: PolicyFile(tuple(self.policies))},
-            "reviewers": {REVIEWERS_FILE: ReviewerFile()},
-            "revocation": {REVOCATION_FILE: denied},
+    def _targets(self, online: OnlineKeys) -> Iterator[NewTarget]:
+        levels: dict[str, tuple[str, ...]] = {
+            level.name: (level.digest,) for level in self.installed.levels
         }
-        for role, content in files.items():
-            encoded = {name: msgspec.json.encode(one) for name, one in content.items()}
-            publish_targets(self.directory, role, self.roles[role], encoded, now)
-
-    def _publish_targets(self, online: OnlineKeys, now: int) -> None:
+        languages = (self.installed.language_digest,)
         policy = without_urls(with_log(NO_WITNESSES, online.log_vkey))
-        project = ProjectFile(
-            self.origin,
-            {level.name: (level.digest,) for level in self.installed.levels},
-            (self.installed.language_digest,),
-        )
-        files = {PROJECT_FILE: msgspec.json.encode(project)}
-        files |= log_policy_files(self.directory, policy, now)
-        kept: dict[str, TargetFile] = {
-            name: store_target(self.directory, name, file)
-            for name, file in self.parts.items()
-        }
-        publish_targets(
-            self.directory,
-            "targets",
-            self.roles["targets"],
-            files,
-            now,
-            delegations=tuple(
-                Delegation(name, self.roles[name], f"{name}/*") for name in DELEGATED
-            ),
-            kept=kept,
-        )
+        denied = msgspec.structs.replace(self.denied, keys=(online.revocation,))
+        yield named_record(PROJECT_FILE, ProjectFile(self.origin, levels, languages))
+        yield NewTarget.of(POLICY_FILE, render_policy(policy))
+        yield from epoch_targets(online.epochs)
+        yield named_record(POLICIES_FILE, PolicyFile(tuple(self.policies)))
+        yield named_record(REVIEWERS_FILE, ReviewerFile())
+        yield named_record(REVOCATION_FILE, denied)
+        for name, file in self.parts.items():
+            if name.endswith("json"):
+                yield NewTarget.of(name, file.read_bytes())
+            else:
+                yield large_target(name, file)
 
 
 def flavor_files(

@@ -18,9 +18,8 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
-from stoilo.core.run_status import RunStatus
 from stoilo.core.statement import parse_statement, statement_digest
-from stoilo.core.types import Finding, Severity, Verdict
+from stoilo.core.types import Finding, RunStatus, Severity, Verdict
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.server.engines.interface import (
     Assimilator,

@@ -15,7 +15,7 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.executor.verifier.release.targets import Reviewer
+from stoilo.executor.verifier.targets import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server.admission import tokens
 from stoilo.server.app.task_server import Dependencies, TaskServer

@@ -35,10 +35,9 @@ from stoilo.audit.format.proof import (
 )
 from stoilo.audit.witness.client import without_urls
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
-from stoilo.executor.verifier.release.pack import ReleaseFiles, read_release
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
     BuilderFile,
     BuilderKey,
@@ -53,7 +52,7 @@ from stoilo.executor.verifier.release.targets import (
     RevocationFile,
     part_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -63,7 +62,9 @@ from stoilo.executor.verifier.release.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
+    read_release,
 )
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.flavors.archive import XzWriter, write_archive
 from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
@@ -230,7 +231,8 @@ class ReleaseStage:
         signed = replace(ceremony, proposal=proposal)
         line = TranscriptLine(act="sign", time=self.now, proposal=ceremony.digest)
         return replace(
-            sign_boinc_files(signed, self.boinc), transcript=render_transcript([line])
+            sign_boinc_files(signed, self.boinc.boinc()),
+            transcript=render_transcript([line]),
         )
 
     def publish(self, directory: Path, ceremony: Ceremony) -> BaseRelease:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import DATA_BOUNDS
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import TrustError
 from stoilo.learn.core.tensors import Form
@@ -25,7 +26,7 @@ TRUE = {
 def receive(name):
     """Return what the driver makes of what a liar sends."""
     encoded = lie_about(skeleton.encode(to_node(TRUE)), name)
-    decoded = skeleton.decode(encoded, skeleton.DATA_BOUNDS)
+    decoded = skeleton.decode(encoded, DATA_BOUNDS)
     return check_reply(from_node(decoded), EXPECTED)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 
 from stoilo.core.limits import RunLimits
-from stoilo.core.revocation import RevocationStatement
+from stoilo.core.statement import RevocationStatement
 from stoilo.core.types import Redundancy
 
 
@@ -378,7 +378,7 @@ class ReleaseRecord(_Public, frozen=True, tag="release"):
 class RevocationRecord(RevocationStatement, frozen=True, tag="revocation"):
     """A revocation: the record is the very statement that is signed and travels.
 
-    See `stoilo.core.revocation`. The newest of each issuer are in force together.
+    See `stoilo.core.statement`. The newest of each issuer are in force together.
     """
 
     kind: ClassVar[LeafKind] = LeafKind.REVOCATION

@@ -17,8 +17,8 @@ from stoilo.cli.extras import require_extra
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.core.revocation import RevocationStatement
-    from stoilo.executor.verifier.release.targets import RevocationFile
+    from stoilo.core.statement import RevocationStatement
+    from stoilo.executor.verifier.targets import RevocationFile
     from stoilo.server.operations.retention import Retained
 
 

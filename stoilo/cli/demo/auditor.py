@@ -15,9 +15,8 @@ from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
 from stoilo.audit.format.tiles import decode_bundle, render_tile_path, tile_at
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.trust import load_trust, read_release
 
 ENTRIES = -1
 BUNDLE = 256

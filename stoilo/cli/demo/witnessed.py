@@ -13,7 +13,7 @@ from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.format.proof import parse_proof, render_proof
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.admission import verify_admission
-from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.witness import WitnessProcess, write_log_policy
 

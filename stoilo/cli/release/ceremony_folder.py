@@ -15,9 +15,9 @@ import msgspec
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import read_witnesses
 from stoilo.cli.keys import read_public_file
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import UsageError
 from stoilo.core.files import read_bounded
+from stoilo.core.signatures import parse_public_key
 from stoilo.policies.policy import Policy, parse_policy
 from stoilo.signer.ceremony.built_parts import read_attestations
 from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder

@@ -30,7 +30,7 @@ from stoilo.cli.release.ceremony_folder import (
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import UsageError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     BuilderKey,
     ReviewerFile,

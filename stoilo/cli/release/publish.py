@@ -13,7 +13,7 @@ from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.base_release import BaseRelease
 from stoilo.signer.ceremony.change_words import render_time
 from stoilo.signer.ceremony.folder import Ceremony, read_folder
@@ -122,14 +122,14 @@ def _show(
 
 
 @click.command()
-@click.argument("directory", metavar="DIR_OR_FOLDER", type=FOLDER)
+@click.argument("directory", type=FOLDER)
 @json_option
 @click.pass_context
 def status(context: click.Context, directory: Path, *, as_json: bool) -> None:
     """Show a release's roles: who holds them, which version, and what expires when.
 
-    DIR_OR_FOLDER is a release, a server's data directory, or a ceremony's folder (then
-    who has signed is shown too). Exit code 4: something has expired.
+    DIRECTORY is a release, or a server's data directory. Exit code 4: something has
+    expired.
     """
     found = read_state(directory, clock())
     if as_json:
@@ -142,7 +142,7 @@ def status(context: click.Context, directory: Path, *, as_json: bool) -> None:
 
 def _show_status(found: ReleaseState) -> None:
 
-    lines = [f"Release of {found.origin}: {found.state if found.roles else 'not yet'}"]
+    lines = [f"Release of {found.origin}: {found.state}"]
     for role in found.roles:
         lines.append(
             f"  {role.role} {role.version}: {role.state}, ends {render_time(role.expires)}"
@@ -154,5 +154,4 @@ def _show_status(found: ReleaseState) -> None:
         lines.append(f"  gate epochs until {render_time(found.epochs_until)}")
     lines += [f"  {line}" for line in found.parts]
     lines += [f"Warning: {line}" for line in found.warnings]
-    lines += [f"Signed here: {line}" for line in found.signed]
     click.echo(show_plainly("\n".join(lines)))

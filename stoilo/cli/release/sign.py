@@ -202,7 +202,7 @@ def _signed(
 ) -> Ceremony:
     """Return the ceremony with one key's signatures, remembered before they are given."""
     if key.role == "boinc":
-        return sign_boinc_files(ceremony, key)
+        return sign_boinc_files(ceremony, key.boinc())
     signed = replace(ceremony, proposal=sign_proposal(ceremony.proposal, key))
     keyid = key.signer().public_key.keyid
     known = read_memory(memory, keyid, key.role)

@@ -185,7 +185,6 @@ def _check_private(project: str) -> None:
 
 
 def _password() -> str:
-    """Return the password from the terminal, or the first line of what is piped in."""
     if sys.stdin.isatty():
         return str(click.prompt("Password", hide_input=True, err=True))
     return sys.stdin.readline(_MAX_KEY_BYTES).rstrip("\r\n")

@@ -2,16 +2,83 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
 
-from stoilo.cli.volunteer.attach import attach, detach
-from stoilo.cli.volunteer.check import self_check
+from stoilo.cli.volunteer.attach import attach, attachments_at, data_option, detach
 from stoilo.cli.volunteer.opt_in import opt_in
-from stoilo.cli.volunteer.run import run
-from stoilo.cli.volunteer.status import resume, status, suspend, update
+from stoilo.cli.volunteer.status import resume, self_check, status, suspend, update
+from stoilo.core.errors import UsageError
+
+_GRACE_S = 75.0  # a task under a launcher may take 60 s to write its state down
+_MODULE = "stoilo.executor.volunteer"
+
+
+@click.command(short_help="Help every attached project, or one.")
+@click.argument("url", required=False)
+@data_option
+@click.option("--verbose", is_flag=True, help="Say more on stderr.")
+def run(url: str | None, data: Path, *, verbose: bool) -> int:
+    """Fetch tasks, verify and run them, for every attached project or the one at URL.
+
+    Stops on Ctrl-C or SIGTERM; what is not finished goes on at the next start. Each project
+    has a process of its own: one that fails ends alone.
+    """
+    from stoilo.executor.volunteer.attachments import arguments_of  # noqa: PLC0415 - an extra
+    from stoilo.executor.volunteer.main import main  # noqa: PLC0415 - an extra
+
+    attachments = attachments_at(data)
+    chosen = [attachments.find(url)] if url else attachments.every()
+    if not chosen:
+        raise UsageError(
+            "STO-X045",
+            "this computer is attached to no project",
+            hint="stoilo volunteer attach URL --key @FILE --root FILE",
+        )
+    more = ["--verbose"] if verbose else []
+    every = [[*arguments_of(one), *more] for one in chosen]
+    return main(every[0]) if len(every) == 1 else _run_all(every)
+
+
+def _run_all(every: list[list[str]]) -> int:
+    """Run several volunteers; returns the worst of their exit codes."""
+    command = [sys.executable, "-m", _MODULE, "--exit-with-parent"]
+    children = [subprocess.Popen([*command, *words]) for words in every]
+
+    def stop(_sign: int, _frame: FrameType | None) -> None:
+        for child in children:
+            child.terminate()
+
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, stop)
+    try:
+        return max(_wait(child) for child in children)
+    finally:
+        _end(children)
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    return code if (code := child.wait()) >= 0 else 1
+
+
+def _end(children: list[subprocess.Popen[bytes]]) -> None:
+    limit = time.monotonic() + _GRACE_S
+    for child in children:
+        child.terminate()
+    for child in children:
+        try:
+            child.wait(max(0.0, limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NEEDED = ("project", "key", "state")
@@ -103,7 +170,6 @@ def _arguments(
     slots: int,
     verbose: bool,
 ) -> list[str]:
-    """Return the words for the volunteer's own process."""
     words = ["--project", project, "--key", key]
     words += ["--state", str(state), "--slots", str(slots)]
     words += ["--root", str(root)] if root else []

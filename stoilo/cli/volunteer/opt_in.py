@@ -168,7 +168,6 @@ def _chosen(said: bool | None, present: bool) -> bool:
 
 
 def _place(system: bool, file: Path | None) -> Path:
-    """Return the file that is meant."""
     from stoilo.executor.verifier.optin import default_files  # noqa: PLC0415 - POSIX
 
     if system and file is not None:
@@ -178,7 +177,6 @@ def _place(system: bool, file: Path | None) -> Path:
 
 
 def _with_limits(opt_in: OptIn, words: tuple[str, ...]) -> OptIn:
-    """Return `opt_in` with the limits that the words name."""
     from stoilo.executor.volunteer.optin_file import NO_LIMIT  # noqa: PLC0415 - POSIX
 
     none = dict.fromkeys(_LIMITS, NO_LIMIT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,12 @@ import msgspec
 
 from stoilo.cli.volunteer.attach import attachments_at, data_option
 from stoilo.cli.volunteer.opt_in import describe_allowed
+from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
+    from stoilo.executor.verifier.inspection import SelfCheck
     from stoilo.executor.volunteer.status import Control, CopyStanding, VolunteerStatus
 
 
@@ -92,7 +95,6 @@ def _steer(
     state: Path | None,
     change: Callable[[Control], Control],
 ) -> None:
-    """Change what is asked of the volunteers that are meant."""
     from stoilo.executor.volunteer.status import read_control, write_control  # noqa: PLC0415 - an extra
 
     for _, place in _places(url, data, state):
@@ -112,7 +114,6 @@ def _places(url: str | None, data: Path, state: Path | None) -> list[tuple[str, 
 
 
 def _allowed() -> str:
-    """Return what this computer's own opt-in allows, in words."""
     from stoilo.executor.verifier.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
 
     try:
@@ -122,7 +123,6 @@ def _allowed() -> str:
 
 
 def _render(shown: Shown) -> str:
-    """Return the text for a person."""
     parts = [_render_volunteer(one) for one in shown.volunteers]
     if not parts:
         parts = ["attached to no project; next: stoilo volunteer attach URL"]
@@ -130,7 +130,6 @@ def _render(shown: Shown) -> str:
 
 
 def _render_volunteer(one: VolunteerStatus) -> str:
-    """Return one volunteer's lines."""
     how = "suspended" if one.suspended else "running" if one.running else "not running"
     lines = [f"{one.project or 'not started yet'}  {how}, host {one.host_id or 'new'}"]
     if one.account:
@@ -145,7 +144,6 @@ def _render_volunteer(one: VolunteerStatus) -> str:
 
 
 def _render_copy(copy: CopyStanding) -> str:
-    """Return one copy's line."""
     done = "" if copy.fraction_done is None else f" {copy.fraction_done:.0%}"
     phase = "running" if copy.running else copy.phase
     failed = f" {copy.code}" if copy.code else ""
@@ -155,13 +153,99 @@ def _render_copy(copy: CopyStanding) -> str:
 
 
 def _next(one: VolunteerStatus) -> str:
-    """Return when the next call is due, where that is known."""
     left = one.next_call_at - time.time()
     return f", next call in {left:.0f} s" if one.running and left > 0 else ""
 
 
 def _when(seconds: float) -> str:
-    """Return a time for a person."""
     if not seconds:
         return "never"
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(0, min(seconds, 2**40))))
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_MAX_ROOT_BYTES = 512 * 1024
+
+
+@click.command("self-check")
+@click.option("--project", required=True, help="The project's master URL.")
+@click.option(
+    "--root", required=True, type=_FILE, help="The root that you trust, a file."
+)
+@click.option(
+    "--launcher",
+    required=True,
+    type=_FILE,
+    help="The launcher as your client fetched it (in BOINC's projects/ directory).",
+)
+@click.option("--ca", type=_FILE, help="CA certificate of the project's server.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def self_check(
+    project: str, root: Path, launcher: Path, ca: Path | None, *, as_json: bool
+) -> None:
+    """Compare the launcher on this computer with what the project published.
+
+    Fetches the project's release, verifies it up to your root, and looks for the launcher
+    and the verifier that it holds, in the release and in the project's log. Exit code 0: the
+    same; 4: another program, or a release that the log does not know; 7: not reachable.
+    """
+    check = _compare(project, _read(root), launcher, ca)
+    if as_json:
+        click.echo(json.dumps(_document(check)))
+        return
+    from stoilo.executor.verifier.inspection import render_check  # noqa: PLC0415 - an extra
+
+    click.echo(render_check(check), nl=False)
+
+
+def _compare(project: str, root: bytes, launcher: Path, ca: Path | None) -> SelfCheck:
+    from stoilo.executor.verifier.inspection import OwnParts, check_self, prove_release  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415 - an extra
+    from stoilo.executor.verifier.trust import load_trust  # noqa: PLC0415 - as above
+    from stoilo.executor.volunteer.programs import fetch_release  # noqa: PLC0415 - as above
+    from stoilo.flavors.launcher_build import MAX_LAUNCHER_BYTES, describe_launcher  # noqa: PLC0415 - as above
+
+    program = _read(launcher, MAX_LAUNCHER_BYTES)
+    held = describe_launcher(program)
+    digest, tree = content_digest(program), Digest(held.tree)
+    own = OwnParts(held.platform, digest, tree, held.serial)
+    fetched = fetch_release(project, ca)
+    now = int(time.time())
+    trust = load_trust(fetched.files, root, now, installed=installed_release())
+    if not fetched.proof and trust.development:
+        return check_self(trust, own, None)
+    return check_self(trust, own, prove_release(fetched.record, fetched.proof, trust))
+
+
+def _read(path: Path, most: int = _MAX_ROOT_BYTES) -> bytes:
+    """Return a file named on the command line, cut at its bound; ``STO-U004``."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most)
+    except OSError as error:
+        raise UsageError("STO-U004", f"{path.name} cannot be read") from error
+
+
+def _document(check: SelfCheck) -> dict[str, object]:
+    return {
+        "origin": check.origin,
+        "development": check.development,
+        "parts": [
+            {
+                "part": one.part,
+                "version": one.version,
+                "serial": one.serial,
+                "digest": one.digest,
+            }
+            for one in check.findings
+        ],
+        "log": (
+            None
+            if check.entry is None
+            else {
+                "entry": check.entry,
+                "size": check.size,
+                "witnessed": check.witnessed,
+            }
+        ),
+    }

@@ -12,8 +12,17 @@ from stoilo.client.capture.library_values import LibraryValues, form_of, parts_o
 from stoilo.client.capture.refusals import refuse, refuse_value
 from stoilo.client.capture.stored import StoredValue
 from stoilo.client.capture.targets import Target
-from stoilo.core.codec.forms import MODULE, OPTIMIZER, PARAMETER, TENSOR
-from stoilo.core.codec.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
+from stoilo.core.codec.nodes import (
+    MODULE,
+    OPTIMIZER,
+    PARAMETER,
+    TENSOR,
+    BlobRef,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Node,
+)
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.codec.values import to_node
 from stoilo.core.digests import content_digest
@@ -23,7 +32,6 @@ from stoilo.core.limits import BOUNDS
 if TYPE_CHECKING:
     from stoilo.client.capture.graph import Graph
 
-__all__ = ["BLOB_BYTES", "Packer", "Values"]
 
 BLOB_BYTES = 256 * 1024
 """A top-level argument at least this large travels as a blob of its own, bytes."""

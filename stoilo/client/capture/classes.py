@@ -20,8 +20,6 @@ from stoilo.client.capture.targets import ClassTarget, DataTarget, Target
 from stoilo.client.capture.texts import find_class
 from stoilo.core.errors import UsageError
 
-__all__ = ["make_class"]
-
 _PICKLE_HOOKS = frozenset(
     {"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__copyreg__"}
     | {"__getnewargs__", "__getnewargs_ex__", "__del__", "__copy__", "__deepcopy__"}

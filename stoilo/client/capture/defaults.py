@@ -8,8 +8,6 @@ import types
 from stoilo.client.capture.graph import Graph
 from stoilo.client.capture.targets import FunctionTarget, reference
 
-__all__ = ["is_current_literal", "rewrite_defaults"]
-
 
 def is_current_literal(source: ast.expr | None, value: object) -> bool:
     """Whether `source` is a literal that still gives `value`, types included."""

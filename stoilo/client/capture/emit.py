@@ -9,8 +9,6 @@ import tokenize
 from stoilo.client.capture.refusals import refuse
 from stoilo.client.capture.targets import ClassTarget, ImportTarget, Target
 
-__all__ = ["render_module"]
-
 WRAP_CHARS = 1_000
 """Lines longer than this are broken after commas; the gate refuses at ten times it."""
 

@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterable
 from stoilo.client.capture.library import library_path
 from stoilo.client.capture.targets import Target, reference
 
-__all__ = ["MODULE_LITERAL_CHARS", "Expressions", "is_namedtuple", "plain_literal"]
-
 MODULE_LITERAL_CHARS = 400
 """A constant whose text is longer travels as data, chars."""
 

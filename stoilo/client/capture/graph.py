@@ -40,9 +40,6 @@ from stoilo.client.capture.targets import (
     reference,
 )
 
-__all__ = ["Graph", "Maker"]
-
-
 _OF_THIS_MACHINE = frozenset(
     {"__cached__", "__file__", "__loader__", "__path__", "__spec__"}
 )
@@ -54,19 +51,15 @@ Maker = Callable[["Graph", Any, str, str], Target]
 
 
 class Graph:
-    """All targets of one module.
-
-    Args:
-        make: returns a new target for a value: `makers.make_target`.
-        literal_chars: longest constant written as source, chars.
-        state_allowed: whether data may travel beside the source (validators: no).
-    """
+    """All targets of one module."""
 
     def __init__(
         self,
-        make: Maker,
+        make: Maker,  # returns a new target for a value: `makers.make_target`
         *,
+        # longest constant written as source, chars
         literal_chars: int = MODULE_LITERAL_CHARS,
+        # whether data may travel beside the source (validators: no)
         state_allowed: bool = True,
     ) -> None:
         self._make = make

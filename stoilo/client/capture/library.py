@@ -11,14 +11,6 @@ from pathlib import Path
 
 from stoilo.client.capture.refusals import refuse
 
-__all__ = [
-    "check_module",
-    "is_handed_out",
-    "is_library_module",
-    "library_path",
-    "send_source_of",
-]
-
 
 @functools.cache
 def _library_folders() -> tuple[Path, ...]:

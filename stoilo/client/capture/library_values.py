@@ -1,6 +1,6 @@
 """Library objects among arguments: modules, optimisers, parameters, ordered dicts.
 
-What each becomes is written in `stoilo.core.codec.forms`. Nothing of the researcher's runs:
+What each becomes is written in `stoilo.core.codec.nodes`. Nothing of the researcher's runs:
 attributes are read from the instance, registries from torch's own tables.
 """
 
@@ -17,11 +17,9 @@ from stoilo.client.capture.library import (
     library_path,
 )
 from stoilo.client.capture.refusals import refuse
-from stoilo.core.codec import forms
+from stoilo.core.codec import nodes
 from stoilo.core.codec.nodes import Instance, Node
 from stoilo.core.codec.values import to_node
-
-__all__ = ["Labels", "LibraryValues", "form_of"]
 
 _HOOKS = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
@@ -47,31 +45,31 @@ def form_of(value: object) -> str:
     """Return the form in which a library's object travels; empty when it has none."""
     kind = type(value)
     if kind is OrderedDict:
-        return forms.ORDERED
+        return nodes.ORDERED
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return ""
     exact = {
-        torch.nn.Parameter: forms.PARAMETER,
-        torch.Tensor: forms.TENSOR,
-        torch.dtype: forms.DTYPE,
-        torch.device: forms.DEVICE,
-        torch.Size: forms.SIZE,
+        torch.nn.Parameter: nodes.PARAMETER,
+        torch.Tensor: nodes.TENSOR,
+        torch.dtype: nodes.DTYPE,
+        torch.device: nodes.DEVICE,
+        torch.Size: nodes.SIZE,
     }
     if kind in exact:
         return exact[kind]
     if isinstance(value, torch.nn.Module):
-        return forms.MODULE
-    return forms.OPTIMIZER if isinstance(value, torch.optim.Optimizer) else ""
+        return nodes.MODULE
+    return nodes.OPTIMIZER if isinstance(value, torch.optim.Optimizer) else ""
 
 
 def parts_of(value: Any, form: str, where: str) -> Iterator[tuple[object, str]]:  # noqa: ANN401
     """Yield what is inside, each with how messages call it; refuse what cannot travel."""
-    if form == forms.ORDERED:
+    if form == nodes.ORDERED:
         for key, part in value.items():
             yield key, f"a key of {where}"
             yield part, f"{where}[{key!r}]"
-    elif form in {forms.MODULE, forms.OPTIMIZER}:
+    elif form in {nodes.MODULE, nodes.OPTIMIZER}:
         _check_hooks(value, where)
         for table in _tables(value, form):
             for name, part in table.items():
@@ -79,7 +77,7 @@ def parts_of(value: Any, form: str, where: str) -> Iterator[tuple[object, str]]:
                 yield part, f"{where}.{name}"
         for name, part in _attributes(value, where).items():
             yield part, f"{where}.{name}"
-    elif form == forms.DEVICE and value.type != "cpu":
+    elif form == nodes.DEVICE and value.type != "cpu":
         refuse(
             "STO-C010",
             f"{where} cannot travel: it is the device {value}",
@@ -88,7 +86,7 @@ def parts_of(value: Any, form: str, where: str) -> Iterator[tuple[object, str]]:
 
 
 def _tables(value: Any, form: str) -> list[dict[str, object]]:  # noqa: ANN401
-    if form == forms.MODULE:
+    if form == nodes.MODULE:
         attributes = vars(value)
         return [attributes[name] for name in ("_parameters", "_buffers", "_modules")]
     groups = {f"param_groups[{i}]": g for i, g in enumerate(value.param_groups)}
@@ -103,7 +101,7 @@ def _attributes(value: object, where: str) -> dict[str, object]:
     for name, part in object.__getattribute__(value, "__dict__").items():
         if name in _MADE_AGAIN:
             continue
-        if library and name.startswith("_") and name not in forms.LIBRARY_STATE:
+        if library and name.startswith("_") and name not in nodes.LIBRARY_STATE:
             refuse(
                 "STO-C010",
                 f"{where} cannot travel: {type(value).__name__} keeps private state in "
@@ -115,9 +113,9 @@ def _attributes(value: object, where: str) -> dict[str, object]:
 
 
 def _check_hooks(value: object, where: str) -> None:
-    if form_of(value) in {forms.PARAMETER, forms.TENSOR}:
+    if form_of(value) in {nodes.PARAMETER, nodes.TENSOR}:
         found = bool(getattr(value, "_backward_hooks", None))
-    elif form_of(value) in {forms.MODULE, forms.OPTIMIZER}:
+    elif form_of(value) in {nodes.MODULE, nodes.OPTIMIZER}:
         attributes = object.__getattribute__(value, "__dict__")
         found = any(attributes.get(name) for name in _HOOKS)
     else:
@@ -153,7 +151,7 @@ class Labels:
         """Return a reference to what has a number already, else give it one."""
         known = self._known.get(id(value))
         if known is not None:
-            return Instance(forms.SHARED, {}, known)
+            return Instance(nodes.SHARED, {}, known)
         self._known[id(value)] = len(self._known)
         return None
 
@@ -181,13 +179,13 @@ class LibraryValues:
     ) -> Node:
         """Return the node of `value`, which has the form `form`."""
         match form:
-            case forms.ORDERED:
+            case nodes.ORDERED:
                 return Instance(form, {}, convert(dict(value)))
-            case forms.DTYPE:
+            case nodes.DTYPE:
                 return Instance(form, {}, str(value).removeprefix("torch."))
-            case forms.DEVICE:
+            case nodes.DEVICE:
                 return Instance(form, {}, value.type)
-            case forms.SIZE:
+            case nodes.SIZE:
                 return Instance(form, {}, tuple(value))
         return self.labels.find(value) or self._labelled(value, form, convert)
 
@@ -198,12 +196,12 @@ class LibraryValues:
         convert: Callable[[object], Node],
     ) -> Node:
         label = self.labels.number(value)
-        if form in {forms.PARAMETER, forms.TENSOR}:
+        if form in {nodes.PARAMETER, nodes.TENSOR}:
             _check_hooks(value, f"a {type(value).__name__}")
             data = {"data": to_node(value), "requires_grad": value.requires_grad}
             return Instance(form, data, label)
         name = self.class_name(type(value), form)
-        read = _module_fields if form == forms.MODULE else _optimizer_fields
+        read = _module_fields if form == nodes.MODULE else _optimizer_fields
         fields = {key: convert(part) for key, part in read(value).items()}
         state = {key: convert(part) for key, part in _attributes(value, name).items()}
         return Instance(name, state, Instance(form, fields, label))
@@ -217,7 +215,7 @@ class LibraryValues:
         if not is_library_module(kind.__module__):
             return self._name_class(kind)
         dotted = f"{kind.__module__}.{kind.__qualname__}"
-        if dotted in forms.UNNAMED:
+        if dotted in nodes.UNNAMED:
             return dotted
         path = library_path(kind)
         if path is None or not is_handed_out(*path):

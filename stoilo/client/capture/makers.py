@@ -28,8 +28,6 @@ from stoilo.client.capture.targets import (
 )
 from stoilo.client.capture.texts import find_function, place_of
 
-__all__ = ["callee", "make_target"]
-
 
 def make_target(graph: Graph, value: object, wanted: str, where: str) -> Target:
     """Return a new target for `value` by the first maker that is meant for it.

@@ -26,35 +26,23 @@ from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
 
-__all__ = ["Captured", "CapturedCalls", "capture_calls", "capture_task"]
-
 VALIDATOR_LITERAL_CHARS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """One task, ready for the wire.
+    """One task, ready for the wire."""
 
-    Attributes:
-        task_module: source text of the task module.
-        entry: the function in it that is called with one dict.
-        validator_module: source text of the validators; empty when both are defaults.
-        init_entry: name of the check of one value; empty = always true.
-        compare_entry: name of the comparison of two values; empty = equality.
-        arguments: encoded skeleton of the dict (of the list of dicts for a map).
-        blobs: large values, in the order the arguments use; text is the digest of a
-            value that was uploaded before.
-        map_items: 0 for one call, else the number of calls.
-    """
-
-    task_module: str
-    entry: str
-    validator_module: str
-    init_entry: str
-    compare_entry: str
-    arguments: bytes
+    task_module: str  # source text of the task module
+    entry: str  # the function in it that is called with one dict
+    validator_module: str  # source text of the validators; empty when both are defaults
+    init_entry: str  # name of the check of one value; empty = always true
+    compare_entry: str  # name of the comparison of two values; empty = equality
+    arguments: bytes  # encoded skeleton of the dict (of the list of dicts for a map)
+    # large values, in the order the arguments use; text is the digest of a value that
+    # was uploaded before
     blobs: tuple[bytes | str, ...]
-    map_items: int = 0
+    map_items: int = 0  # 0 for one call, else the number of calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +96,16 @@ def capture_task(
 
 
 def capture_calls(
+    # called with one dict; with `spread`, as `func(*args, **kwargs)`
     func: Callable[..., Any],
+    # the dicts; with `spread`, each is `{"args": […], "kwargs": {…}}`
     calls: Sequence[Mapping[str, Any]],
-    init_valid: Callable[[Any], bool] | None = None,
-    compare_valid: Callable[[Any, Any], bool] | None = None,
+    init_valid: Callable[[Any], bool] | None = None,  # one value → bool
+    compare_valid: Callable[[Any, Any], bool] | None = None,  # two values → bool
     *,
-    spread: bool = False,
+    spread: bool = False,  # how `func` is called
 ) -> CapturedCalls:
-    """Capture `func` once for many calls.
-
-    Args:
-        func: called with one dict; with `spread`, as ``func(*args, **kwargs)``.
-        calls: the dicts; with `spread`, each is ``{"args": […], "kwargs": {…}}``.
-        init_valid: one value → bool.
-        compare_valid: two values → bool.
-        spread: how `func` is called.
-    """
+    """Capture `func` once for many calls."""
     _check_entry(func, spread=spread)
     module = _TaskModule(func, calls, spread=spread)
     validators = _capture_validators(init_valid, compare_valid)

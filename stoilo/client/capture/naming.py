@@ -9,8 +9,6 @@ from stoilo.client.capture.refusals import refuse
 from stoilo.client.capture.scopes import identifiers_of
 from stoilo.client.capture.targets import DataTarget, ImportTarget, Target
 
-__all__ = ["assign_names", "order_targets", "reachable"]
-
 
 def reachable(entry: list[Target]) -> list[Target]:
     """Return everything the `entry` targets need, in the order a reader meets it last.

@@ -8,24 +8,18 @@ from dataclasses import dataclass, field
 
 from stoilo.client.capture.scopes import External
 
-__all__ = ["MISSING", "Outside"]
-
 MISSING = object()
 """The name is bound nowhere outside (it may be a built-in)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outside:
-    """The surroundings of one unit, as they are now.
+    """The surroundings of one unit, as they are now."""
 
-    Attributes:
-        globals: the module dictionary.
-        cells: closure cells by name.
-        extra: values known by other ways (bases of a local class), by name.
-    """
-
-    globals: dict[str, object]
+    globals: dict[str, object]  # the module dictionary
+    # closure cells by name
     cells: dict[str, types.CellType] = field(default_factory=dict)
+    # values known by other ways (bases of a local class), by name
     extra: dict[str, object] = field(default_factory=dict)
 
     def is_cell(self, external: External) -> bool:

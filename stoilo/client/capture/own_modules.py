@@ -12,8 +12,6 @@ from stoilo.client.capture.refusals import refuse
 from stoilo.client.capture.scopes import External, externals_of
 from stoilo.client.capture.targets import Target
 
-__all__ = ["replace_own_modules"]
-
 Resolve = Callable[[Target, External, Outside, str], None]
 """Binds one use of an outside name, as `Graph.resolve_name` does."""
 

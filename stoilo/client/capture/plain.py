@@ -8,8 +8,6 @@ import importlib.util
 from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.refusals import refuse
 
-__all__ = ["as_def", "check_inner_imports", "lift_nonlocals", "strip_annotations"]
-
 _KEPT_ANNOTATIONS = frozenset(
     {"bool", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "object"}
     | {"set", "str", "tuple", "ClassVar", "InitVar", "KW_ONLY", "typing", "dataclasses"}

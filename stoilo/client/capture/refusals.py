@@ -15,8 +15,6 @@ from typing import NoReturn
 
 from stoilo.core.errors import UsageError
 
-__all__ = ["reason_against", "refuse", "refuse_value"]
-
 
 def refuse(code: str, message: str, hint: str) -> NoReturn:
     """Raise the usage error of `code`."""

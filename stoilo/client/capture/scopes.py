@@ -11,31 +11,20 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["External", "externals_of", "identifiers_of"]
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True, eq=False)
 class External:
-    """One place where an outside name is used.
+    """One place where an outside name is used."""
 
-    Attributes:
-        name: as written.
-        node: the node that holds it.
-        rename: writes another name into the node.
-        declared_global: a ``global`` statement governs it.
-        stored: the place binds or deletes the name.
-        deferred: it is used only when a function of the node is called.
-    """
-
-    name: str
-    node: ast.AST
-    rename: Callable[[str], None]
-    declared_global: bool
-    stored: bool
-    deferred: bool
+    name: str  # as written
+    node: ast.AST  # the node that holds it
+    rename: Callable[[str], None]  # writes another name into the node
+    declared_global: bool  # a `global` statement governs it
+    stored: bool  # the place binds or deletes the name
+    deferred: bool  # it is used only when a function of the node is called
 
 
 @dataclass(eq=False)

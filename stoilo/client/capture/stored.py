@@ -10,8 +10,6 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
 
-__all__ = ["StoredValue", "encode_stored"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:

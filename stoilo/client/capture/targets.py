@@ -6,55 +6,30 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = [
-    "Binding",
-    "ClassTarget",
-    "DataTarget",
-    "FunctionTarget",
-    "ImportTarget",
-    "Mention",
-    "SentinelTarget",
-    "Target",
-    "WrapperTarget",
-    "forwarding_call",
-    "reference",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Mention:
-    """One place that will hold a target's final name.
+    """One place that will hold a target's final name."""
 
-    Attributes:
-        rename: writes the name there.
-        original: the name as the researcher wrote it; empty when the place is ours.
-        unit: the function or class around the place; None when it is ours.
-    """
-
-    rename: Callable[[str], None]
+    rename: Callable[[str], None]  # writes the name there
+    # the name as the researcher wrote it; empty when the place is ours
     original: str = ""
+    # the function or class around the place; None when it is ours
     unit: Target | None = None
 
 
 @dataclass(eq=False)
 class Target:
-    """One statement of the module to be.
+    """One statement of the module to be."""
 
-    Attributes:
-        wanted: names it would like to have, best first.
-        where: how messages call it.
-        now: what must stand above it, because running the statement uses it.
-        later: what its functions use when they are called.
-        mentions: every place that names it.
-        name: its final name.
-    """
-
-    wanted: list[str]
-    where: str
+    wanted: list[str]  # names it would like to have, best first
+    where: str  # how messages call it
+    # what must stand above it, because running the statement uses it
     now: list[Target] = field(default_factory=list)
+    # what its functions use when they are called
     later: list[Target] = field(default_factory=list)
-    mentions: list[Mention] = field(default_factory=list)
-    name: str = ""
+    mentions: list[Mention] = field(default_factory=list)  # every place that names it
+    name: str = ""  # its final name
 
     def statements(self) -> list[ast.stmt]:
         """Return the statements, names filled in."""
@@ -67,22 +42,14 @@ class Target:
 
 @dataclass(eq=False)
 class Binding:
-    """One outside variable: a global of one module, or one closure cell.
+    """One outside variable: a global of one module, or one closure cell."""
 
-    Attributes:
-        name: as written where it was first met.
-        value: what it holds now.
-        initial: the target that stands for the value.
-        stored: captured code assigns it, so it needs a variable of its own.
-        variable: that variable's target.
-    """
-
-    name: str
-    value: object
+    name: str  # as written where it was first met
+    value: object  # what it holds now
     where: str
-    initial: Target | None = None
-    stored: bool = False
-    variable: Target | None = None
+    initial: Target | None = None  # the target that stands for the value
+    stored: bool = False  # captured code assigns it, so it needs a variable of its own
+    variable: Target | None = None  # that variable's target
 
     @property
     def target(self) -> Target | None:
@@ -148,14 +115,11 @@ class ImportTarget(Target):
 
 @dataclass(eq=False)
 class DataTarget(Target):
-    """``name = expression``, or a placeholder for a value that travels as data.
+    """``name = expression``, or a placeholder for a value that travels as data."""
 
-    Attributes:
-        expression: the constant as source; None when the value travels.
-        value: the value that travels; the entry binds it before it calls the task.
-    """
-
+    # the constant as source; None when the value travels
     expression: ast.expr | None = None
+    # the value that travels; the entry binds it before it calls the task
     value: object = None
 
     @property

@@ -21,8 +21,6 @@ from typing import TypeVar
 from stoilo.client.capture.refusals import refuse
 from stoilo.core.errors import UsageError
 
-__all__ = ["SourceText", "find_class", "find_function", "place_of", "read_text"]
-
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Span = tuple[int, int, int, int]
 AnyNode = TypeVar("AnyNode", bound=ast.AST)
@@ -30,20 +28,14 @@ AnyNode = TypeVar("AnyNode", bound=ast.AST)
 
 @dataclass(frozen=True, eq=False)
 class SourceText:
-    """One parsed file or cell.
+    """One parsed file or cell."""
 
-    Attributes:
-        filename: as the code objects name it.
-        tree: the parsed module; treat as read-only.
-        parents: node → the node that holds it.
-        codes: every code object that compiling the text gives, for staleness checks.
-        functions: first line → functions and lambdas that begin there.
-    """
-
-    filename: str
-    tree: ast.Module
-    parents: dict[ast.AST, ast.AST]
+    filename: str  # as the code objects name it
+    tree: ast.Module  # the parsed module; treat as read-only
+    parents: dict[ast.AST, ast.AST]  # node → the node that holds it
+    # every code object that compiling the text gives, for staleness checks
     codes: frozenset[types.CodeType]
+    # first line → functions and lambdas that begin there
     functions: dict[int, list[FunctionNode]]
 
 

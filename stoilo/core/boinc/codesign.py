@@ -20,25 +20,6 @@ from typing import Final
 
 from stoilo.core.errors import TrustError
 
-__all__ = [
-    "BITS",
-    "BYTES",
-    "EXPONENT",
-    "BoincPublicKey",
-    "check_boinc_signature",
-    "check_key_change",
-    "key_change_md5",
-    "md5_hex",
-    "padded_block",
-    "parse_boinc_numbers",
-    "parse_boinc_public",
-    "parse_boinc_signature",
-    "render_boinc_numbers",
-    "render_boinc_public",
-    "render_boinc_signature",
-    "unreadable",
-]
-
 BITS: Final = 1024
 BYTES: Final = BITS // 8
 EXPONENT: Final = 65537

@@ -11,27 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "MOST_TOPICS",
-    "TOPIC",
-    "AppVersion",
-    "ClientVersion",
-    "FileInfo",
-    "FileRef",
-    "HostInfo",
-    "OtherResult",
-    "ProgramFile",
-    "ReportedResult",
-    "ResultInfo",
-    "ResultState",
-    "SchedulerReply",
-    "SchedulerRequest",
-    "UploadInfo",
-    "UserInfo",
-    "Wishes",
-    "WorkunitInfo",
-]
-
 
 class ResultState:
     """BOINC's client states in a report (``lib/common_defs.h``)."""
@@ -44,36 +23,22 @@ class ResultState:
 
 @dataclass(frozen=True, slots=True)
 class ReportedResult:
-    """A copy that the host has finished.
+    """A copy that the host has finished."""
 
-    Attributes:
-        name: BOINC result name.
-        state: one of `ResultState`; UPLOADED means success.
-        exit_status: 0, or BOINC's exit code.
-        cpu_s: processor time, s.
-        elapsed_s: elapsed time, s.
-        stderr: bounded text for the operator, free of paths.
-    """
-
-    name: str
-    state: int
-    exit_status: int = 0
-    cpu_s: float = 0.0
-    elapsed_s: float = 0.0
-    stderr: str = ""
+    name: str  # BOINC result name
+    state: int  # one of `ResultState`; UPLOADED means success
+    exit_status: int = 0  # 0, or BOINC's exit code
+    cpu_s: float = 0.0  # processor time, s
+    elapsed_s: float = 0.0  # elapsed time, s
+    stderr: str = ""  # bounded text for the operator, free of paths
 
 
 @dataclass(frozen=True, slots=True)
 class OtherResult:
-    """A copy that the host holds and has not finished.
+    """A copy that the host holds and has not finished."""
 
-    Attributes:
-        name: BOINC result name.
-        fraction_done: from 0 to 1; 0 where the host does not know.
-    """
-
-    name: str
-    fraction_done: float = 0.0
+    name: str  # BOINC result name
+    fraction_done: float = 0.0  # from 0 to 1; 0 where the host does not know
 
 
 TOPIC: Final = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
@@ -85,19 +50,12 @@ MOST_TOPICS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a host asks not to be sent; it would refuse that anyway (ours, not BOINC's).
+    """What a host asks not to be sent; it would refuse that anyway (ours, not BOINC's)."""
 
-    Attributes:
-        max_level: highest level, empty for the account's.
-        require_review: only reviewed tasks.
-        require_public_source: only tasks of public source.
-        topics: when not empty, only tasks that carry one of these.
-    """
-
-    max_level: str = ""
-    require_review: bool = False
-    require_public_source: bool = False
-    topics: tuple[str, ...] = ()
+    max_level: str = ""  # highest level, empty for the account's
+    require_review: bool = False  # only reviewed tasks
+    require_public_source: bool = False  # only tasks of public source
+    topics: tuple[str, ...] = ()  # when not empty, only tasks that carry one of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,81 +69,50 @@ class ClientVersion:
 
 @dataclass(frozen=True, slots=True)
 class HostInfo:
-    """What a host says of itself (BOINC's ``host_info``); nothing of it is proven.
+    """What a host says of itself (BOINC's ``host_info``); nothing of it is proven."""
 
-    Attributes:
-        domain_name: its own name.
-        vendor: of the processor.
-        model: of the processor.
-        features: of the processor, separated by spaces.
-        fpops: benchmark, FLOP/s.
-        memory_bytes: of the machine.
-        disk_free_bytes: where the client keeps its data.
-        os_name: for example ``Linux Debian``.
-        os_version: of the system.
-        utc_offset_s: time zone, s east of UTC; None: not said.
-    """
-
-    domain_name: str = ""
-    vendor: str = ""
-    model: str = ""
-    features: str = ""
-    fpops: float = 0.0
-    memory_bytes: float = 0.0
-    disk_free_bytes: float = 0.0
-    os_name: str = ""
-    os_version: str = ""
-    utc_offset_s: int | None = None
+    domain_name: str = ""  # its own name
+    vendor: str = ""  # of the processor
+    model: str = ""  # of the processor
+    features: str = ""  # of the processor, separated by spaces
+    fpops: float = 0.0  # benchmark, FLOP/s
+    memory_bytes: float = 0.0  # of the machine
+    disk_free_bytes: float = 0.0  # where the client keeps its data
+    os_name: str = ""  # for example `Linux Debian`
+    os_version: str = ""  # of the system
+    utc_offset_s: int | None = None  # time zone, s east of UTC; None: not said
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerRequest:
-    """What a client tells the scheduler.
+    """What a client tells the scheduler."""
 
-    Attributes:
-        authenticator: the account key. Secret.
-        host_id: 0 on first contact.
-        rpc_seqno: grows by one with every request of this host.
-        cpid: the host's own identity, 32 hex digits.
-        cpu_req_secs: work wanted, s.
-        cpu_req_instances: idle processors.
-        dont_send_work: report only.
-        ncpus: processors of the host.
-        results: finished copies.
-        other_results: unfinished copies.
-        wishes: what not to send.
-        wait_s: the project may hold an empty answer that long for work to come (ours;
-            other servers ignore it).
-        own_program: the host needs no app version: it runs copies by itself (ours).
-        client: version of the client; zeros where it says none.
-        platforms: what the host can run, the best first.
-        host: what it says of itself.
-        code_sign_key: the project's key as the client keeps it, empty before the first.
-        global_preferences: the user's own for every project, as the client sent them:
-            what stands inside the element, hostile, bounded, well formed;
-            empty where it sent none.
-        sticky_files: names of files that it keeps after their task.
-    """
-
-    authenticator: str
-    host_id: int
-    rpc_seqno: int
-    cpid: str
-    cpu_req_secs: float = 0.0
-    cpu_req_instances: float = 0.0
-    dont_send_work: bool = False
-    ncpus: int = 1
-    results: tuple[ReportedResult, ...] = ()
-    other_results: tuple[OtherResult, ...] = ()
+    authenticator: str  # the account key. Secret
+    host_id: int  # 0 on first contact
+    rpc_seqno: int  # grows by one with every request of this host
+    cpid: str  # the host's own identity, 32 hex digits
+    cpu_req_secs: float = 0.0  # work wanted, s
+    cpu_req_instances: float = 0.0  # idle processors
+    dont_send_work: bool = False  # report only
+    ncpus: int = 1  # processors of the host
+    results: tuple[ReportedResult, ...] = ()  # finished copies
+    other_results: tuple[OtherResult, ...] = ()  # unfinished copies
+    # the project may hold an empty answer that long for work to come (ours; other
+    # servers ignore it)
     wait_s: float = 0.0
-    wishes: Wishes = Wishes()
+    wishes: Wishes = Wishes()  # what not to send
+    # the host needs no app version: it runs copies by itself (ours)
     own_program: bool = False
+    # version of the client; zeros where it says none
     client: ClientVersion = ClientVersion()
-    platforms: tuple[str, ...] = ()
-    host: HostInfo = HostInfo()
+    platforms: tuple[str, ...] = ()  # what the host can run, the best first
+    host: HostInfo = HostInfo()  # what it says of itself
+    # the project's key as the client keeps it, empty before the first
     code_sign_key: str = ""
+    # the user's own for every project, as the client sent them: what stands inside the
+    # element, hostile, bounded, well formed; empty where it sent none
     global_preferences: str = ""
-    sticky_files: tuple[str, ...] = ()
+    sticky_files: tuple[str, ...] = ()  # names of files that it keeps after their task
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,21 +140,13 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """A signed file of an app version.
+    """A signed file of an app version."""
 
-    Attributes:
-        info: where it comes from.
-        signature: BOINC's, as text of its ``.sig`` file.
-        executable: made so by the client.
-        main: the one that is started.
-        open_name: under which the slot has it; empty for its own name.
-    """
-
-    info: FileInfo
-    signature: str
-    executable: bool = False
-    main: bool = False
-    open_name: str = ""
+    info: FileInfo  # where it comes from
+    signature: str  # BOINC's, as text of its `.sig` file
+    executable: bool = False  # made so by the client
+    main: bool = False  # the one that is started
+    open_name: str = ""  # under which the slot has it; empty for its own name
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,51 +205,33 @@ class ResultInfo:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerReply:
-    """What the scheduler answers.
+    """What the scheduler answers."""
 
-    Attributes:
-        host_id: the host's new id, 0 when it keeps the one it has.
-        acks: reported copies that the project has taken note of.
-        aborts: copies that nobody needs any more.
-        aborts_unstarted: copies to drop unless they run already; late ones still count.
-        files: input files of the workunits below.
-        uploads: output files of the copies below.
-        workunits: what the copies below belong to.
-        results: copies for this host, new ones and those it had lost.
-        next_rpc_delay: the client shall call again after at most that many s.
-        request_delay: the client shall not call before that many s.
-        messages: text for the user.
-        bad_key: the account key is unknown.
-        down: the project is down for maintenance.
-        app_versions: programs of the apps below; none for hosts with their own.
-        code_sign_key: the project's, for a client that has none.
-        code_sign_key_signature: the former key's over this one, for one that has that.
-        delete_files: sticky files that nobody needs any more.
-        user: what to show of the account; None: nothing.
-        project_preferences: XML elements for the client to keep, empty for none.
-        global_preferences: XML elements from another of the user's hosts; empty for none.
-        waits: the project holds empty answers when asked to (`wait_s`), so that an idle
-            host may call again at once.
-    """
-
-    host_id: int = 0
-    acks: tuple[str, ...] = ()
-    aborts: tuple[str, ...] = ()
-    files: tuple[FileInfo, ...] = ()
-    uploads: tuple[UploadInfo, ...] = ()
-    workunits: tuple[WorkunitInfo, ...] = ()
+    host_id: int = 0  # the host's new id, 0 when it keeps the one it has
+    acks: tuple[str, ...] = ()  # reported copies that the project has taken note of
+    aborts: tuple[str, ...] = ()  # copies that nobody needs any more
+    files: tuple[FileInfo, ...] = ()  # input files of the workunits below
+    uploads: tuple[UploadInfo, ...] = ()  # output files of the copies below
+    workunits: tuple[WorkunitInfo, ...] = ()  # what the copies below belong to
+    # copies for this host, new ones and those it had lost
     results: tuple[ResultInfo, ...] = ()
-    next_rpc_delay: float = 0.0
-    request_delay: float = 0.0
-    messages: tuple[str, ...] = ()
-    bad_key: bool = False
-    down: bool = False
+    next_rpc_delay: float = 0.0  # the client shall call again after at most that many s
+    request_delay: float = 0.0  # the client shall not call before that many s
+    messages: tuple[str, ...] = ()  # text for the user
+    bad_key: bool = False  # the account key is unknown
+    down: bool = False  # the project is down for maintenance
+    # the project holds empty answers when asked to (`wait_s`), so that an idle host may
+    # call again at once
     waits: bool = False
+    # programs of the apps below; none for hosts with their own
     app_versions: tuple[AppVersion, ...] = ()
-    code_sign_key: str = ""
+    code_sign_key: str = ""  # the project's, for a client that has none
+    # the former key's over this one, for one that has that
     code_sign_key_signature: str = ""
-    delete_files: tuple[str, ...] = ()
-    user: UserInfo | None = None
-    project_preferences: str = ""
+    delete_files: tuple[str, ...] = ()  # sticky files that nobody needs any more
+    user: UserInfo | None = None  # what to show of the account; None: nothing
+    project_preferences: str = ""  # XML elements for the client to keep, empty for none
+    # XML elements from another of the user's hosts; empty for none
     global_preferences: str = ""
+    # copies to drop unless they run already; late ones still count
     aborts_unstarted: tuple[str, ...] = ()

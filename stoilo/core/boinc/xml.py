@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 
 from stoilo.core.errors import TrustError
 
-__all__ = ["Element", "XmlBounds", "escape", "parse_xml", "render_xml"]
-
 _TAG = re.compile(
     r"(?P<close>/?)(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,63})"
     r"(?:\s+[A-Za-z_][A-Za-z0-9_.:-]{0,63}\s*=\s*(?:\"[^\"<]*\"|'[^'<]*'))*"

@@ -28,8 +28,6 @@ from stoilo.core.codec.nodes import (
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import StoiloError, UsageError
 
-__all__ = ["parse_json_value", "render_json_value"]
-
 EXACT_INT = 2**53
 MAX_INT_DIGITS = 4000
 MAX_JSON_BYTES = 64 * 1024 * 1024

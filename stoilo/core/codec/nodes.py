@@ -1,4 +1,4 @@
-"""The node types that plain Python has no value for: arrays and references.
+"""What the skeleton codec carries: nodes, forms of library objects, bounds of the wire.
 
 A *node* is what the skeleton codec carries. None, bool, int, float, complex, str, bytes,
 list, tuple, dict, set, frozenset and datetime stand for themselves; the records below
@@ -9,27 +9,15 @@ from __future__ import annotations
 
 import math
 import re
+import struct
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from stoilo.core.digests import Buffer
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-
-__all__ = [
-    "BlobRef",
-    "ClassRef",
-    "FunctionRef",
-    "Instance",
-    "Ndarray",
-    "Node",
-    "NumpyScalar",
-    "Tensor",
-    "check_array",
-    "check_name",
-    "item_bytes",
-]
 
 Node = Any
 """Any value the codec carries; see the module docstring."""
@@ -60,17 +48,11 @@ _DATED = r"(datetime64|timedelta64)\[(Y|M|W|D|h|m|s|ms|us|ns)\]"
 
 
 class Ndarray(msgspec.Struct, frozen=True):
-    """A numpy array: little-endian, C order.
+    """A numpy array: little-endian, C order."""
 
-    Attributes:
-        dtype: ``float64``, ``int32``, ``bool``, ``S12``, ``U7``, ``datetime64[ns]`` …
-        shape: extents; ``()`` is a zero-dimensional array.
-        data: exactly ``prod(shape) * itemsize`` bytes; a view when decoded.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: Buffer
+    dtype: str  # `float64`, `int32`, `bool`, `S12`, `U7`, `datetime64[ns]` …
+    shape: tuple[int, ...]  # extents; `()` is a zero-dimensional array
+    data: Buffer  # exactly `prod(shape) * itemsize` bytes; a view when decoded
 
 
 class NumpyScalar(msgspec.Struct, frozen=True):
@@ -101,16 +83,12 @@ class ClassRef(msgspec.Struct, frozen=True):
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """An instance of a class of the task module: its name and attribute state.
+    """An instance of a class of the task module: its name and attribute state."""
 
-    Attributes:
-        class_name: (dotted) name in the task module.
-        state: attribute name → node.
-        base: the builtin part when the class extends list, dict, str …, else None.
-    """
-
-    class_name: str
+    class_name: str  # (dotted) name in the task module
+    # attribute name → node
     state: dict[str, Node] = msgspec.field(default_factory=dict)
+    # the builtin part when the class extends list, dict, str …, else None
     base: Node = None
 
 
@@ -153,3 +131,106 @@ def check_name(name: str) -> None:
         or not all(part.isidentifier() for part in parts)
     ):
         raise TrustError("STO-D007", "a reference's name is not an identifier")
+
+
+# Objects of libraries travel as arguments in these forms: an `Instance` whose class name is
+# one of them instead of a class of the task module. A label is a number that a later SHARED
+# repeats, so that tied weights stay tied and an optimiser keeps hold of the model beside it.
+#
+#     name             state                                            base
+#     PARAMETER        data: Tensor, requires_grad: bool                label
+#     TENSOR           data: Tensor, requires_grad: true                label
+#     SHARED           -                                                label
+#     MODULE           training, parameters, buffers, modules: tables;  label
+#                      temporary: list of names of unsaved buffers
+#     OPTIMIZER        defaults: table, groups: list of tables,         label
+#                      state: list of (parameter, table)
+#     DTYPE, DEVICE    -                                                its text
+#     SIZE             -                                                tuple of extents
+#     ORDERED          -                                                dict
+#
+# A module or an optimiser itself is an Instance of its class (of the task's source, or a
+# dotted library class) with its plain attributes as state and one of MODULE and OPTIMIZER
+# as base. Hooks, gradients and graphs do not travel: they would carry code.
+PARAMETER = "torch.nn.Parameter"
+TENSOR = "torch.Tensor"
+SHARED = "torch.shared"
+MODULE = "torch.nn.Module"
+OPTIMIZER = "torch.optim.Optimizer"
+DTYPE = "torch.dtype"
+DEVICE = "torch.device"
+SIZE = "torch.Size"
+ORDERED = "collections.OrderedDict"
+
+FORMS = frozenset(
+    {PARAMETER, TENSOR, SHARED, MODULE, OPTIMIZER, DTYPE, DEVICE, SIZE, ORDERED}
+)
+"""All of the above."""
+
+LIBRARY_STATE = frozenset(
+    {
+        "_reversed_padding_repeated_twice",  # convolutions: integers
+        "_qkv_same_embed_dim",  # MultiheadAttention: a flag
+        "_size",  # ParameterList: an integer
+        "_keys",  # ParameterDict: names of its entries
+        "_flat_weights_names",  # recurrent layers: names of their parameters
+        "_all_weights",  # the same, by layer
+    }
+)
+"""Private attributes of library modules that travel, each checked when it arrives."""
+
+UNNAMED = frozenset({"torch.nn.modules.linear.NonDynamicallyQuantizableLinear"})
+"""Library classes that only instances show (here: in MultiheadAttention)."""
+
+
+MAGIC = b"STO\x01"
+ALIGNMENT = 16
+INT64 = range(-(2**63), 2**63)
+U32 = struct.Struct("<I")
+U64 = struct.Struct("<Q")
+I64 = struct.Struct("<q")
+F64 = struct.Struct("<d")
+C128 = struct.Struct("<dd")
+DATETIME = struct.Struct("<qBBq")
+YEAR_ONE = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of naive wall fields
+MICROSECOND = timedelta(microseconds=1)
+SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+_HASHABLE = SCALARS | {complex, datetime}
+
+
+class SkeletonBounds(msgspec.Struct, frozen=True):
+    """How much one value may hold: nesting, elements, encoded bytes; what may stand in it."""
+
+    depth: int = BOUNDS.value_depth
+    nodes: int = BOUNDS.value_nodes
+    size: int = BOUNDS.value_bytes
+    # whether it may name functions, classes and blobs, as arguments do
+    references: bool = True
+
+
+DEFAULT_BOUNDS = SkeletonBounds()
+DATA_BOUNDS = SkeletonBounds(references=False)
+"""For results: data, and nothing that the receiver would have to look up."""
+
+
+def is_float_list(items: list[Node]) -> bool:
+    """Return whether every item is exactly a float, and there is one."""
+    return bool(items) and all(type(item) is float for item in items)
+
+
+def is_int64_list(items: list[Node]) -> bool:
+    """Return whether every item is exactly an int of 64 bits, and there is one."""
+    return bool(items) and all(type(item) is int and item in INT64 for item in items)
+
+
+def check_key(key: Node, fault: type[TrustError | UsageError]) -> None:
+    """Refuse keys that do not hash by value, including inside tuples; NaN is no key."""
+    if type(key) in {tuple, frozenset}:
+        for item in key:
+            check_key(item, fault)
+    elif type(key) not in _HASHABLE:
+        raise fault(
+            "STO-D001", f"a {type(key).__name__} cannot be a key or set element"
+        )
+    elif key != key:  # noqa: PLR0124 - NaN
+        raise fault("STO-D001", "NaN cannot be a key or set element")

@@ -10,19 +10,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 from stoilo.core.codec.nodes import (
-    BlobRef,
-    ClassRef,
-    FunctionRef,
-    Instance,
-    Ndarray,
-    Node,
-    NumpyScalar,
-    Tensor,
-    check_array,
-    check_name,
-    item_bytes,
-)
-from stoilo.core.codec.wire import (
     ALIGNMENT,
     C128,
     DATETIME,
@@ -34,15 +21,24 @@ from stoilo.core.codec.wire import (
     U32,
     U64,
     YEAR_ONE,
+    BlobRef,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Ndarray,
+    Node,
+    NumpyScalar,
     SkeletonBounds,
+    Tensor,
+    check_array,
     check_key,
+    check_name,
     is_float_list,
     is_int64_list,
+    item_bytes,
 )
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-
-__all__ = ["Reader"]
 
 MAX_EQUAL_HASHES = 64
 

@@ -20,26 +20,249 @@ Wire form (little-endian): ``STO`` 01, then one node. A node is a tag byte and
 
 `decode` is total: any bytes end in a value or in a `TrustError` (``STO-D…``), and it never
 builds an object of any class but those of `stoilo.core.codec.nodes`. A value that decodes
-encodes to the same bytes again. It needs neither numpy nor torch.
+encodes to the same bytes again. It needs neither numpy nor torch. `nodes_equal` is the default
+comparison of two results.
 """
 
 from __future__ import annotations
 
-from stoilo.core.codec.nodes import Node
-from stoilo.core.codec.reader import Reader
-from stoilo.core.codec.wire import DATA_BOUNDS, DEFAULT_BOUNDS, MAGIC, SkeletonBounds
-from stoilo.core.codec.writer import Writer
-from stoilo.core.digests import Buffer
-from stoilo.core.errors import TrustError
+import math
+from array import array
+from collections.abc import Callable
+from datetime import datetime, timezone
 
-__all__ = [
-    "DATA_BOUNDS",
-    "MAGIC",
-    "SkeletonBounds",
-    "decode",
-    "encode",
-    "encode_chunks",
-]
+from stoilo.core.codec.nodes import (
+    ALIGNMENT,
+    C128,
+    DATETIME,
+    DEFAULT_BOUNDS,
+    F64,
+    I64,
+    INT64,
+    MAGIC,
+    MICROSECOND,
+    U32,
+    U64,
+    YEAR_ONE,
+    BlobRef,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Ndarray,
+    Node,
+    NumpyScalar,
+    SkeletonBounds,
+    Tensor,
+    check_array,
+    check_key,
+    check_name,
+    is_float_list,
+    is_int64_list,
+)
+from stoilo.core.codec.reader import Reader
+from stoilo.core.digests import Buffer
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.limits import BOUNDS
+
+
+class Writer:
+    """Collects chunks; knows its position for array alignment."""
+
+    def __init__(self, bounds: SkeletonBounds) -> None:
+        self.chunks: list[bytes | memoryview] = [MAGIC]
+        self.at = len(MAGIC)
+        self.left = bounds.nodes
+        self.bounds = bounds
+
+    def _put(self, *chunks: bytes | memoryview) -> None:
+        for chunk in chunks:
+            self.chunks.append(chunk)
+            self.at += len(chunk)
+        if self.at > self.bounds.size:
+            raise UsageError(
+                "STO-D005", f"the value is over {self.bounds.size} bytes encoded"
+            )
+
+    def write_node(self, node: Node, depth: int) -> None:
+        """Append one node, at nesting `depth`."""
+        self.left -= 1
+        if self.left < 0:
+            raise UsageError(
+                "STO-D005", f"the value has over {self.bounds.nodes} elements"
+            )
+        if depth > self.bounds.depth:
+            raise UsageError(
+                "STO-D004",
+                f"the value is nested over {self.bounds.depth} deep or contains itself",
+            )
+        write = _WRITERS.get(type(node))
+        if write is None:
+            raise UsageError(
+                "STO-D001", f"values of type {type(node).__name__} do not travel"
+            )
+        write(self, node, depth)
+
+    def _write_none(self, _: None, __: int) -> None:
+        self._put(b"N")
+
+    def _write_boolean(self, node: bool, _: int) -> None:
+        self._put(b"T" if node else b"F")
+
+    def _write_integer(self, node: int, _: int) -> None:
+        if node in INT64:
+            self._put(b"i" + I64.pack(node))
+            return
+        size = (node + (node < 0)).bit_length() // 8 + 1
+        self._put(b"I" + U32.pack(size), node.to_bytes(size, "little", signed=True))
+
+    def _write_float(self, node: float, _: int) -> None:
+        self._put(b"f" + F64.pack(node))
+
+    def _write_complex(self, node: complex, _: int) -> None:
+        self._put(b"c" + C128.pack(node.real, node.imag))
+
+    def _write_text(self, node: str, _: int) -> None:
+        try:
+            data = node.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                "STO-D001", "text with lone surrogates does not travel"
+            ) from None
+        self._put(b"s" + U32.pack(len(data)), data)
+
+    def _write_raw(self, node: bytes, _: int) -> None:
+        self._put(b"b" + U64.pack(len(node)), node)
+
+    def _write_list(self, node: list[Node], depth: int) -> None:
+        if is_float_list(node):
+            self._put(b"L" + U32.pack(len(node)), array("d", node).tobytes())
+        elif is_int64_list(node):
+            self._put(b"P" + U32.pack(len(node)), array("q", node).tobytes())
+        else:
+            self._write_sequence(b"l", node, depth)
+
+    def _write_tuple(self, node: tuple[Node, ...], depth: int) -> None:
+        self._write_sequence(b"t", node, depth)
+
+    def _write_sequence(
+        self, tag: bytes, items: list[Node] | tuple[Node, ...], depth: int
+    ) -> None:
+        self._put(tag + U32.pack(len(items)))
+        for item in items:
+            self.write_node(item, depth + 1)
+
+    def _write_dict(self, node: dict[Node, Node], depth: int) -> None:
+        self._put(b"d" + U32.pack(len(node)))
+        for key, value in node.items():
+            check_key(key, UsageError)
+            self.write_node(key, depth + 1)
+            self.write_node(value, depth + 1)
+
+    def _write_set(self, node: set[Node] | frozenset[Node], depth: int) -> None:
+        encoded = []
+        for item in node:
+            check_key(item, UsageError)
+            inner = Writer(self.bounds)
+            inner.left = self.left
+            inner.write_node(item, depth + 1)
+            self.left = inner.left
+            encoded.append(b"".join(inner.chunks[1:]))
+        tag = b"e" if type(node) is set else b"z"
+        self._put(tag + U32.pack(len(encoded)), *sorted(encoded))
+
+    def _write_datetime(self, node: datetime, _: int) -> None:
+        zone = node.tzinfo
+        if zone is not None and type(zone) is not timezone:
+            raise UsageError(
+                "STO-D001",
+                "datetimes with a named time zone do not travel",
+                hint="convert with .astimezone(datetime.timezone.utc)",
+            )
+        offset = node.utcoffset()
+        wall = (node.replace(tzinfo=None) - YEAR_ONE) // MICROSECOND
+        self._put(
+            b"D"
+            + DATETIME.pack(
+                wall,
+                node.fold,
+                offset is not None,
+                0 if offset is None else offset // MICROSECOND,
+            )
+        )
+
+    def _write_array(self, node: Ndarray | Tensor, _: int) -> None:
+        data = memoryview(node.data).cast("B") if len(node.data) else memoryview(b"")
+        _check(check_array, node.dtype, node.shape, len(data))
+        extents = b"".join(map(U64.pack, node.shape))
+        head = _short(node.dtype) + bytes([len(node.shape)]) + extents
+        self._put((b"a" if type(node) is Ndarray else b"x") + head)
+        self._put(bytes(-self.at % ALIGNMENT), data)
+
+    def _write_scalar(self, node: NumpyScalar, _: int) -> None:
+        _check(check_array, node.dtype, (), len(node.data))
+        self._put(b"n" + _short(node.dtype), bytes(node.data))
+
+    def _write_function(self, node: FunctionRef, _: int) -> None:
+        _check(check_name, node.name)
+        self._put(b"R" + _short(node.name))
+
+    def _write_cls(self, node: ClassRef, _: int) -> None:
+        _check(check_name, node.name)
+        self._put(b"C" + _short(node.name))
+
+    def _write_instance(self, node: Instance, depth: int) -> None:
+        _check(check_name, node.class_name)
+        self._put(b"O" + _short(node.class_name))
+        self.write_node(node.base, depth + 1)
+        self._put(U32.pack(len(node.state)))
+        for name, value in node.state.items():
+            _check(check_name, name)
+            self._put(_short(name))
+            self.write_node(value, depth + 1)
+
+    def _write_blob(self, node: BlobRef, _: int) -> None:
+        if not 0 <= node.index < BOUNDS.blobs_per_task:
+            raise UsageError("STO-D001", "a blob reference is out of range")
+        self._put(b"B" + U32.pack(node.index))
+
+
+_WRITERS: dict[type, Callable[[Writer, Node, int], None]] = {
+    type(None): Writer._write_none,
+    bool: Writer._write_boolean,
+    int: Writer._write_integer,
+    float: Writer._write_float,
+    complex: Writer._write_complex,
+    str: Writer._write_text,
+    bytes: Writer._write_raw,
+    list: Writer._write_list,
+    tuple: Writer._write_tuple,
+    dict: Writer._write_dict,
+    set: Writer._write_set,
+    frozenset: Writer._write_set,
+    datetime: Writer._write_datetime,
+    Ndarray: Writer._write_array,
+    Tensor: Writer._write_array,
+    NumpyScalar: Writer._write_scalar,
+    FunctionRef: Writer._write_function,
+    ClassRef: Writer._write_cls,
+    Instance: Writer._write_instance,
+    BlobRef: Writer._write_blob,
+}
+
+
+def _short(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > 255:  # noqa: PLR2004 - one length byte
+        raise UsageError("STO-D001", f"the name {text[:40]!r} is too long to travel")
+    return bytes([len(data)]) + data
+
+
+def _check(check: Callable[..., None], *arguments: object) -> None:
+    """Run a decoder's check while encoding: the fault is then the caller's."""
+    try:
+        check(*arguments)
+    except TrustError as error:
+        raise UsageError(error.code, error.message, hint=error.hint) from None
 
 
 def encode(node: Node, bounds: SkeletonBounds = DEFAULT_BOUNDS) -> bytes:
@@ -74,3 +297,37 @@ def decode(data: Buffer, bounds: SkeletonBounds = DEFAULT_BOUNDS) -> Node:
     if reader.at != len(view):
         raise TrustError("STO-D002", "bytes follow the encoded value")
     return node
+
+
+_NUMBERS = (bool, int, float, complex)
+
+
+def nodes_equal(left: Node, right: Node) -> bool:
+    """Return whether two decoded values are the same result; in time linear in them."""
+    try:
+        return encode(left) == encode(right) or _same(left, right)
+    except UsageError:
+        return False
+
+
+def _same(left: Node, right: Node) -> bool:
+    """Compare part by part; only parts without parts are ever encoded again."""
+    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        return _numbers_equal(left, right)
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(
+            _same(value, right[key]) for key, value in left.items()
+        )
+    if isinstance(left, (str, bytes, set, frozenset, datetime)):
+        return bool(left == right)
+    return encode(left) == encode(right)
+
+
+def _numbers_equal(left: complex, right: complex) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right or (math.isnan(left) and math.isnan(right))
+    return left == right or encode(left) == encode(right)  # complex with NaN parts

@@ -30,8 +30,6 @@ from stoilo.core.codec.nodes import (
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 
-__all__ = ["References", "from_node", "to_node"]
-
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, datetime})
 _REFERENCES = frozenset({FunctionRef, ClassRef, Instance, BlobRef})
 
@@ -68,16 +66,13 @@ def _advice_for(value: object) -> str:
 
 
 def to_node(
-    value: object,
+    value: object,  # what travels
+    # what classes and functions in it become; None in a result
     refs: References | None = None,
+    # classes whose instances become a dict in a result
     dicts: frozenset[type] = frozenset({OrderedDict}),
 ) -> Node:
     """Return the node of `value`.
-
-    Args:
-        value: what travels.
-        refs: what classes and functions in it become; None in a result.
-        dicts: classes whose instances become a dict in a result.
 
     Raises:
         UsageError: ``STO-D001`` for a type that does not travel, ``STO-D004`` too deep.

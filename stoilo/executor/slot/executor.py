@@ -18,18 +18,19 @@ from typing import Final, Protocol, runtime_checkable
 
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.slot.layout import (
+from stoilo.executor.slot.process import (
     ExitKind,
     Program,
     ProgramSource,
     SlotExit,
+    SlotProcess,
     SlotTask,
     copy_in,
     judge_exit,
     lay_out,
     read_state,
+    start_in_slot,
 )
-from stoilo.executor.slot.process import SlotProcess, start_in_slot
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.boinc_shm import Control
 from stoilo.executor.verifier.boinc_slot import FINISH_FILE
@@ -203,7 +204,6 @@ class SlotExecutor:
                 shutil.rmtree(slot, ignore_errors=True)
 
     def _hold(self, *, suspended: bool) -> None:
-        """Let every run, and those that begin, stand still or go on."""
         with self._lock:
             self._suspended = suspended
             running = list(self._started.values())
@@ -211,7 +211,6 @@ class SlotExecutor:
             process.ask(Control.SUSPEND if suspended else Control.RESUME)
 
     def _run(self, slot: Path, work: Work, program: Program) -> SlotExit:
-        """Start the program and hold it until its end."""
         state = read_state(slot)
         task = SlotTask(
             work, program, self._preferences(), cpu_s=state.checkpoint_cpu_time
@@ -269,12 +268,10 @@ class SlotExecutor:
         return next(n for n in range(len(used) + 1) if n not in used)
 
     def _kept(self) -> list[Path]:
-        """Return the slots on the disk."""
         return [path for path in self._slots.glob("*") if path.name.isdecimal()]
 
 
 def _raise_unless_finished(ended: SlotExit) -> None:
-    """Raise what an end without a result means."""
     words = ended.words or "it said nothing"
     match ended.ending:
         case ExitKind.PUT_OFF:
@@ -293,7 +290,6 @@ def _raise_unless_finished(ended: SlotExit) -> None:
 
 
 def _take_result(slot: Path) -> bytes:
-    """Return the result that a launcher left behind."""
     with (slot / workunit.RESULT).open("rb") as file:
         data = file.read(MAX_RESULT_BYTES + 1)
     if len(data) > MAX_RESULT_BYTES:

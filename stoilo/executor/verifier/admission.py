@@ -18,10 +18,10 @@ from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import Envelope, parse_envelope, verify_envelope
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
+from stoilo.core.signatures import Envelope, parse_envelope, verify_envelope
 from stoilo.core.statement import (
     CODEC_VERSION,
     MAX_LIFETIME_S,
@@ -30,7 +30,6 @@ from stoilo.core.statement import (
     statement_digest,
 )
 from stoilo.executor.verifier.optin import LEVEL_ORDER
-from stoilo.executor.verifier.release.targets import GateEpoch, TrustedRelease
 from stoilo.executor.verifier.review import check_reviews
 from stoilo.executor.verifier.revocation import (
     LoggedRevocations,
@@ -39,6 +38,7 @@ from stoilo.executor.verifier.revocation import (
     newest_seen,
     open_revocations,
 )
+from stoilo.executor.verifier.targets import GateEpoch, TrustedRelease
 from stoilo.executor.verifier.workunit import (
     Floors,
     HostState,
@@ -165,10 +165,8 @@ def check_runtime_floor(
 def check_review_rules(statement: Statement, trust: TrustedRelease, clock: int) -> int:
     """Return how many reviewers signed; the signed policy may demand one.
 
-    Args:
-        statement: of an admission, verified.
-        trust: the release, with reviewers and policies.
-        clock: Unix seconds.
+    `statement`: of an admission, verified.
+    `clock`: Unix seconds.
 
     Raises:
         TrustError: STO-A055, STO-A061 for a review of one's own task, STO-A062 where
@@ -273,7 +271,6 @@ def prove_leaf(proof: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf:
 
 
 def _path_fits(proof: bytes) -> bool:
-    """Whether the path is as long as its index and checkpoint demand (RFC 9162)."""
     parsed = parse_proof(proof)
     size = parse_checkpoint(parse_note(parsed.checkpoint).text).size
     inner = (parsed.index ^ (size - 1)).bit_length()
@@ -312,7 +309,6 @@ def _check_sizes(bundle: TaskBundle) -> None:
 
 
 def _open_inputs(bundle: TaskBundle) -> list[InputFile]:
-    """Open source, arguments and blobs, each within its bound."""
     wanted = [
         (bundle.task_module, BOUNDS.source_bytes, "the task module"),
         (bundle.arguments, BOUNDS.inline_arguments_bytes, "the arguments file"),
@@ -344,7 +340,6 @@ def _signing_epoch(envelope: Envelope, trust: TrustedRelease) -> GateEpoch:
 def _check_identity(
     bundle: TaskBundle, statement: Statement, trust: TrustedRelease
 ) -> None:
-    """Compare what the workunit claims to be with what was admitted."""
     if statement.origin != trust.origin:
         raise TrustError("STO-A020", "the admission is for another project")
     if statement.task_id != bundle.task_id:
@@ -362,7 +357,6 @@ def _check_identity(
 
 
 def _check_flavor(bundle: TaskBundle, statement: Statement) -> None:
-    """Refuse to run with other libraries than those admitted."""
     if bundle.flavor and statement.flavor != bundle.flavor:
         raise TrustError("STO-A029", "the flavor is not the admitted one")
 
@@ -370,7 +364,6 @@ def _check_flavor(bundle: TaskBundle, statement: Statement) -> None:
 def _check_level(
     bundle: TaskBundle, statement: Statement, trust: TrustedRelease
 ) -> Level:
-    """Return the level, of this release, that the admission names."""
     if statement.level != bundle.app_level:
         raise TrustError(
             "STO-A030", f"the app is not one for tasks of level {statement.level}"
@@ -386,7 +379,6 @@ def _check_level(
 
 
 def _check_digests(inputs: list[InputFile], statement: Statement) -> list[bytes]:
-    """Read source, arguments and blobs, and compare each with its admitted digest."""
     module, arguments = inputs[0].read(), inputs[1].read()
     if content_digest(module) != statement.task_module:
         raise TrustError("STO-A023", "the task module is not the admitted one")
@@ -429,7 +421,6 @@ def _check_statement(
 def _check_opt_in(
     statement: Statement, level: Level, host: HostState, reviews: int
 ) -> None:
-    """Refuse, without blame, what this volunteer did not allow."""
     if level.order > LEVEL_ORDER.get(host.max_level, 0):
         raise PolicyRefusal("STO-A050", f"this host allows {host.max_level} at most")
     if host.require_review and not reviews:
@@ -441,12 +432,10 @@ def _check_opt_in(
 
 
 def _check_runtime(bundle: TaskBundle, statement: Statement, host: HostState) -> None:
-    """Refuse, without blame, what needs libraries that are not installed here."""
     if not bundle.flavor and statement.flavor not in host.flavors:
         raise PolicyRefusal("STO-X013", "the task's flavor is not installed here")
 
 
 def _limits_in_force(statement: Statement, level: Level, host: HostState) -> RunLimits:
-    """Return the lowest of admission, level and opt-in."""
     limits = lowest_limits(statement.limits, level.max_limits())
     return limits if host.limits is None else lowest_limits(limits, host.limits)

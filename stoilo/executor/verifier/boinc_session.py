@@ -34,8 +34,8 @@ from stoilo.executor.verifier.boinc_shm import (
 )
 from stoilo.executor.verifier.boinc_slot import SlotInfo
 from stoilo.executor.verifier.checkpoints import Checkpoint, CheckpointFile, KeptRun
+from stoilo.sandbox.process.channel import Progress
 from stoilo.sandbox.process.exchange import Exchange
-from stoilo.sandbox.process.progress import Progress
 
 SILENCE_S: Final = 30.0
 """How long a client whose process cannot be found may be silent, s."""
@@ -59,15 +59,10 @@ class QuitReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a task has to do now.
+    """What a task has to do now."""
 
-    Attributes:
-        suspended: whether it stands still.
-        ending: why it ends, None to go on.
-    """
-
-    suspended: bool = False
-    ending: QuitReason | None = None
+    suspended: bool = False  # whether it stands still
+    ending: QuitReason | None = None  # why it ends, None to go on
 
 
 def heed(standing: Standing, wanted: frozenset[Control]) -> Standing:
@@ -87,15 +82,10 @@ def heed(standing: Standing, wanted: frozenset[Control]) -> Standing:
 
 @dataclass(frozen=True, slots=True)
 class Lookout:
-    """What is known of the client's life.
+    """What is known of the client's life."""
 
-    Attributes:
-        heard: when it was last heard of, s.
-        is_parent: whether it started this very process.
-    """
-
-    heard: float
-    is_parent: bool
+    heard: float  # when it was last heard of, s
+    is_parent: bool  # whether it started this very process
 
     def hear(self, now: float) -> Lookout:
         """Return the lookout after a sign of life."""
@@ -107,10 +97,7 @@ class Lookout:
         A process of its number may be another by now, or not be visible from here: so the
         end of our parent is believed at once, and a missing number only in silence.
 
-        Args:
-            now: s.
-            exists: whether there is a process of its number.
-            is_parent: whether our parent has its number.
+        `now`: s.
         """
         # Orphans get another parent at once, whereas a number can be given out again.
         if self.is_parent and not is_parent:
@@ -206,9 +193,7 @@ class Reckoning:
     def due(self, now: float, *, at_once: bool) -> Due | None:
         """Return what to write now, None for nothing.
 
-        Args:
-            now: monotonic, s.
-            at_once: whether the client's period does not matter any more.
+        `now`: monotonic, s.
         """
         waited = now - self._saved_at >= self._info.checkpoint_period_s
         return self._newest if at_once or waited else None
@@ -248,7 +233,6 @@ class Reckoning:
         return self._cpu_time
 
     def _fraction(self) -> float:
-        """Return what the task told, or how much of its time it has used."""
         if self._told:
             return self._told
         if self._run is None or self._child is None:
@@ -378,7 +362,6 @@ class Session:
     # --------------------------------------------------------------- the client's side
 
     def _serve(self) -> None:
-        """Listen until the session is closed or the task has to end."""
         report_at = self._clock()
         while not self._closed.wait(LISTEN_S) and self.ending is None:
             self._listen()
@@ -401,7 +384,6 @@ class Session:
         self._obey(wanted)
 
     def _look_out(self) -> None:
-        """Quit when the client has gone."""
         pid = self._info.client_pid
         if pid and self._lookout.is_lost(
             self._clock(), exists=_exists(pid), is_parent=os.getppid() == pid
@@ -422,7 +404,6 @@ class Session:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """Let the child do what the standing says."""
         if self._exchange is None:
             return
         if self._standing.ending is not None:
@@ -433,7 +414,6 @@ class Session:
             self._exchange.resume()
 
     def _report(self) -> None:
-        """Keep what is due, and tell the client where the task stands."""
         if self._standing.suspended:
             return
         self._save(at_once=False)
@@ -470,7 +450,6 @@ class Session:
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is a process of this number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

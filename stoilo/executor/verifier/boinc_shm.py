@@ -57,32 +57,21 @@ class Control(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A sign of life of the client, with what it measured of the application.
+    """A sign of life of the client, with what it measured of the application."""
 
-    Attributes:
-        working_set_bytes: what the application uses; None: unsaid.
-        network_suspended: whether it should not communicate; it never does.
-    """
-
-    working_set_bytes: float | None = None
-    network_suspended: bool = False
+    working_set_bytes: float | None = None  # what the application uses; None: unsaid
+    network_suspended: bool = False  # whether it should not communicate; it never does
 
 
 @dataclass(frozen=True, slots=True)
 class AppStatus:
-    """What an application tells about itself.
+    """What an application tells about itself."""
 
-    Attributes:
-        current_cpu_time: processor time of the task, earlier starts included, s.
-        checkpoint_cpu_time: the same at the last checkpoint, s.
-        fraction_done: 0 to 1.
-        other_pid: a process of the task that is not below this one, 0: none.
-    """
-
+    # processor time of the task, earlier starts included, s
     current_cpu_time: float = 0.0
-    checkpoint_cpu_time: float = 0.0
-    fraction_done: float = 0.0
-    other_pid: int = 0
+    checkpoint_cpu_time: float = 0.0  # the same at the last checkpoint, s
+    fraction_done: float = 0.0  # 0 to 1
+    other_pid: int = 0  # a process of the task that is not below this one, 0: none
 
 
 class Segment:

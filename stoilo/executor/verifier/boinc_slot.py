@@ -37,32 +37,23 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,255}")
 
 @dataclass(frozen=True, slots=True)
 class SlotInfo:
-    """What ``init_data.xml`` says; hostile where a server wrote it.
+    """What ``init_data.xml`` says; hostile where a server wrote it."""
 
-    Attributes:
-        app: BOINC app under which the task came.
-        workunit: workunit name, ``<task id>_<attempt>``.
-        result: result name.
-        preferences: what the project's preferences ask for; only lowers.
-        disk_bytes: what BOINC may use of the disk by its user's preference; None: unsaid.
-        client_pid: of the client, 0: unsaid.
-        cpu_s: processor time of earlier starts up to the last checkpoint, s.
-        checkpoint_period_s: least time between two checkpoints, s.
-        fraction_start: what `fraction_done` is at the start of this task, 0 to 1.
-        fraction_end: what it is at its end.
-        slot_bytes: what the workunit may take of the disk; None: unsaid.
-    """
-
-    app: str
-    workunit: str
-    result: str
+    app: str  # BOINC app under which the task came
+    workunit: str  # workunit name, ``<task id>_<attempt>``
+    result: str  # result name
+    # what the project's preferences ask for; only lowers
     preferences: ServerPreferences = field(default_factory=ServerPreferences)
+    # what BOINC may use of the disk by its user's preference; None: unsaid
     disk_bytes: int | None = None
-    client_pid: int = 0
-    cpu_s: float = 0.0
+    client_pid: int = 0  # of the client, 0: unsaid
+    cpu_s: float = 0.0  # processor time of earlier starts up to the last checkpoint, s
+    # least time between two checkpoints, s
     checkpoint_period_s: float = CHECKPOINT_PERIOD_S
+    # what `fraction_done` is at the start of this task, 0 to 1
     fraction_start: float = 0.0
-    fraction_end: float = 1.0
+    fraction_end: float = 1.0  # what it is at its end
+    # what the workunit may take of the disk; None: unsaid
     slot_bytes: int | None = None
 
 
@@ -145,7 +136,6 @@ def _number(document: str, tag: str) -> float | None:
 
 
 def _within(document: str, tag: str, default: float, most: float) -> float:
-    """Return an element's number, `default` for what is none or above `most`."""
     value = _number(document, tag)
     return default if value is None or value > most else value
 
@@ -308,7 +298,6 @@ def _result_place(slot: Slot) -> Path:
 
 
 def _is_free(target: Path) -> bool:
-    """Whether nothing is there, or a result that an earlier start has written."""
     try:
         descriptor = os.open(target, _FLAGS)
     except FileNotFoundError:

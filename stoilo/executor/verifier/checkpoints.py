@@ -26,8 +26,8 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import RunLimits
 from stoilo.executor.verifier.boinc_slot import open_plain, write_in_slot
 from stoilo.executor.verifier.installation import replace_file
+from stoilo.sandbox.process.channel import MOST_STEPS, largest_state
 from stoilo.sandbox.process.exchange import Exchange
-from stoilo.sandbox.process.progress import MOST_STEPS, largest_state
 
 log = logging.getLogger(__name__)
 
@@ -40,23 +40,14 @@ _MAC_CHARS = 64
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """From where a task goes on.
+    """From where a task goes on."""
 
-    Attributes:
-        admission: digest of the admission under which it runs.
-        step: how many states it has yielded.
-        state: the last of them, encoded; the jail's, hostile.
-        cpu_s: processor time of the jailed child up to it, s.
-        wall_s: elapsed time of the runs up to it, s.
-        fraction: how far the task said it was, 0 to 1.
-    """
-
-    admission: str
-    step: int
-    state: bytes
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
-    fraction: float = 0.0
+    admission: str  # digest of the admission under which it runs
+    step: int  # how many states it has yielded
+    state: bytes  # the last of them, encoded; the jail's, hostile
+    cpu_s: float = 0.0  # processor time of the jailed child up to it, s
+    wall_s: float = 0.0  # elapsed time of the runs up to it, s
+    fraction: float = 0.0  # how far the task said it was, 0 to 1
 
     def limits_left(self, limits: RunLimits) -> RunLimits:
         """Return what is left of a task's limits, at least a second of each time."""
@@ -191,7 +182,6 @@ class CheckpointFile:
             pass  # a directory of that name is read as damaged, too
 
     def _key(self) -> bytes:
-        """Return this computer's key, made when there is none that is whole."""
         path = self._state / KEY_FILE
         try:
             with open_plain(path) as file:
@@ -206,7 +196,6 @@ class CheckpointFile:
 
 
 def _mac(key: bytes, line: bytes, state: bytes) -> bytes:
-    """Return the MAC over both parts, as hex digits."""
     # Without the length, bytes could move between header and state under one MAC.
     length = len(line).to_bytes(8, "big")
     return hmac.digest(key, b"".join((length, line, state)), "sha256").hex().encode()
@@ -214,15 +203,10 @@ def _mac(key: bytes, line: bytes, state: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """A verified task that is about to run.
+    """A verified task that is about to run."""
 
-    Attributes:
-        admission: digest of its admission.
-        limits: of the whole task, however often it is interrupted.
-    """
-
-    admission: str
-    limits: RunLimits
+    admission: str  # digest of its admission
+    limits: RunLimits  # of the whole task, however often it is interrupted
 
 
 class RunKeeper(Protocol):

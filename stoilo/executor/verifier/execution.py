@@ -20,17 +20,17 @@ import msgspec
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor.verifier.checkpoints import KeptRun, RunKeeper
 from stoilo.executor.verifier.host_verifier import HostVerifier
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
+from stoilo.sandbox.process.channel import UNREADABLE_STATE, largest_state
 from stoilo.sandbox.process.exchange import Exchange
-from stoilo.sandbox.process.progress import UNREADABLE_STATE, largest_state
-from stoilo.sandbox.process.report import JailReport, JailStatus
-from stoilo.sandbox.process.run import (
+from stoilo.sandbox.process.report import (
+    JailReport,
+    JailStatus,
     TaskRequest,
     read_items,
     read_outcome,
@@ -214,7 +214,6 @@ class VerifiedExecutor:
     def _run(
         self, task: VerifiedTask, source: str, jail: RunnerJail, header: ResultHeader
     ) -> bytes:
-        """Run a verified task and write its result file."""
         statement = task.admission.statement
         request = TaskRequest(
             source=source,
@@ -299,7 +298,6 @@ def _text_of(task: VerifiedTask) -> str:
 def _refuse(
     header: ResultHeader, error: StoiloError, disposition: Disposition
 ) -> bytes:
-    """Return the result file of a copy that was not run."""
     log.info("%s: %s", header.result, error)
     return render_result(
         ResultHeader(
@@ -330,7 +328,6 @@ def _ending(report: JailReport, outcomes: tuple[RunOutcome, ...]) -> RunOutcome:
 def _frame(
     report: JailReport, outcomes: tuple[RunOutcome, ...], *, items: int
 ) -> bytes:
-    """Return what the jail wrote if it is readable, else our words for what happened."""
     unreadable = all(one.code == "STO-S021" for one in outcomes)
     if report.status is JailStatus.FINISHED and not unreadable:
         return report.frame

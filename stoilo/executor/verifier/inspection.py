@@ -27,13 +27,13 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
+from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 from stoilo.executor.verifier.trees import check_tree
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask
 from stoilo.flavors.tree import MANIFEST_NAME, tree_digest
 
 if TYPE_CHECKING:
-    from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
+    from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 
 
 MIB = 1024 * 1024
@@ -45,11 +45,8 @@ def explain_task(
 ) -> str:
     """Return what the task is, for whom, under which level, and what proves it.
 
-    Args:
-        task: verified.
-        trust: the release that it was judged by.
-        host: what this volunteer allows.
-        part: the frozen runtime; None for what is installed.
+    `task`: verified.
+    `part`: the frozen runtime; None for what is installed.
     """
     statement = task.admission.statement
     rows = [
@@ -102,7 +99,6 @@ def task_digest(task: VerifiedTask) -> str:
 
 
 def _size_words(task: VerifiedTask) -> str:
-    """Return how much comes with the task."""
     blobs = sum(len(blob) for blob in task.blobs)
     return (
         f"{len(task.task_module):,} bytes of source, {len(task.arguments):,} of "
@@ -111,7 +107,6 @@ def _size_words(task: VerifiedTask) -> str:
 
 
 def _runtime_words(part: PartFile | None) -> str:
-    """Return which libraries it runs with."""
     if part is None:
         return "the libraries installed here"
     return (
@@ -120,7 +115,6 @@ def _runtime_words(part: PartFile | None) -> str:
 
 
 def _limits_words(limits: RunLimits) -> str:
-    """Return what it may use at most."""
     threads = "1 thread" if limits.threads == 1 else f"{limits.threads} threads"
     return (
         f"{limits.cpu_s} s of processor, {limits.wall_s} s in all, "
@@ -131,7 +125,6 @@ def _limits_words(limits: RunLimits) -> str:
 def _review_words(
     reviews: tuple[str, ...], trust: TrustedRelease, task: VerifiedTask
 ) -> str:
-    """Return who looked at it."""
     if reviews:
         return f"signed by {len(reviews)} of the project's reviewers"
     policy = task.admission.statement.policy_digest
@@ -140,7 +133,6 @@ def _review_words(
 
 
 def _release_words(trust: TrustedRelease) -> str:
-    """Return what certifies the gate."""
     kind = (
         " of DEVELOPMENT: its offline keys lie on the server"
         if trust.development
@@ -153,7 +145,6 @@ def _release_words(trust: TrustedRelease) -> str:
 
 
 def _log_words(proven: ProvenLeaf) -> str:
-    """Return where the log holds it, and who vouches for the log."""
     place = f"entry {proven.index} of {proven.size} in the project's log"
     if proven.checkpoint_time is None:
         return f"{place}; no independent witness"
@@ -174,7 +165,6 @@ def _short(digest: str) -> str:
 
 
 def _day(seconds: int) -> str:
-    """Return a time as people write it, UTC."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
@@ -184,19 +174,13 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 @dataclass(frozen=True, slots=True)
 class OwnParts:
-    """What this computer runs.
+    """What this computer runs."""
 
-    Attributes:
-        platform: for example ``x86_64-linux``.
-        launcher: SHA-256 of the launcher's file; None when it is not known.
-        verifier: digest of the verifier's tree, hashed again; None when not known.
-        serial: that both say of themselves; 0 when not known.
-    """
-
-    platform: str
-    launcher: Digest | None
+    platform: str  # for example ``x86_64-linux``
+    launcher: Digest | None  # SHA-256 of the launcher's file; None when it is not known
+    # digest of the verifier's tree, hashed again; None when not known
     verifier: Digest | None
-    serial: int = 0
+    serial: int = 0  # that both say of themselves; 0 when not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,26 +195,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """What held.
+    """What held."""
 
-    Attributes:
-        origin: the project.
-        development: whether its root is one of development.
-        findings: the parts compared.
-        entry: place in the log of the record that names the same parts; None when no
-            proof was at hand.
-        size: leaves of that log.
-        witnessed: newest cosignature, Unix seconds; None without witnesses.
-        rehearsal: whether its root is one of a rehearsal.
-    """
-
-    origin: str
-    development: bool
-    findings: tuple[Finding, ...]
+    origin: str  # the project
+    development: bool  # whether its root is one of development
+    findings: tuple[Finding, ...]  # the parts compared
+    # place in the log of the record that names the same parts; None when no proof was
+    # at hand
     entry: int | None = None
-    size: int = 0
+    size: int = 0  # leaves of that log
+    # newest cosignature, Unix seconds; None without witnesses
     witnessed: int | None = None
-    rehearsal: bool = False
+    rehearsal: bool = False  # whether its root is one of a rehearsal
 
 
 def check_self(
@@ -345,7 +321,6 @@ def prove_release(record: bytes, proof: bytes, trust: TrustedRelease) -> LoggedR
 
 
 def _compare(trust: TrustedRelease, name: str, own: OwnParts, found: Digest) -> Finding:
-    """Return the finding about one part, or refuse."""
     part = trust.part(name, own.platform)
     if part is None:
         raise _nothing(f"the release names no {name} for {own.platform}")

@@ -27,7 +27,7 @@ import msgspec
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import write_durably
-from stoilo.executor.verifier.release.targets import InstalledRelease
+from stoilo.executor.verifier.targets import InstalledRelease
 from stoilo.policies.levels import load_levels, load_older_levels
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 
@@ -37,14 +37,10 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """An opened home.
+    """An opened home."""
 
-    Attributes:
-        path: absolute, 0700, this user's own.
-        data: the BOINC data directory it lies in, None outside of BOINC.
-    """
-
-    path: Path
+    path: Path  # absolute, 0700, this user's own
+    # the BOINC data directory it lies in, None outside of BOINC
     data: Path | None = None
 
     @property
@@ -83,9 +79,7 @@ def is_slot(directory: Path) -> bool:
 def find_home(cwd: Path, environment: Mapping[str, str]) -> Home:
     """Return where the home is, without touching it.
 
-    Args:
-        cwd: where the process stands.
-        environment: only HOME is read, and only outside of a slot.
+    `environment`: only HOME is read, and only outside of a slot.
 
     Raises:
         TrustError: STO-F037 when there is no place that could be trusted.
@@ -126,9 +120,7 @@ def open_home(home: Home) -> Home:
 def own_directory(directory: Path, others: int = 0o077) -> None:
     """Make `directory` (0700) unless it is there, and check whose it is.
 
-    Args:
-        directory: its parent exists.
-        others: the mode bits that it must not have.
+    `others`: the mode bits that it must not have.
 
     Raises:
         TrustError: STO-F037 it is a link, somebody else's, or open to others.
@@ -184,51 +176,32 @@ _Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._+-]{1,64}\Z")]
 
 
 class BuiltFloors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The lowest versions of the day of the build; see `workunit.Floors`.
+    """The lowest versions of the day of the build; see `workunit.Floors`."""
 
-    Attributes:
-        root: TUF root version.
-        targets: TUF targets version.
-        epoch: gate epoch.
-        log_size: leaves in the log.
-        serials: part → lowest serial of its archive.
-    """
-
-    root: _Version = 1
-    targets: _Version = 1
-    epoch: _Version = 1
-    log_size: _Size = 0
-    serials: dict[_PartName, _Version] = {}
+    root: _Version = 1  # TUF root version
+    targets: _Version = 1  # TUF targets version
+    epoch: _Version = 1  # gate epoch
+    log_size: _Size = 0  # leaves in the log
+    serials: dict[_PartName, _Version] = {}  # part → lowest serial of its archive
 
 
 class Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``built.json`` of one verifier.
+    """``built.json`` of one verifier."""
 
-    Attributes:
-        format: version of this file.
-        part: always the verifier.
-        platform: for example ``x86_64-linux``.
-        version: for people.
-        serial: rises with every release of the verifier.
-        commit: of the source it was built from; empty when not said.
-        root: TUF root metadata, base64: the only root this verifier knows.
-        origin: the project that it belongs to.
-        rehearsal: whether it belongs to a staging root.
-        development: whether roots of development and rehearsal are accepted.
-        floors: lowest versions accepted.
-    """
-
-    format: Literal["stoilo-built/1"]
-    part: Literal["verifier"]
-    platform: _Word
-    version: _Word
-    serial: _Version
+    format: Literal["stoilo-built/1"]  # version of this file
+    part: Literal["verifier"]  # always the verifier
+    platform: _Word  # for example ``x86_64-linux``
+    version: _Word  # for people
+    serial: _Version  # rises with every release of the verifier
+    # of the source it was built from; empty when not said
     commit: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{0,64}\Z")]
+    # TUF root metadata, base64: the only root this verifier knows
     root: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BUILT_BYTES)]
+    # the project that it belongs to
     origin: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-    rehearsal: bool = False
-    development: bool = False
-    floors: BuiltFloors = BuiltFloors()
+    rehearsal: bool = False  # whether it belongs to a staging root
+    development: bool = False  # whether roots of development and rehearsal are accepted
+    floors: BuiltFloors = BuiltFloors()  # lowest versions accepted
 
     def root_bytes(self) -> bytes:
         """Return the root metadata, as `parse_built` has checked it."""
@@ -262,9 +235,7 @@ def is_frozen() -> bool:
 def load_built(path: Path | None = None, *, frozen: bool | None = None) -> Built | None:
     """Return what this program was built with; None for an unfrozen one without it.
 
-    Args:
-        path: of the file; the one beside this module unless a test says another.
-        frozen: whether the file must exist; None asks the interpreter.
+    `frozen`: whether the file must exist; None asks the interpreter.
 
     Raises:
         TrustError: STO-F035 when it is broken, or missing in a frozen program.

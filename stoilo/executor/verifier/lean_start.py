@@ -55,7 +55,6 @@ def _without() -> Iterator[None]:
 
 
 def _forget_absent(table: dict[Any, type]) -> None:
-    """Take the stand-ins out of a table that metadata could reach them by."""
     for key in [key for key, kind in table.items() if issubclass(kind, _Absent)]:
         del table[key]
 

@@ -97,31 +97,21 @@ _ACTIONS: Final = ("--explain", "--self-check", "--version")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Everything outside that a verifier touches; a frozen one takes it as it is.
+    """Everything outside that a verifier touches; a frozen one takes it as it is."""
 
-    Attributes:
-        built: what this program was built with.
-        cwd: where it was started.
-        environment: only HOME is read.
-        opt_in_files: where opt-in files may lie, besides the home's.
-        clock: s since 1970.
-        runtimes: where tasks run; tests alone pass another than frozen trees.
-        tree: the verifier's own, None where it is not frozen.
-        signals: lets a function be called when this process is told to end.
-        out: for what was asked for.
-        err: for messages.
-    """
-
-    built: Built
-    cwd: Path
-    environment: Mapping[str, str] = field(default_factory=dict)
+    built: Built  # what this program was built with
+    cwd: Path  # where it was started
+    environment: Mapping[str, str] = field(default_factory=dict)  # only HOME is read
+    # where opt-in files may lie, besides the home's
     opt_in_files: tuple[Path, ...] = ()
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.time  # s since 1970
+    # where tasks run; tests alone pass another than frozen trees
     runtimes: Callable[[Home, Built, SlotInfo], Runtimes] | None = None
-    tree: Path | None = None
+    tree: Path | None = None  # the verifier's own, None where it is not frozen
+    # lets a function be called when this process is told to end
     signals: Callable[[Callable[[], None]], None] = lambda _: None
-    out: TextIO = sys.stdout
-    err: TextIO = sys.stderr
+    out: TextIO = sys.stdout  # for what was asked for
+    err: TextIO = sys.stderr  # for messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +259,6 @@ def _work_for(session: Session, slot: Slot, around: Surroundings) -> int:
 
 
 def _session(slot: Slot, around: Surroundings) -> Session:
-    """Return the session with the slot's client, of which there may be none."""
     session = Session(slot.info, open_segment(slot.directory / MMAP_FILE))
     around.signals(session.ask_to_quit)
     return session
@@ -324,7 +313,6 @@ def _explain(slot: Slot, around: Surroundings) -> int:
 
 
 def _check_self(around: Surroundings, launcher: Path | None) -> int:
-    """Compare this program with the newest release that this computer has seen."""
     built = around.built
     home = open_home(find_home(around.cwd, around.environment))
     state = home.state(built.origin)
@@ -341,7 +329,6 @@ def _check_self(around: Surroundings, launcher: Path | None) -> int:
 
 
 def _prepare(slot: Slot, around: Surroundings) -> _Ready:
-    """Open the home, read the opt-in, choose where tasks run."""
     built, info = around.built, slot.info
     home = open_home(find_home(slot.directory, around.environment))
     state = home.state(built.origin)
@@ -358,19 +345,16 @@ def _prepare(slot: Slot, around: Surroundings) -> _Ready:
 
 
 def _frozen_runtimes(home: Home, built: Built, info: SlotInfo) -> Runtimes:
-    """Return the unpacked flavors of this home."""
     return TreeRuntimes(home.flavors, built.platform, tree_cap(info.disk_bytes))
 
 
 def _opt_in(home: Home, slot: Slot, around: Surroundings) -> OptIn:
-    """Return the lowest of what this computer's files and the project's page say."""
     files = (*around.opt_in_files, home.path / OPT_IN_FILE)
     own = load_opt_in(files, server_writable=home.server_writable)
     return lower_by_server(own, slot.info.preferences)
 
 
 def _host_state(opt_in: OptIn, built: Built) -> HostState:
-    """Return what this computer allows, with the floors of the build."""
     floors = built.floors
     return HostState(
         max_level=opt_in.max_level,
@@ -391,7 +375,6 @@ def _host_state(opt_in: OptIn, built: Built) -> HostState:
 
 
 def _not_here(slot: Slot, error: StoiloError, built: Built) -> bytes:
-    """Return the result file of a task for which this computer is not set up."""
     header = ResultHeader(
         format="stoilo-result/1",
         result=slot.info.result,

@@ -74,37 +74,24 @@ class OptInFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class OptIn:
-    """What a volunteer allows.
+    """What a volunteer allows."""
 
-    Attributes:
-        max_level: highest level, by name.
-        require_review: only tasks that a reviewer signed.
-        require_public_source: only tasks whose source may be published.
-        topics: when not empty, only tasks that carry one of these.
-        limits: this host's own limits, None for none.
-    """
-
-    max_level: str = "pure"
-    require_review: bool = False
-    require_public_source: bool = False
+    max_level: str = "pure"  # highest level, by name
+    require_review: bool = False  # only tasks that a reviewer signed
+    require_public_source: bool = False  # only tasks whose source may be published
+    # when not empty, only tasks that carry one of these
     topics: frozenset[str] = frozenset()
-    limits: RunLimits | None = None
+    limits: RunLimits | None = None  # this host's own limits, None for none
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPreferences:
-    """What a project's preferences ask for; hostile, so it can only lower.
+    """What a project's preferences ask for; hostile, so it can only lower."""
 
-    Attributes:
-        max_level: highest level chosen on the project's page; an unknown name means
-            `pure`.
-        require_review: only reviewed tasks.
-        require_public_source: only tasks of public source.
-    """
-
+    # highest level chosen on the project's page; an unknown name means `pure`
     max_level: str = "gpu"
-    require_review: bool = False
-    require_public_source: bool = False
+    require_review: bool = False  # only reviewed tasks
+    require_public_source: bool = False  # only tasks of public source
 
 
 def default_files() -> tuple[Path, ...]:
@@ -123,10 +110,6 @@ def load_opt_in(
     files: Sequence[Path] | None = None, *, server_writable: Sequence[Path] = ()
 ) -> OptIn:
     """Return the lowest of the opt-in files that exist; `pure` when none does.
-
-    Args:
-        files: where to look; `default_files` unless given.
-        server_writable: project and slot directories, in which no file counts.
 
     Raises:
         UsageError: STO-A060 when a file cannot be trusted or read.
@@ -180,7 +163,6 @@ def lower_by_server(own: OptIn, asked: ServerPreferences) -> OptIn:
 
 
 def _lowest(one: OptIn, other: OptIn) -> OptIn:
-    """Return what both allow."""
     lowered = lower_by_server(
         one,
         ServerPreferences(
@@ -199,7 +181,6 @@ def _lowest(one: OptIn, other: OptIn) -> OptIn:
 
 
 def _level_at(order: int) -> str:
-    """Return the name of the level at `order`."""
     return next(name for name, place in LEVEL_ORDER.items() if place == order)
 
 
@@ -228,7 +209,6 @@ def _read(path: Path, server_writable: Sequence[Path]) -> bytes | None:
 
 
 def _check_owner(status: os.stat_result, path: Path) -> None:
-    """Refuse files that somebody else could have written."""
     if not stat.S_ISREG(status.st_mode):
         raise UsageError("STO-A060", f"{path.name} is not a plain file")
     if status.st_uid not in {0, os.geteuid()} or status.st_mode & 0o022:

@@ -21,8 +21,8 @@ import msgspec
 from stoilo.audit.format.note import Note, parse_note, render_note
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.sandbox.process.progress import MOST_STEPS
+from stoilo.core.types import RunLayer, RunStatus
+from stoilo.sandbox.process.channel import MOST_STEPS
 
 Format = Literal["stoilo-result/1", "stoilo-result/2"]
 FORMAT: Format = "stoilo-result/1"
@@ -40,48 +40,30 @@ class Disposition(StrEnum):
 class ResultHeader(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """What the executor says about one copy, outside of the jail.
+    """What the executor says about one copy, outside of the jail."""
 
-    Attributes:
-        format: version of this file format; `render_result` sets it.
-        result: BOINC result name of the copy.
-        workunit: its workunit's name.
-        disposition: ran, refused or not for this host.
-        admission: SHA-256 of the admission's DSSE PAE, empty when it did not parse.
-        attempt: from the admission, 0 when it did not parse.
-        flavor: flavor id that ran (or would have).
-        verifier: version of the verifier.
-        layers: mechanisms of the jail that were active.
-        checkpoint: the signed note in the log proof, whole or as `seen_checkpoint`
-            shortens it; empty unless the proof held.
-        status: how the run ended, None unless it ran.
-        code: stable code, empty when the run returned.
-        message: one sentence for `code`, without paths or names of the host.
-        layer: who decided, None when the run returned.
-        limit: the limit that was hit, empty if none.
-        frame_bytes: length of the frame, bytes.
-        output_bytes: length of the captured output, bytes.
-        resumed_at: how many states the task had yielded when it last went on from a
-            checkpoint, at most `MOST_STEPS`; 0 when it ran in one go. The host's word.
-    """
-
-    format: Format
-    result: str
-    workunit: str
-    disposition: Disposition
+    format: Format  # version of this file format; `render_result` sets it
+    result: str  # BOINC result name of the copy
+    workunit: str  # its workunit's name
+    disposition: Disposition  # ran, refused or not for this host
+    # SHA-256 of the admission's DSSE PAE, empty when it did not parse
     admission: str = ""
-    attempt: int = 0
-    flavor: str = ""
-    verifier: str = ""
-    layers: tuple[str, ...] = ()
+    attempt: int = 0  # from the admission, 0 when it did not parse
+    flavor: str = ""  # flavor id that ran (or would have)
+    verifier: str = ""  # version of the verifier
+    layers: tuple[str, ...] = ()  # mechanisms of the jail that were active
+    # the signed note in the log proof, whole or as `seen_checkpoint` shortens it; empty
+    # unless the proof held
     checkpoint: str = ""
-    status: RunStatus | None = None
-    code: str = ""
-    message: str = ""
-    layer: RunLayer | None = None
-    limit: str = ""
-    frame_bytes: int = 0
-    output_bytes: int = 0
+    status: RunStatus | None = None  # how the run ended, None unless it ran
+    code: str = ""  # stable code, empty when the run returned
+    message: str = ""  # one sentence for `code`, without paths or names of the host
+    layer: RunLayer | None = None  # who decided, None when the run returned
+    limit: str = ""  # the limit that was hit, empty if none
+    frame_bytes: int = 0  # length of the frame, bytes
+    output_bytes: int = 0  # length of the captured output, bytes
+    # how many states the task had yielded when it last went on from a checkpoint, at
+    # most `MOST_STEPS`; 0 when it ran in one go. The host's word
     resumed_at: int = 0
 
 
@@ -152,7 +134,6 @@ def parse_result_header(data: bytes) -> ResultHeader:
 
 
 def _fits_format(header: ResultHeader) -> bool:
-    """Say whether a header says of resuming what its version can say."""
     if header.format == FORMAT:
         return not header.resumed_at
     return header.disposition is Disposition.RAN and 0 < header.resumed_at <= MOST_STEPS

@@ -4,7 +4,7 @@ A workunit's statement must be signed by a key that the release's offline revoca
 names, stand in the log, and be at most 24 hours older than its admission. A host never
 believes less than it has believed: statements that it saw before hold on, until the
 offline role settles them (`RevocationFile.settled`) or replaces the online key. Every
-function here is pure; the host's memory is `stoilo.executor.verifier.memory`.
+function here is pure; the host's memory is `stoilo.executor.verifier.host_verifier`.
 Trust: the file is hostile; `TrustedRelease` and what was seen are this host's own.
 """
 
@@ -18,9 +18,9 @@ from stoilo.audit.format.facts import LeafKind
 from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import ProvenLeaf, check_proof
-from stoilo.core.dsse import parse_envelope, verify_envelope
 from stoilo.core.errors import TrustError
-from stoilo.core.revocation import (
+from stoilo.core.signatures import parse_envelope, verify_envelope
+from stoilo.core.statement import (
     FRESH_S,
     RECORD_PAYLOAD,
     RevocationStatement,
@@ -28,7 +28,7 @@ from stoilo.core.revocation import (
     revocation_digest,
     split_revocations,
 )
-from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.targets import TrustedRelease
 
 ONLINE: Final = "online"
 SKEW_S: Final = 24 * 3600
@@ -176,12 +176,10 @@ def check_revocation_age(
     A statement older than one seen here is honest when the work was admitted before the
     newer one: it waited in a queue, and is judged by the newer.
 
-    Args:
-        statement: the workunit's, verified.
-        admitted_at: of the admission, Unix seconds; may be a thief's lie.
-        checkpoint_time: when witnesses cosigned the admission; None without any.
-        clock: Unix seconds, at least every verified cosignature time.
-        seen: the newest statement that this host has seen.
+    `statement`: the workunit's, verified.
+    `admitted_at`: of the admission, Unix seconds; may be a thief's lie.
+    `checkpoint_time`: when witnesses cosigned the admission; None without any.
+    `clock`: Unix seconds, at least every verified cosignature time.
 
     Raises:
         TrustError: STO-A074 too old, STO-A075 from the future, STO-A076 its number is

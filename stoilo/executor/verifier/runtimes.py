@@ -19,7 +19,7 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
+from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 from stoilo.executor.verifier.trees import (
     WantedTree,
     check_tree,
@@ -201,7 +201,6 @@ class TreeRuntimes:
             evict_trees(self._directory, self._cap)
 
     def _start(self, level: Level, part: PartFile, archive: Path | None) -> RunnerJail:
-        """Unpack where needed, hash everything, start the zygote."""
         digest = Digest(part.tree)
         wanted = WantedTree(digest, Digest(part.archive.sha256), part.archive.size)
         try:

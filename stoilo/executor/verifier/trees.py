@@ -70,10 +70,7 @@ def tree_cap(disk_bytes: int | None, own: int = DEFAULT_CAP_BYTES) -> int:
 def lock_tree(directory: Path, digest: Digest, *, alone: bool) -> Iterator[int]:
     """Hold tree `digest` below `directory` while the block lasts; yields the lock.
 
-    Args:
-        directory: this computer's own, of trees.
-        digest: the tree's.
-        alone: whether nobody else may use it meanwhile.
+    `digest`: the tree's.
 
     Raises:
         InternalError: STO-X008 when the disk refuses.
@@ -127,11 +124,7 @@ def evict_trees(
 
     Trees that somebody uses, and `keep`, stay.
 
-    Args:
-        directory: this computer's own, of trees.
-        cap_bytes: what all of them may take.
-        needed: bytes about to be added.
-        keep: the tree that is wanted.
+    `needed`: bytes about to be added.
 
     Returns:
         Bytes that may be added now; negative when too much is in use.
@@ -212,7 +205,6 @@ def disk_trouble(what: str, error: OSError) -> InternalError:
 
 
 def _kept(directory: Path) -> Iterator[_Kept]:
-    """Yield the trees below `directory`."""
     for path in directory.iterdir():
         if not _DIGEST.fullmatch(path.name) or path.is_symlink():
             continue
@@ -237,7 +229,6 @@ def _measure(directory: Path) -> int:
 
 
 def _read_manifest(directory: Path) -> bytes:
-    """Return the manifest at the top of a tree."""
     try:
         descriptor = os.open(directory / MANIFEST_NAME, _FILE)
     except OSError as error:
@@ -250,7 +241,6 @@ def _read_manifest(directory: Path) -> bytes:
 
 
 def _check_names(directory: Path, tree: Tree) -> None:
-    """Refuse a name too many or too few, before anything is read."""
     listed = {file.path for file in tree.files} | {MANIFEST_NAME}
     folders = {path.rpartition("/")[0] for path in listed}
     folders |= {
@@ -266,7 +256,6 @@ def _check_names(directory: Path, tree: Tree) -> None:
 
 
 def _walk(directory: Path, below: str, folders: set[str]) -> Iterator[str]:
-    """Yield the paths of what is in the tree and is no directory of it."""
     try:
         entries = list(os.scandir(directory / below))
     except OSError as error:
@@ -280,7 +269,6 @@ def _walk(directory: Path, below: str, folders: set[str]) -> Iterator[str]:
 
 
 def _check_file(directory: Path, file: TreeFile) -> None:
-    """Refuse a file that is not what the manifest lists."""
     try:
         descriptor = os.open(directory / file.path, _FILE)
     except OSError as error:
@@ -325,17 +313,11 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class WantedTree:
-    """A tree that a verified release names.
+    """A tree that a verified release names."""
 
-    Attributes:
-        digest: of the tree, and its directory's name.
-        archive_digest: SHA-256 of the archive as shipped.
-        archive_bytes: its size.
-    """
-
-    digest: Digest
-    archive_digest: Digest
-    archive_bytes: int
+    digest: Digest  # of the tree, and its directory's name
+    archive_digest: Digest  # SHA-256 of the archive as shipped
+    archive_bytes: int  # its size
 
 
 @contextmanager
@@ -346,11 +328,7 @@ def hold_tree(
 
     What lies there has still to be hashed (`check_tree`).
 
-    Args:
-        directory: this computer's own, of trees.
-        wanted: what the release says.
-        archive: the archive's file, hostile; None when the task brought none.
-        cap_bytes: what all trees together may take.
+    `archive`: the archive's file, hostile; None when the task brought none.
 
     Raises:
         TrustError: STO-F039 the archive is another one or missing, and the codes of
@@ -402,7 +380,6 @@ def _sweep(directory: Path, digest: Digest) -> None:
 
 @contextmanager
 def _open_archive(path: Path, wanted: WantedTree) -> Iterator[BinaryIO]:
-    """Yield the archive at its beginning, once all of it has been hashed."""
     try:
         descriptor = os.open(path, _FILE)
         file = os.fdopen(descriptor, "rb", buffering=0)
@@ -460,7 +437,6 @@ def _make_room(directory: Path, digest: Digest, size: int, cap_bytes: int) -> No
 
 
 def _folders_of(path: str) -> tuple[str, ...]:
-    """Return the directories above `path`, the outermost first."""
     parts = path.split("/")
     return tuple("/".join(parts[:end]) for end in range(1, len(parts)))
 

@@ -22,10 +22,9 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.revocation import MAX_REVOCATIONS_BYTES
-from stoilo.core.statement import Statement
-from stoilo.executor.verifier.release.targets import GateEpoch
+from stoilo.core.statement import MAX_REVOCATIONS_BYTES, Statement
 from stoilo.executor.verifier.revocation import SeenRevocations
+from stoilo.executor.verifier.targets import GateEpoch
 
 ADMISSION = "admission"
 PROOF = "proof"
@@ -63,18 +62,12 @@ def open_name_bound(open_name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One downloaded copy.
+    """One downloaded copy."""
 
-    Attributes:
-        result: BOINC result name.
-        workunit: workunit name, ``<task id>_<attempt>``.
-        app: BOINC app under which it came: must be the admission's level.
-        files: (open name, file) of every input; hostile content.
-    """
-
-    result: str
-    workunit: str
-    app: str
+    result: str  # BOINC result name
+    workunit: str  # workunit name, ``<task id>_<attempt>``
+    app: str  # BOINC app under which it came: must be the admission's level
+    # (open name, file) of every input; hostile content
     files: tuple[tuple[str, Path], ...]
 
     def file(self, open_name: str) -> Path:
@@ -178,7 +171,6 @@ class InputFile:
 
 
 def _open(path: Path, what: str) -> int:
-    """Return a descriptor of `path`, not following a final link."""
     try:
         return os.open(path, _FLAGS)
     except OSError as error:
@@ -187,55 +179,35 @@ def _open(path: Path, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TaskBundle:
-    """One workunit as it arrived; everything here is hostile.
+    """One workunit as it arrived; everything here is hostile."""
 
-    Attributes:
-        envelope: the admission, DSSE JSON.
-        proof: the log proof, tlog-proof text.
-        task_id: the task that the workunit claims to be.
-        attempt: the attempt that the workunit claims to be.
-        app_level: level of the BOINC app under which it came.
-        flavor: id (SHA-256 of the manifest's bytes) of the runtime that would run it;
-            empty when any of `HostState.flavors` could.
-        task_module: the source.
-        arguments: the encoded arguments.
-        blobs: in the workunit's order.
-        revocations: the project's newest revocation statement, with its log proof.
-    """
-
-    envelope: bytes
-    proof: bytes
-    task_id: str
-    attempt: int
-    app_level: str
+    envelope: bytes  # the admission, DSSE JSON
+    proof: bytes  # the log proof, tlog-proof text
+    task_id: str  # the task that the workunit claims to be
+    attempt: int  # the attempt that the workunit claims to be
+    app_level: str  # level of the BOINC app under which it came
+    # id (SHA-256 of the manifest's bytes) of the runtime that would run it; empty when
+    # any of `HostState.flavors` could
     flavor: str
-    task_module: Source
-    arguments: Source
-    blobs: tuple[Source, ...] = ()
+    task_module: Source  # the source
+    arguments: Source  # the encoded arguments
+    blobs: tuple[Source, ...] = ()  # in the workunit's order
+    # the project's newest revocation statement, with its log proof
     revocations: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """Lowest versions this host accepts; raised by releases, never by a server.
+    """Lowest versions this host accepts; raised by releases, never by a server."""
 
-    Attributes:
-        root: TUF root version.
-        targets: TUF targets version.
-        epoch: gate epoch.
-        log_size: leaves that the log had when this executor was released.
-        verifier: serial of a verifier that may do any work.
-        serials: other part → lowest serial that may run.
-        revocation: version of the offline revocation role.
-    """
-
-    root: int = 1
-    targets: int = 1
-    epoch: int = 1
-    log_size: int = 0
-    verifier: int = 0
+    root: int = 1  # TUF root version
+    targets: int = 1  # TUF targets version
+    epoch: int = 1  # gate epoch
+    log_size: int = 0  # leaves that the log had when this executor was released
+    verifier: int = 0  # serial of a verifier that may do any work
+    # other part → lowest serial that may run
     serials: Mapping[str, int] = field(default_factory=dict)
-    revocation: int = 0
+    revocation: int = 0  # version of the offline revocation role
 
 
 COMPILED_FLOORS: Final = Floors()
@@ -244,68 +216,43 @@ COMPILED_FLOORS: Final = Floors()
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """What this volunteer allows (see `stoilo.executor.verifier.optin`), and the floors.
+    """What this volunteer allows (see `stoilo.executor.verifier.optin`), and the floors."""
 
-    Attributes:
-        max_level: highest level allowed, by name.
-        require_review: only tasks that a reviewer signed.
-        require_public_source: only tasks whose source may be published.
-        topics: when not empty, only tasks that carry one of these.
-        limits: this host's own limits; None: those of admission and level.
-        flavors: ids of the runtimes unpacked here, for bundles that name none.
-        floors: lowest versions.
-        newest_time: of any cosignature ever verified on this host, POSIX s.
-        revocations: the newest statement that this host has seen; None before any.
-        serial: of this verifier's release; 0 for an unfrozen one, which has none.
-        platform: whose frozen runtimes would run the task; empty: what is installed.
-    """
-
-    max_level: str = "pure"
-    require_review: bool = False
-    require_public_source: bool = False
+    max_level: str = "pure"  # highest level allowed, by name
+    require_review: bool = False  # only tasks that a reviewer signed
+    require_public_source: bool = False  # only tasks whose source may be published
+    # when not empty, only tasks that carry one of these
     topics: frozenset[str] = frozenset()
+    # this host's own limits; None: those of admission and level
     limits: RunLimits | None = None
+    # ids of the runtimes unpacked here, for bundles that name none
     flavors: frozenset[str] = frozenset()
-    floors: Floors = COMPILED_FLOORS
-    newest_time: int = 0
+    floors: Floors = COMPILED_FLOORS  # lowest versions
+    newest_time: int = 0  # of any cosignature ever verified on this host, POSIX s
+    # the newest statement that this host has seen; None before any
     revocations: SeenRevocations | None = None
-    serial: int = 0
+    serial: int = 0  # of this verifier's release; 0 for an unfrozen one, which has none
+    # whose frozen runtimes would run the task; empty: what is installed
     platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedAdmission:
-    """A statement that the gate signed and the log holds.
+    """A statement that the gate signed and the log holds."""
 
-    Attributes:
-        statement: the permission.
-        digest: SHA-256 of the statement's PAE.
-        epoch: the gate epoch that signed.
-        proven: where in the log it stands.
-    """
-
-    statement: Statement
-    digest: Digest
-    epoch: GateEpoch
-    proven: ProvenLeaf
+    statement: Statement  # the permission
+    digest: Digest  # SHA-256 of the statement's PAE
+    epoch: GateEpoch  # the gate epoch that signed
+    proven: ProvenLeaf  # where in the log it stands
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedTask:
-    """What may now be run, and with what.
+    """What may now be run, and with what."""
 
-    Attributes:
-        admission: statement, its digest, epoch and place in the log.
-        level: the level, of this executor's own release.
-        limits: in force: lowest of admission, level and opt-in.
-        task_module: source bytes, as admitted.
-        arguments: encoded arguments, as admitted.
-        blobs: in the admitted order.
-    """
-
-    admission: VerifiedAdmission
-    level: Level
-    limits: RunLimits
-    task_module: bytes
-    arguments: bytes
-    blobs: tuple[bytes, ...]
+    admission: VerifiedAdmission  # statement, its digest, epoch and place in the log
+    level: Level  # the level, of this executor's own release
+    limits: RunLimits  # in force: lowest of admission, level and opt-in
+    task_module: bytes  # source bytes, as admitted
+    arguments: bytes  # encoded arguments, as admitted
+    blobs: tuple[bytes, ...]  # in the admitted order

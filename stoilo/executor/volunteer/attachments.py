@@ -77,25 +77,15 @@ def choose_means(
 
 
 class AttachmentFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was said when this computer was attached.
+    """What was said when this computer was attached."""
 
-    Attributes:
-        project: master URL with final slash.
-        means: by what copies run.
-        launcher: path of the launcher, empty unless `means` is LAUNCHER.
-        slots: copies at the same time.
-        max_level: highest level to run, empty for what the opt-in says.
-        opt_in: path of one more opt-in file, empty for none.
-        format: of this file.
-    """
-
-    project: str
-    means: Means
-    launcher: str = ""
-    slots: int = 1
-    max_level: str = ""
-    opt_in: str = ""
-    format: Literal["stoilo-attachment/1"] = "stoilo-attachment/1"
+    project: str  # master URL with final slash
+    means: Means  # by what copies run
+    launcher: str = ""  # path of the launcher, empty unless `means` is LAUNCHER
+    slots: int = 1  # copies at the same time
+    max_level: str = ""  # highest level to run, empty for what the opt-in says
+    opt_in: str = ""  # path of one more opt-in file, empty for none
+    format: Literal["stoilo-attachment/1"] = "stoilo-attachment/1"  # of this file
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +236,6 @@ def _read(directory: Path) -> Attachment:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file for its owner only."""
     path.touch(mode=0o600)
     replace_file(path, data)
     path.chmod(0o600)

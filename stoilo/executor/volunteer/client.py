@@ -157,7 +157,6 @@ class Volunteer:
         self._show()
 
     def _obey(self) -> None:
-        """Do what a person asked for."""
         control = self._control.look()
         suspended = control.suspended or not self._may_compute()
         if control.updates != self._updates:
@@ -182,7 +181,6 @@ class Volunteer:
                 self._executor.cancel(result)
 
     def _may_compute(self) -> bool:
-        """Say whether the user's preferences allow computing now."""
         try:
             return self._preferences.allows_now()
         except UsageError as error:  # what it forbids is not known
@@ -198,7 +196,6 @@ class Volunteer:
             return 0
 
     def _has_room(self) -> bool:
-        """Say whether the user's preferences leave room on the disk."""
         try:
             return self._preferences.room(self._ledger.used_bytes()) > 0
         except UsageError as error:
@@ -206,7 +203,6 @@ class Volunteer:
             return False
 
     def _show(self) -> None:
-        """Let `stoilo volunteer status` see where we are."""
         self._standing.write(
             next_call_s=self._caller.due_in(reports=self._has_reports()),
             running=tuple(self._running),
@@ -214,13 +210,11 @@ class Volunteer:
         )
 
     def _fractions(self) -> Mapping[str, float]:
-        """Return how far the running copies are, where that is known."""
         if isinstance(self._executor, SuspendableExecutor):
             return self._executor.fractions()
         return {}
 
     def _start_runs(self) -> None:
-        """Start copies on free slots, the earliest deadline first."""
         for copy in self._ledger.copies():
             if self._suspended or len(self._running) >= self._slots():
                 return
@@ -232,7 +226,6 @@ class Volunteer:
                 future.add_done_callback(lambda _: self._waking.wake())
 
     def _collect(self) -> None:
-        """Take note of runs that ended."""
         for result, future in list(self._running.items()):
             if not future.done():
                 if result in self._unwanted:
@@ -254,7 +247,6 @@ class Volunteer:
                 raise error
 
     def _note_trouble(self, result: str, error: StoiloError) -> None:
-        """Decide what becomes of a copy whose run ended in `error`."""
         copy = self._ledger.find(result)
         if copy is None or self._waking.stopping:
             return
@@ -278,19 +270,16 @@ class Volunteer:
     def _fail(
         self, copy: ResultRecord, state: int, exit_status: int, code: str
     ) -> None:
-        """Note, durably, that a copy is to be reported as failed."""
         self._ledger.save(failed(copy, state, exit_status, code))
         self._caller.hurry()
 
     def _abort(self, result: str) -> None:
-        """Report a copy that nobody needs as aborted by the project."""
         self._unwanted.discard(result)
         copy = self._ledger.find(result)
         if copy is not None and not is_over(copy):
             self._fail(copy, ResultState.ABORTED, EXIT_ABORTED, "")
 
     def _forget(self, result: str) -> None:
-        """Remove a copy and everything noted about it."""
         self._unwanted.discard(result)
         self._retries.forget(result)
         self._put_offs.pop(result, None)
@@ -298,7 +287,6 @@ class Volunteer:
         self._keep_slots()
 
     def _keep_slots(self) -> None:
-        """Drop what the executor keeps of copies that are forgotten."""
         if isinstance(self._executor, SuspendableExecutor):
             self._executor.keep({copy.result for copy in self._ledger.copies()})
 
@@ -319,11 +307,9 @@ class Volunteer:
                 self._caller.hurry()
 
     def _has_reports(self) -> bool:
-        """Say whether a copy waits to be reported."""
         return any(is_over(copy) for copy in self._ledger.copies())
 
     def _call(self) -> None:
-        """Make one scheduler RPC and take its reply."""
         try:
             request, reply = self._caller.call(self._request)
         except (UnreachableError, TrustError) as error:
@@ -339,7 +325,6 @@ class Volunteer:
         self._caller.plan(reply, idle=not self._ledger.copies())
 
     def _request(self, host: HostRecord) -> SchedulerRequest:
-        """Return the next request."""
         wants = not (self._suspended or self._waking.stopping)
         room = wants and self._has_room()
         known = RequestFacts(
@@ -383,13 +368,11 @@ class Volunteer:
         self._ledger.trim_files(self._settings.cache_bytes)
 
     def _has_begun(self, result: str) -> bool:
-        """Say whether work was put into a copy already."""
         copy = self._ledger.find(result)
         begun = copy is not None and (copy.phase is not Phase.ASSIGNED or copy.tries)
         return result in self._running or bool(begun)
 
     def _take_programs(self, reply: SchedulerReply) -> None:
-        """Remember the project's programs, unless its key is not the known one's heir."""
         try:
             self._project.learn(reply)
         except TrustError as error:

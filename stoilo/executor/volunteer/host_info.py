@@ -111,12 +111,7 @@ class HostDescription:
 
 
 def describe_host(data: Path, system: Path = Path("/")) -> HostInfo:
-    """Return what is said of this computer.
-
-    Args:
-        data: where the volunteer keeps its files: that disk's free space counts.
-        system: root of the file system, for tests.
-    """
+    """Return what is said of this computer."""
     vendor, model, features = parse_processor(_read(system / "proc/cpuinfo"))
     name, version = parse_os_release(_read(system / "etc/os-release"))
     return HostInfo(

@@ -51,57 +51,32 @@ class FileRecord(msgspec.Struct, frozen=True):
 
 
 class ResultRecord(msgspec.Struct, frozen=True):
-    """One copy that the project gave to this host.
+    """One copy that the project gave to this host."""
 
-    Attributes:
-        result: BOINC result name.
-        workunit: workunit name.
-        app: BOINC app.
-        deadline: s since 1970.
-        files: inputs.
-        upload_name: name of the output file.
-        upload_url: where it goes.
-        upload_max: largest output file, bytes.
-        phase: how far it is.
-        state: BOINC client state to report when failed.
-        exit_status: BOINC exit code to report when failed.
-        code: our code of the failure.
-        tries: runs that failed for reasons of this machine.
-        elapsed_s: what the run took, s.
-    """
-
-    result: str
-    workunit: str
-    app: str
-    deadline: int
-    files: tuple[FileRecord, ...]
-    upload_name: str
-    upload_url: str
-    upload_max: int
-    phase: Phase = Phase.ASSIGNED
-    state: int = 0
-    exit_status: int = 0
-    code: str = ""
-    tries: int = 0
-    elapsed_s: float = 0.0
+    result: str  # BOINC result name
+    workunit: str  # workunit name
+    app: str  # BOINC app
+    deadline: int  # s since 1970
+    files: tuple[FileRecord, ...]  # inputs
+    upload_name: str  # name of the output file
+    upload_url: str  # where it goes
+    upload_max: int  # largest output file, bytes
+    phase: Phase = Phase.ASSIGNED  # how far it is
+    state: int = 0  # BOINC client state to report when failed
+    exit_status: int = 0  # BOINC exit code to report when failed
+    code: str = ""  # our code of the failure
+    tries: int = 0  # runs that failed for reasons of this machine
+    elapsed_s: float = 0.0  # what the run took, s
 
 
 class HostRecord(msgspec.Struct, frozen=True):
-    """Who this state directory is to its project.
+    """Who this state directory is to its project."""
 
-    Attributes:
-        project: master URL.
-        cpid: our own identity, 32 hex digits.
-        host_id: as the project numbered us, 0 before.
-        rpc_seqno: number of the last request.
-        scheduler: URL found on the master page, empty before.
-    """
-
-    project: str
-    cpid: str
-    host_id: int = 0
-    rpc_seqno: int = 0
-    scheduler: str = ""
+    project: str  # master URL
+    cpid: str  # our own identity, 32 hex digits
+    host_id: int = 0  # as the project numbered us, 0 before
+    rpc_seqno: int = 0  # number of the last request
+    scheduler: str = ""  # URL found on the master page, empty before
 
 
 def follow_project(directory: Path, project: str) -> None:
@@ -281,7 +256,6 @@ class Ledger:
                 path.unlink(missing_ok=True)
 
     def _load_host(self, project: str) -> HostRecord:
-        """Return our identity, made on first use."""
         path = self._directory / "host.json"
         if not path.exists():
             host = HostRecord(project=project, cpid=secrets.token_hex(16))
@@ -310,7 +284,6 @@ class Ledger:
 
 
 def _take_lock(path: Path) -> int:
-    """Return a descriptor that keeps other processes out."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -332,13 +305,11 @@ def touch(paths: Iterable[Path]) -> None:
 
 
 def _is_sticky(path: Path) -> bool:
-    """Say whether a cached file is one to keep."""
     return path.stat().st_mode & 0o200 == 0
 
 
 @contextmanager
 def _readable(what: str) -> Iterator[None]:
-    """Turn a damaged state file into our error."""
     try:
         yield
     except (OSError, msgspec.MsgspecError) as error:
@@ -350,7 +321,6 @@ def _readable(what: str) -> Iterator[None]:
 
 
 def _disk(error: OSError) -> InternalError:
-    """Return our error for the disk's."""
     return InternalError(
         "STO-X008", f"the state directory cannot be written (errno {error.errno})"
     )

@@ -31,7 +31,7 @@ from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.slot.executor import SlotExecutor
-from stoilo.executor.slot.layout import Program
+from stoilo.executor.slot.process import Program
 from stoilo.executor.verifier.execution import Executor, VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.optin import (
@@ -42,8 +42,8 @@ from stoilo.executor.verifier.optin import (
     load_opt_in,
     lower_by_server,
 )
-from stoilo.executor.verifier.release.targets import TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState
 from stoilo.executor.volunteer.attachments import Means, choose_means
 from stoilo.executor.volunteer.client import Volunteer
@@ -54,15 +54,14 @@ from stoilo.executor.volunteer.programs import (
     ConsentedPrograms,
     Programs,
     ReleasedPrograms,
+    fetch_release,
 )
 from stoilo.executor.volunteer.project_file import ProjectFile, specific_preferences
-from stoilo.executor.volunteer.release_fetch import fetch_release
 from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line of the process."""
     parser = argparse.ArgumentParser(prog="stoilo-volunteer", allow_abbrev=False)
     parser.add_argument("--project", required=True, help="master URL, ends with /")
     parser.add_argument("--key", required=True, help="account key, or @FILE with it")
@@ -82,12 +81,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _is_frozen() -> bool:
-    """Say whether this is a frozen (released) executor."""
     return bool(getattr(sys, "frozen", False))
 
 
 def _read_key(text: str) -> str:
-    """Return the account key, from a file when written as ``@FILE``."""
     if not text.startswith("@"):
         return text
     return _read(Path(text[1:]), BOUNDS.token_chars).decode("ascii", "replace").strip()
@@ -110,10 +107,8 @@ def choose_opt_in(
 ) -> OptIn:
     """Return what this volunteer allows: what every opt-in file allows, else `pure`.
 
-    Args:
-        state: the volunteer's directory; what servers write lies in it.
-        max_level: typed by the volunteer; only lowers.
-        file: one more opt-in file, which must exist.
+    `max_level`: typed by the volunteer; only lowers.
+    `file`: one more opt-in file, which must exist.
 
     Raises:
         UsageError: STO-A060, a file is missing or cannot be trusted.
@@ -134,7 +129,6 @@ def choose_opt_in(
 
 
 def _host_state(opt_in: OptIn) -> HostState:
-    """Return the opt-in in the verifier's form."""
     return HostState(
         max_level=opt_in.max_level,
         require_review=opt_in.require_review,
@@ -159,7 +153,6 @@ def wishes_of(opt_in: OptIn) -> Wishes:
 
 
 def _watch_parent(stop: Callable[[], None]) -> None:
-    """Stop when the process that started us is gone."""
     parent = os.getppid()
 
     def watch() -> None:
@@ -222,7 +215,6 @@ def _make_parts(
 
 
 def _approval(options: argparse.Namespace) -> Approval:
-    """Return who agrees with the project's programs beside its key."""
     if options.root is None:
         return ConsentedPrograms()
     root = _read(options.root, BOUNDS.metadata_bytes)
@@ -241,13 +233,11 @@ def _approval(options: argparse.Namespace) -> Approval:
 
 
 def _own(directory: Path) -> Path:
-    """Return a directory of our own, made if need be."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory
 
 
 def _settings(options: argparse.Namespace, opt_in: OptIn) -> Settings:
-    """Return how the volunteer works."""
     project: str = options.project
     means = _means_of(options)
     return Settings(
@@ -264,10 +254,6 @@ def run_volunteer(
     wrap: Callable[[Executor], Executor] = lambda executor: executor,
 ) -> None:
     """Run one volunteer until SIGTERM or SIGINT.
-
-    Args:
-        arguments: of the command line.
-        wrap: for tests and the demo: puts something around the real executor.
 
     Raises:
         StoiloError: whatever ends a volunteer for good.

@@ -36,19 +36,12 @@ _SERVER_MARKS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """One place where an opt-in may lie.
+    """One place where an opt-in may lie."""
 
-    Attributes:
-        path: of the file.
-        exists: whether there is one.
-        opt_in: what it says, None without a usable file.
-        error: why it cannot be used, empty when it can.
-    """
-
-    path: Path
-    exists: bool
-    opt_in: OptIn | None
-    error: str
+    path: Path  # of the file
+    exists: bool  # whether there is one
+    opt_in: OptIn | None  # what it says, None without a usable file
+    error: str  # why it cannot be used, empty when it can
 
 
 def describe_file(path: Path) -> FileState:
@@ -73,11 +66,6 @@ def render_opt_in(opt_in: OptIn) -> bytes:
 
 def write_opt_in(path: Path, opt_in: OptIn, *, system: bool = False) -> None:
     """Write `opt_in` to `path` at once or not at all.
-
-    Args:
-        path: of the file; its folder is made (0700, or 0755 for the system's).
-        opt_in: what to allow.
-        system: readable by every user of this computer.
 
     Raises:
         UsageError: STO-A060, where a server can write or the disk refuses.
@@ -151,7 +139,6 @@ def _char(char: str) -> str:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse a folder in which others could exchange the file."""
     status = folder.stat()
     others = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
     if others or status.st_uid not in {0, os.geteuid()}:

@@ -36,25 +36,16 @@ _Stamp = tuple[int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class ComputingPreferences:
-    """Settings by BOINC's names, each None where nothing is said.
+    """Settings by BOINC's names, each None where nothing is said."""
 
-    Attributes:
-        mod_time: when the user changed them, s since 1970.
-        max_ncpus_pct: of the processors, percent.
-        start_hour: computing begins then, local time, hours.
-        end_hour: and ends then; both equal: at any time.
-        disk_max_used_gb: most that files may take, GiB; 0: no limit (as BOINC has it).
-        disk_max_used_pct: the same, percent of the disk.
-        disk_min_free_gb: to be left free, GiB.
-    """
-
-    mod_time: float | None = None
-    max_ncpus_pct: float | None = None
-    start_hour: float | None = None
-    end_hour: float | None = None
+    mod_time: float | None = None  # when the user changed them, s since 1970
+    max_ncpus_pct: float | None = None  # of the processors, percent
+    start_hour: float | None = None  # computing begins then, local time, hours
+    end_hour: float | None = None  # and ends then; both equal: at any time
+    # most that files may take, GiB; 0: no limit (as BOINC has it)
     disk_max_used_gb: float | None = None
-    disk_max_used_pct: float | None = None
-    disk_min_free_gb: float | None = None
+    disk_max_used_pct: float | None = None  # the same, percent of the disk
+    disk_min_free_gb: float | None = None  # to be left free, GiB
 
     def over(self, other: ComputingPreferences) -> ComputingPreferences:
         """Return what counts when this one says something, else `other`."""
@@ -249,6 +240,5 @@ def _stamp(path: Path) -> _Stamp:
 
 
 def _local_hour() -> float:
-    """Return the local time, hours."""
     now = time.localtime()
     return now.tm_hour + now.tm_min / 60

@@ -10,24 +10,31 @@ that he takes what the project sends (`ConsentedPrograms`).
 from __future__ import annotations
 
 import hashlib
+import http
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
+from stoilo.audit.format.proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.boinc.messages import AppVersion, ProgramFile
-from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
+from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
+from stoilo.core.http_client import AnswerTooLargeError, HttpClient, HttpError
+from stoilo.core.limits import BOUNDS
+from stoilo.executor.slot.process import VERIFIER_ARCHIVE, Program
 from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.verifier.optin import LEVEL_ORDER
-from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
 from stoilo.executor.volunteer.ledger import FileRecord
 from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
 from stoilo.executor.volunteer.transfer import Transfer
@@ -179,7 +186,6 @@ class Programs:
             return Program(launcher, verifier)
 
     def _choose(self, app: str) -> _Chosen:
-        """Return the files that matter of the version of `app`."""
         with self._lock:
             version = self._versions.get(app)
         files = version.files if version is not None else ()
@@ -192,7 +198,6 @@ class Programs:
         return _Chosen(main, archive)
 
     def _fetched(self, file: ProgramFile, most: int) -> Path:
-        """Return a program's file, here and signed."""
         info, target = file.info, self._folder / file.info.name
         if info.nbytes > most:
             raise TrustError("STO-X042", "a program is larger than any may be")
@@ -225,7 +230,6 @@ class Programs:
 
 
 def _sorted(versions: dict[str, AppVersion]) -> list[AppVersion]:
-    """Return app versions in the order of their apps."""
     return [versions[app] for app in sorted(versions)]
 
 
@@ -243,7 +247,6 @@ def _read_index(path: Path) -> list[AppVersion]:
 
 
 def _sha256(path: Path) -> str:
-    """Return a file's SHA-256."""
     return _digest(path, hashlib.sha256())
 
 
@@ -264,3 +267,113 @@ def _disk(error: OSError) -> InternalError:
     return InternalError(
         "STO-X008", f"the project's programs cannot be kept (errno {error.errno})"
     )
+
+
+INDEX: Final = "index.json"
+MAX_INDEX_BYTES: Final = 2 * 1024 * 1024
+MAX_FILES: Final = 512
+TIMEOUT_S: Final = 20.0
+ANSWER_S: Final = 120.0
+REDIRECTS: Final = 10  # as urllib follows: a project may have moved
+_METADATA = re.compile(r"metadata/(?:([0-9]{1,10})\.)?([a-z]{1,32})\.json")
+_TARGET = re.compile(
+    r"targets/((?:[A-Za-z0-9_-]{1,64}/){0,2})[0-9a-f]{64}\.([\w.-]{1,64})"
+)
+
+
+class _IndexedFile(msgspec.Struct, frozen=True):
+    """What of a line of the index is used."""
+
+    name: Annotated[str, msgspec.Meta(max_length=512)]
+
+
+class _Index(msgspec.Struct, frozen=True):
+    """The server's list of public files; signed by nobody, only saves searching."""
+
+    format: Literal["stoilo-release-index/1"]
+    files: Annotated[tuple[_IndexedFile, ...], msgspec.Meta(max_length=8192)]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRelease:
+    """What a server says it published; hostile."""
+
+    files: ReleaseFiles  # metadata and small targets
+    record: bytes = b""  # what the log tells of the release; empty without a proof
+    proof: bytes = b""  # that it tells so; empty without one
+
+
+def fetch_release(project: str, ca: Path | None = None) -> FetchedRelease:
+    """Fetch the release of the project with this master URL.
+
+    `ca`: certificates to trust instead of the system's, None for the system's. They
+    only let us read; what comes is verified up to the volunteer's own root.
+
+    Raises:
+        UsageError: STO-U003 no http(s) URL.
+        TrustError: STO-K013 what comes is no release, or too large.
+        UnreachableError: STO-X001.
+    """
+    if not project.startswith(("http://", "https://")):
+        raise UsageError("STO-U003", "--project must be an http(s) URL")
+    base = f"{project.rstrip('/')}/release/"
+    fetch = partial(_fetch, HttpClient(ca=ca, read_s=TIMEOUT_S, redirects=REDIRECTS))
+    names = wanted_names(_listed_names(fetch(base + INDEX, MAX_INDEX_BYTES)))
+    if len(names) > MAX_FILES:
+        raise TrustError("STO-K013", f"the release has more than {MAX_FILES} files")
+    files = [(name, fetch(base + name, BOUNDS.metadata_bytes)) for name in names]
+    try:
+        record = fetch(base + RELEASE_RECORD_FILE, BOUNDS.metadata_bytes)
+        proof = fetch(base + RELEASE_PROOF_FILE, BOUNDS.proof_bytes)
+    except _NotThere:
+        record = proof = b""
+    return FetchedRelease(ReleaseFiles(tuple(files)), record, proof)
+
+
+def wanted_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what of a release's files a verifier needs: the newest of each role."""
+    newest: dict[str, tuple[int, str]] = {}
+    wanted = []
+    for name in names:
+        role, target = _METADATA.fullmatch(name), _TARGET.fullmatch(name)
+        if role and (role[1] is None or role[2] == "root"):
+            wanted.append(name)
+        elif role:
+            newest[role[2]] = max(newest.get(role[2], (0, "")), (int(role[1]), name))
+        elif target and travels(target[1] + target[2]):
+            wanted.append(name)
+    return tuple(sorted({*wanted, *(name for _, name in newest.values())}))
+
+
+class _NotThere(UnreachableError):
+    """The server has no such file."""
+
+
+def _listed_names(data: bytes) -> tuple[str, ...]:
+    """Return the names in a hostile index."""
+    try:
+        index = msgspec.json.decode(data, type=_Index)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise TrustError(
+            "STO-K013",
+            "there is no list of a release at this address",
+            hint="say the project's master URL, as your client knows it",
+        ) from error
+    return tuple(file.name for file in index.files)
+
+
+def _fetch(client: HttpClient, url: str, most: int) -> bytes:
+    """Return a file of at most `most` bytes."""
+    try:
+        answer = client.fetch("GET", url, most=most, within_s=ANSWER_S)
+    except AnswerTooLargeError as error:
+        raise TrustError("STO-K013", f"{url} is larger than {most:,} bytes") from error
+    except HttpError as error:
+        raise UnreachableError(
+            "STO-X001", f"{url} cannot be fetched: {error}"
+        ) from error
+    if answer.status != http.HTTPStatus.OK:
+        missing = answer.status == http.HTTPStatus.NOT_FOUND
+        kind = _NotThere if missing else UnreachableError
+        raise kind("STO-X001", f"{url} cannot be fetched: HTTP {answer.status}")
+    return answer.body

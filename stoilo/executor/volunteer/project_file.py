@@ -24,18 +24,12 @@ MOST_MESSAGES: Final = 20
 
 
 class ProjectMemory(msgspec.Struct, frozen=True):
-    """What is kept of a project's replies.
+    """What is kept of a project's replies."""
 
-    Attributes:
-        code_sign_key: BOINC's text of it, empty before the first.
-        user: what the project last said of the account.
-        preferences: XML elements of the account's preferences at this project.
-        messages: the project's last messages, the oldest first; hostile text.
-    """
-
-    code_sign_key: str = ""
-    user: UserInfo | None = None
-    preferences: str = ""
+    code_sign_key: str = ""  # BOINC's text of it, empty before the first
+    user: UserInfo | None = None  # what the project last said of the account
+    preferences: str = ""  # XML elements of the account's preferences at this project
+    # the project's last messages, the oldest first; hostile text
     messages: tuple[str, ...] = ()
 
 
@@ -76,7 +70,6 @@ class ProjectFile:
             raise refusal
 
     def _keep(self, memory: ProjectMemory) -> None:
-        """Write down `memory` unless it is what is there."""
         data = msgspec.json.encode(memory)
         if len(data) > MAX_BYTES:  # the key is worth more than their words
             memory = ProjectMemory(code_sign_key=memory.code_sign_key)

@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from stoilo.core.backoff import Backoff
 from stoilo.core.boinc.messages import (
     HostInfo,
     OtherResult,
@@ -26,6 +25,7 @@ from stoilo.core.boinc.messages import (
     Wishes,
 )
 from stoilo.core.errors import DeniedError, TrustError, UnreachableError
+from stoilo.core.rate_limit import Backoff
 from stoilo.executor.volunteer.ledger import (
     FileRecord,
     HostRecord,
@@ -39,26 +39,19 @@ from stoilo.executor.volunteer.transfer import Transfer
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How one volunteer works.
+    """How one volunteer works."""
 
-    Attributes:
-        project: master URL with final slash.
-        key: account key. Secret.
-        slots: copies run at the same time.
-        cache_bytes: most that sticky inputs may take, bytes.
-        idle_s: longest pause between two calls when the project names none, s.
-        backoff_s: first and longest pause after a failed call, s.
-        wishes: what the project is asked not to send, since it would be refused.
-        own_program: copies run by what is installed here, not by app versions.
-    """
-
-    project: str
-    key: str
-    slots: int = 1
-    cache_bytes: int = 2 * 1024**3
+    project: str  # master URL with final slash
+    key: str  # account key. Secret
+    slots: int = 1  # copies run at the same time
+    cache_bytes: int = 2 * 1024**3  # most that sticky inputs may take, bytes
+    # longest pause between two calls when the project names none, s
     idle_s: float = 5.0
+    # first and longest pause after a failed call, s
     backoff_s: tuple[float, float] = (0.5, 60.0)
+    # what the project is asked not to send, since it would be refused
     wishes: Wishes = field(default_factory=Wishes)
+    # copies run by what is installed here, not by app versions
     own_program: bool = True
 
 
@@ -191,7 +184,6 @@ class Caller:
     def _exchange(
         self, make_request: Callable[[HostRecord], SchedulerRequest]
     ) -> tuple[SchedulerRequest, SchedulerReply]:
-        """Ask the scheduler once."""
         host = self._ledger.host
         scheduler = host.scheduler or self._transfer.scheduler_url()
         host = msgspec.structs.replace(
@@ -221,24 +213,16 @@ WAIT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """What a request says beside the copies.
+    """What a request says beside the copies."""
 
-    Attributes:
-        info: this computer.
-        code_sign_key: the project's, empty before the first.
-        sticky_files: inputs that are kept.
-        fractions: how far running copies are, by result name.
-        wants_work: whether new copies may come.
-        may_wait: whether the project may hold an empty answer.
-        preferences: the user's own for every project, BOINC's XML; empty for none.
-    """
-
-    info: HostInfo = field(default_factory=HostInfo)
-    code_sign_key: str = ""
-    sticky_files: tuple[str, ...] = ()
+    info: HostInfo = field(default_factory=HostInfo)  # this computer
+    code_sign_key: str = ""  # the project's, empty before the first
+    sticky_files: tuple[str, ...] = ()  # inputs that are kept
+    # how far running copies are, by result name
     fractions: Mapping[str, float] = field(default_factory=dict)
-    wants_work: bool = True
-    may_wait: bool = True
+    wants_work: bool = True  # whether new copies may come
+    may_wait: bool = True  # whether the project may hold an empty answer
+    # the user's own for every project, BOINC's XML; empty for none
     preferences: str = ""
 
 
@@ -351,10 +335,7 @@ def within_room(
 
     The others stay the project's: it finds at the next call that we lack them.
 
-    Args:
-        records: what the reply assigns (untrusted).
-        held: every copy in the ledger.
-        slots: of this host.
+    `records`: what the reply assigns (untrusted).
     """
     held_names = {copy.result for copy in held}
     known = [record for record in records if record.result in held_names]

@@ -100,7 +100,6 @@ def _is_odd(host: str) -> bool:
 
 
 def _is_inside(host: str) -> bool:
-    """Say whether a host is written as one that is not on the open Internet."""
     try:
         return not ip_address(host).is_global
     except ValueError:
@@ -207,7 +206,6 @@ def _few(element: Element, tag: str, most: int) -> tuple[Element, ...]:
 
 
 def _names(root: Element, tag: str) -> tuple[str, ...]:
-    """Return the names inside every `tag`."""
     return tuple(check_name(item.string("name")) for item in root.every(tag))
 
 
@@ -217,7 +215,6 @@ def _is_input(info: Element) -> bool:
 
 
 def _file(info: Element, master_url: str) -> FileInfo:
-    """Return one input file."""
     md5 = info.string("md5_cksum")
     if not _MD5.fullmatch(md5) or info.integer("nbytes", -1) < 0:
         raise TrustError("STO-X030", "a file lacks its size or checksum")
@@ -262,7 +259,6 @@ def _app_versions(
 
 
 def _app_version(item: Element, programs: dict[str, ProgramFile]) -> AppVersion:
-    """Return one app version with its files."""
     refs = _few(item, "file_ref", MOST_PROGRAM_FILES)
     platform = item.string("platform")
     return AppVersion(
@@ -274,7 +270,6 @@ def _app_version(item: Element, programs: dict[str, ProgramFile]) -> AppVersion:
 
 
 def _referred(ref: Element, programs: dict[str, ProgramFile]) -> ProgramFile:
-    """Return the file that an app version names, with its part in it."""
     open_name = ref.string("open_name")
     known = programs.get(ref.string("file_name"))
     if known is None:
@@ -296,7 +291,6 @@ def _key_text(element: Element, tag: str) -> str:
 
 
 def _preferences(root: Element, tag: str) -> str:
-    """Return the elements inside `tag` as text, "" if there are none."""
     found = root.find(tag)
     text = "".join(map(render_xml, found.children)) if found is not None else ""
     if len(text) > PREFERENCES_CHARS:
@@ -319,13 +313,11 @@ def _user(root: Element) -> UserInfo | None:
 
 
 def _shown(root: Element, tag: str) -> str:
-    """Return a text that is only shown, cut at its bound."""
     found = root.find(tag)
     return found.text[:SHOWN_CHARS] if found is not None else ""
 
 
 def _upload(info: Element, master_url: str) -> UploadInfo:
-    """Return one output file."""
     return UploadInfo(
         name=check_name(info.string("name")),
         url=same_origin(master_url, info.string("upload_url")),
@@ -334,7 +326,6 @@ def _upload(info: Element, master_url: str) -> UploadInfo:
 
 
 def _workunit(item: Element) -> WorkunitInfo:
-    """Return one workunit."""
     return WorkunitInfo(
         name=check_name(item.string("name")),
         app=check_name(item.string("app_name")),
@@ -350,7 +341,6 @@ def _workunit(item: Element) -> WorkunitInfo:
 
 
 def _result(item: Element) -> ResultInfo:
-    """Return one copy."""
     ref = item.find("file_ref")
     if ref is None:
         raise TrustError("STO-X030", "a result names no output file")
@@ -363,7 +353,6 @@ def _result(item: Element) -> ResultInfo:
 
 
 def _check_references(reply: SchedulerReply) -> None:
-    """Raise unless every name that the reply uses is explained by it."""
     files = {info.name for info in reply.files}
     uploads = {info.name for info in reply.uploads}
     workunits = {item.name for item in reply.workunits}
@@ -438,7 +427,6 @@ def _own_fields(request: SchedulerRequest) -> list[Field]:
 
 
 def _wish_fields(wishes: Wishes) -> list[Field]:
-    """Return the wishes that differ from none."""
     fields: list[Field] = []
     if wishes.max_level:
         fields.append(("stoilo_max_level", wishes.max_level))
@@ -450,7 +438,6 @@ def _wish_fields(wishes: Wishes) -> list[Field]:
 
 
 def _platforms(platforms: tuple[str, ...]) -> list[str]:
-    """Return the first platform as ours, the others as possible too."""
     first = [_leaf("platform_name", name) for name in platforms[:1]]
     rest = [
         f"<alt_platform>{_leaf('name', name)}</alt_platform>" for name in platforms[1:]
@@ -459,7 +446,6 @@ def _platforms(platforms: tuple[str, ...]) -> list[str]:
 
 
 def _host_info(request: SchedulerRequest) -> list[str]:
-    """Return the host's own description, leaving out what it does not say."""
     unsaid = HostInfo()
     fields: list[Field] = [
         ("domain_name", request.host.domain_name),
@@ -480,7 +466,6 @@ def _host_info(request: SchedulerRequest) -> list[str]:
 
 
 def _other_result(other: OtherResult) -> str:
-    """Return one unfinished copy."""
     fields: list[Field] = [("name", other.name)]
     if other.fraction_done:  # ours: a stock server passes it over
         fields.append(("fraction_done", f"{other.fraction_done:.6f}"))
@@ -525,7 +510,6 @@ def parse_upload_reply(data: bytes) -> tuple[int, int, str]:
 
 
 def _versions() -> str:
-    """Return the three version lines of every upload request."""
     return (
         f"<core_client_major_version>{CLIENT_VERSION.major}</core_client_major_version>\n"
         f"<core_client_minor_version>{CLIENT_VERSION.minor}</core_client_minor_version>\n"
@@ -534,17 +518,14 @@ def _versions() -> str:
 
 
 def _leaf(tag: str, value: object) -> str:
-    """Return one leaf element."""
     return f"<{tag}>{escape(str(value))}</{tag}>"
 
 
 def _leaves(fields: list[Field]) -> list[str]:
-    """Return leaf elements, a line each."""
     return [_leaf(tag, value) for tag, value in fields]
 
 
 def _render_report(result: ReportedResult) -> str:
-    """Return one finished copy."""
     fields = [
         ("name", result.name),
         ("final_cpu_time", f"{result.cpu_s:.6f}"),

@@ -24,15 +24,10 @@ MAX_CONTROL_BYTES: Final = 4096
 
 
 class Control(msgspec.Struct, frozen=True):
-    """What the person said last.
+    """What the person said last."""
 
-    Attributes:
-        suspended: nothing shall run.
-        updates: how often a call to the project was asked for.
-    """
-
-    suspended: bool = False
-    updates: int = 0
+    suspended: bool = False  # nothing shall run
+    updates: int = 0  # how often a call to the project was asked for
 
 
 class ControlFile:
@@ -89,29 +84,18 @@ Record = TypeVar("Record")
 
 
 class LiveStatus(msgspec.Struct, frozen=True):
-    """What a running volunteer says of itself.
+    """What a running volunteer says of itself."""
 
-    Attributes:
-        pid: its process.
-        started: when that process began, clock ticks since boot: pids come again.
-        at: when this was written, Unix seconds.
-        last_contact: of the project's last answer, Unix seconds; 0 for never.
-        last_error: what went wrong last, "" for nothing yet.
-        last_error_at: when that was, Unix seconds.
-        next_call_s: the next call is due in that many s from `at`.
-        fractions: how far running copies are, 0 to 1, where that is known.
-        running: names of the copies that run now.
-    """
-
-    pid: int
-    started: int
-    at: float
-    last_contact: float = 0.0
-    last_error: str = ""
-    last_error_at: float = 0.0
-    next_call_s: float = 0.0
+    pid: int  # its process
+    started: int  # when that process began, clock ticks since boot: pids come again
+    at: float  # when this was written, Unix seconds
+    last_contact: float = 0.0  # of the project's last answer, Unix seconds; 0 for never
+    last_error: str = ""  # what went wrong last, "" for nothing yet
+    last_error_at: float = 0.0  # when that was, Unix seconds
+    next_call_s: float = 0.0  # the next call is due in that many s from `at`
+    # how far running copies are, 0 to 1, where that is known
     fractions: dict[str, float] = {}
-    running: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()  # names of the copies that run now
 
 
 class CopyStanding(msgspec.Struct, frozen=True):
@@ -245,7 +229,6 @@ def read_status(directory: Path) -> VolunteerStatus:
 
 
 def _copy(copy: ResultRecord, standing: LiveStatus, *, alive: bool) -> CopyStanding:
-    """Return one copy as it is shown."""
     running = alive and copy.result in standing.running
     return CopyStanding(
         result=copy.result,

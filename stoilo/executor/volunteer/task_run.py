@@ -93,7 +93,6 @@ class ResultRun:
             self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
 
     def _run_in_time(self, copy: ResultRecord) -> None:
-        """Fetch, execute, keep."""
         paths = [self._fetch(copy, index) for index in range(len(copy.files))]
         touch(paths)
         if not self._is_wanted(copy.result):
@@ -112,7 +111,6 @@ class ResultRun:
         self._ledger.store_result(timed, data)
 
     def _fetch(self, copy: ResultRecord, index: int) -> Path:
-        """Bring one of a copy's inputs here, within the bound of what it is."""
         file = copy.files[index]
         if file.nbytes > open_name_bound(file.open_name):
             raise TrustError("STO-X011", f"{file.open_name[:60]!r} is too large")
@@ -139,7 +137,6 @@ class ResultRun:
     def _fail(
         self, copy: ResultRecord, state: int, exit_status: int, code: str
     ) -> None:
-        """Note, durably, that a copy is to be reported as failed."""
         self._ledger.save(failed(copy, state, exit_status, code))
 
 
@@ -164,31 +161,17 @@ class Course(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How a copy goes on.
+    """How a copy goes on."""
 
-    Attributes:
-        course: which way.
-        delay_s: not before that many s.
-        state: BOINC client state to report, of FAIL.
-        exit_status: BOINC exit code to report, of FAIL.
-        no_work_s: for how long no new work should be asked for, s.
-    """
-
-    course: Course
-    delay_s: float = 0.0
-    state: int = 0
-    exit_status: int = 0
-    no_work_s: float = 0.0
+    course: Course  # which way
+    delay_s: float = 0.0  # not before that many s
+    state: int = 0  # BOINC client state to report, of FAIL
+    exit_status: int = 0  # BOINC exit code to report, of FAIL
+    no_work_s: float = 0.0  # for how long no new work should be asked for, s
 
 
 def decide(error: StoiloError, *, tries: int, put_offs: int) -> Decision:
-    """Return how a copy goes on after `error`.
-
-    Args:
-        error: what its run ended in.
-        tries: how often it was tried again already.
-        put_offs: how often its program asked for another time already.
-    """
+    """Return how a copy goes on after `error`."""
     if error.code == FULL_DISK:
         return Decision(Course.LATER, no_work_s=NO_DISK_S)
     if isinstance(error, PutOffError) and put_offs < MOST_PUT_OFFS:
@@ -202,14 +185,12 @@ def decide(error: StoiloError, *, tries: int, put_offs: int) -> Decision:
 
 
 def _may_pass(error: StoiloError) -> bool:
-    """Say whether another try may go better."""
     if isinstance(error, (Refused, LaunchFailedError, PutOffError)):
         return False
     return error.code in SPOILT or not isinstance(error, TrustError)
 
 
 def _failure(error: StoiloError, no_work_s: float) -> Decision:
-    """Return what is reported of a copy that failed by `error`."""
     state, exit_status = ResultState.COMPUTE_ERROR, EXIT_CHILD
     if isinstance(error, LaunchFailedError):
         exit_status = error.exit_status

@@ -47,12 +47,6 @@ def download_from_any(
 ) -> None:
     """Bring a file to `part` from the first of its mirrors or the project that has it.
 
-    Args:
-        file: with its mirrors.
-        part: resumed where a part of it is there.
-        fetch: from the project.
-        from_mirror: from a mirror.
-
     Raises:
         StoiloError: whatever `fetch` raises in the end.
     """
@@ -251,7 +245,6 @@ class Transfer:
         return max(0, held)
 
     def _from_mirror(self, file: FileRecord, part: Path) -> None:
-        """Bring a whole file to its part, unless that takes too long."""
         self._whole(file, part, MIRROR_S, MIRROR_SLOWEST)
 
     def _whole(
@@ -304,7 +297,6 @@ class Transfer:
             raise UnreachableError("STO-X001", "a download ended early")
 
     def _small(self, method: str, url: str, *, most: int, body: bytes = b"") -> bytes:
-        """Return a small answer's body."""
         headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
         try:
             answer = self._http.fetch(

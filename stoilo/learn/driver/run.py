@@ -21,13 +21,13 @@ from typing import Self, TypeVar
 import numpy as np
 
 from stoilo.client.results import UserError
-from stoilo.core.backoff import RECONNECTING
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
     TrustError,
     UnreachableError,
 )
+from stoilo.core.rate_limit import RECONNECTING
 from stoilo.learn.backends.interface import Backend, JobEnd
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model

@@ -29,7 +29,7 @@ from stoilo.learn.store.shards import LocalShard
 from stoilo.learn.store.vectors import LocalVectors
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
-from stoilo.sandbox.process.loader import prepare_runtime
+from stoilo.sandbox.language.runtime import prepare_runtime
 from stoilo.sandbox.process.task_job import EndedError, find_entry, load_source
 
 _PRINTED = 10_000  # characters; nobody reads them

@@ -149,7 +149,6 @@ def _encode(array: Any) -> bytes:
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = False) -> None:
-    """``numpy.save`` into an ``io.BytesIO``."""
     _check_options(allow_pickle)
     _check_file(file).write(_encode(arr))
 
@@ -167,7 +166,6 @@ def _named(arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
 
 
 def savez(file: Any, *args: Any, allow_pickle: bool = False, **kwds: Any) -> None:
-    """``numpy.savez`` into an ``io.BytesIO``."""
     _check_options(allow_pickle)
     _write_archive(file, _named(args, kwds), deflate=False)
 
@@ -175,7 +173,6 @@ def savez(file: Any, *args: Any, allow_pickle: bool = False, **kwds: Any) -> Non
 def savez_compressed(
     file: Any, *args: Any, allow_pickle: bool = False, **kwds: Any
 ) -> None:
-    """``numpy.savez_compressed`` into an ``io.BytesIO``."""
     _check_options(allow_pickle)
     _write_archive(file, _named(args, kwds), deflate=True)
 
@@ -184,7 +181,7 @@ def savez_compressed(
 
 
 def _read_text(file: Any) -> str:
-    """Return the header's text; only its length decides how much is read."""
+    # only its length decides how much is read
     start = file.read(len(npy.MAGIC_PREFIX) + 2)
     width = _LENGTHS.get(start[-2:])
     if not start.startswith(npy.MAGIC_PREFIX) or width is None:
@@ -234,7 +231,6 @@ class NpzFile:
 
     @property
     def files(self) -> list[str]:
-        """Names of the arrays."""
         return list(self.__arrays)
 
     def __getitem__(self, name: Any) -> Any:
@@ -254,26 +250,23 @@ class NpzFile:
         return name in self.__arrays
 
     def keys(self) -> list[str]:
-        """Return the names."""
         return self.files
 
     def values(self) -> list[Any]:
-        """Return the arrays."""
         return [self[name] for name in self]
 
     def items(self) -> list[tuple[str, Any]]:
-        """Return pairs of name and array."""
         return [(name, self[name]) for name in self]
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """Return the array or `default`."""
         try:
             return self[name]
         except KeyError:
             return default
 
     def close(self) -> None:
-        """Do nothing: everything is in memory."""
+        # everything is in memory
+        pass
 
     def __enter__(self) -> Self:
         return self
@@ -294,7 +287,7 @@ def _read_archive(data: bytes) -> NpzFile:
 def load(
     file: Any, mmap_mode: Any = None, allow_pickle: bool = False, **options: Any
 ) -> Any:
-    """``numpy.load`` from an ``io.BytesIO``; options about pickles mean nothing here."""
+    # options about pickles mean nothing here
     del options
     _check_options(allow_pickle, mmap_mode)
     start = _check_file(file).tell()
@@ -333,24 +326,20 @@ def _check_memory(source: Any) -> Any:
 
 
 def loadtxt(fname: Any, *args: Any, **options: Any) -> Any:
-    """``numpy.loadtxt`` from lines or an `io` object in memory."""
     return np.loadtxt(_check_memory(fname), *args, **options)
 
 
 def genfromtxt(fname: Any, *args: Any, **options: Any) -> Any:
-    """``numpy.genfromtxt`` from lines or an `io` object in memory."""
     return np.genfromtxt(_check_memory(fname), *args, **options)
 
 
 def fromregex(file: Any, *args: Any, **options: Any) -> Any:
-    """``numpy.fromregex`` from an `io` object in memory."""
     if type(file) not in _IN_MEMORY:
         raise FileNotFoundError("a task has no files: read from io.StringIO(text)")
     return np.fromregex(file, *args, **options)
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **options: Any) -> None:  # noqa: N803 - numpy's names
-    """``numpy.savetxt`` into an `io` object in memory."""
     if type(fname) not in _IN_MEMORY:
         raise FileNotFoundError("a task has no files: write to io.StringIO()")
     np.savetxt(fname, X, *args, **options)

@@ -24,9 +24,9 @@ import numpy as np
 from numpy._core import _multiarray_umath as umath  # type: ignore[attr-defined]  # undeclared
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.kernel.libc import check_call
-from stoilo.sandbox.language.receivers import replace_member
-from stoilo.sandbox.language.stand_ins import StandIn
+from stoilo.sandbox.kernel.calls import check_call
+from stoilo.sandbox.language.hardening import replace_member
+from stoilo.sandbox.language.substitutes import StandIn
 
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _BUFFER_TABLE = 20 * _WORD  # where a type object holds `tp_as_buffer`, 3.8 to 3.14
@@ -133,13 +133,12 @@ def _address(function: Any) -> int:
 
 
 def _make_checks(kinds: list[type]) -> dict[int, Any]:
-    """Return by address of each export function the check that goes in front of it."""
     found = {_buffer_slot(kind).value or 0 for kind in kinds}
     return {address: _checked_export(address) for address in sorted(found)}
 
 
 def _forbid_writing(address: int) -> None:
-    """Make the page of generated code executable only, as all other code is."""
+    # Make the page of generated code executable only, as all other code is
     page = address & -mmap.PAGESIZE
     libc = ctypes.CDLL(None, use_errno=True)
     length = ctypes.c_size_t(mmap.PAGESIZE)
@@ -198,7 +197,6 @@ def _guard_bytes(copy_bytes: Callable[..., bytes]) -> Callable[..., bytes]:
 
 
 def _real_class(kind: Any) -> Any:
-    """Return the array class that `kind` stands for, or `kind`."""
     return vars(kind).get("__stoilo_real__", kind) if type(kind) is StandIn else kind
 
 
@@ -213,7 +211,6 @@ def _translate_view(show: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kinds(kind: type) -> Iterator[type]:
-    """Yield `kind` and every class that extends it."""
     yield kind
     children: list[type] = type.__subclasses__(kind)
     for child in children:

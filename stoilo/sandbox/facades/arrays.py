@@ -1,4 +1,4 @@
-"""`numpy`: no uninitialised memory, no raw constructor of arrays, records or matrices."""
+"""`numpy`: no uninitialised memory, no raw constructors, no entropy but the admission's."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any, NoReturn, Self, TypeVar
 import numpy as np
 from numpy._typing import ArrayLike, DTypeLike
 from numpy.lib import _index_tricks_impl
+from numpy.random import bit_generator
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.array_files import file_functions, text_functions
 from stoilo.sandbox.facades.array_memory import call_zeroed, seal_exports
 from stoilo.sandbox.language.rules import GuardError
-from stoilo.sandbox.language.stand_ins import StandIn
+from stoilo.sandbox.language.runtime import RUN
+from stoilo.sandbox.language.substitutes import StandIn
 
 
 def _build_numpy_emath(level: Level) -> dict[str, object]:
-    """Return what the level lists of ``numpy.emath``."""
     names = level.modules["numpy.emath"].names
     return {name: getattr(np.emath, name) for name in names}
 
@@ -33,7 +34,7 @@ class RecarrayStandIn(metaclass=StandIn):
     __stoilo_real__ = np.recarray
 
     def __new__(cls, *_args: Any, **_options: Any) -> Any:
-        """Refuse: the raw constructor shows whatever lies in memory."""
+        # the raw constructor shows whatever lies in memory
         raise TypeError("numpy.recarray() makes no arrays in a task: use numpy.rec")
 
 
@@ -107,38 +108,31 @@ class nditer:  # noqa: N801 - the library's name
 
     @property
     def itersize(self) -> int:
-        """Elements in all."""
         return len(self._walk)
 
     @property
     def finished(self) -> bool:
-        """Whether the last element is behind."""
         return self._place >= len(self._walk)
 
     @property
     def multi_index(self) -> tuple[int, ...]:
-        """Where the iteration stands."""
         where = np.unravel_index(self._walk[self._place], self.shape)
         return tuple(map(int, where))
 
     @property
     def index(self) -> int:
-        """Where the iteration stands, as one number in C order."""
         return int(self._walk[self._place])
 
     @property
     def value(self) -> Any:
-        """The current element, or the tuple of them for several operands."""
         found = tuple(view[(*self.multi_index, ...)] for view in self._views)
         return found[0] if len(found) == 1 else found
 
     def iternext(self) -> bool:
-        """Go on; return whether there is another element."""
         self._place += 1
         return not self.finished
 
     def reset(self) -> None:
-        """Start again."""
         self._place = 0
 
     def __getitem__(self, place: int) -> Any:
@@ -174,7 +168,7 @@ class NdarrayStandIn(metaclass=StandIn):
     __stoilo_real__ = np.ndarray
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
-        """Refuse: the raw constructor shows whatever lies in memory."""
+        # the raw constructor shows whatever lies in memory
         raise TypeError("numpy.ndarray() makes no arrays in a task: use numpy.zeros")
 
     def __class_getitem__(cls, item: object) -> object:
@@ -187,7 +181,6 @@ class MatrixStandIn(metaclass=StandIn):
     __stoilo_real__ = np.matrix
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
-        """Return a real one."""
         return np.matrix(*args, **options)
 
 
@@ -197,7 +190,7 @@ def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> A
 
 
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:
-    """``numpy.pad``; the mode ``"empty"`` pads with zeros."""
+    # the mode ``"empty"`` pads with zeros
     return call_zeroed(np.pad, array, pad_width, mode, **options)
 
 
@@ -207,7 +200,7 @@ def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:
 
 
 def _no_variables(*_values: object) -> NoReturn:
-    """Stand for ``bmat``, which would look up ``np.r_["name"]`` in whoever called."""
+    # Stand for ``bmat``, which would look up ``np.r_["name"]`` in whoever called
     raise GuardError("STO-G101", "numpy.r_ and c_ read no variables by their names")
 
 
@@ -270,7 +263,6 @@ def _build_numpy_ma(_level: Level) -> dict[str, object]:
         __stoilo_real__ = real
 
         def __new__(cls, *args: Any, **options: Any) -> Any:
-            """Return a real one."""
             return real(*args, **options)
 
     MaskedArray.__module__, MaskedArray.__qualname__ = "numpy.ma", "MaskedArray"
@@ -285,11 +277,96 @@ def _build_numpy_ma(_level: Level) -> dict[str, object]:
     }
 
 
+# `numpy.random`: a generator made without a seed takes the admission's -----------------
+
+
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence")
+
+
+def default_rng(seed: Any = None) -> np.random.Generator:
+    return np.random.default_rng(RUN.next_seed() if seed is None else seed)
+
+
+def legacy_words() -> list[int]:
+    """Return a seed in the form that the legacy generator takes: 32-bit words."""
+    number = RUN.next_seed()
+    return [number >> shift & 0xFFFFFFFF for shift in range(0, 256, 32)]
+
+
+def seed(seed: Any = None) -> None:
+    np.random.seed(legacy_words() if seed is None else seed)  # noqa: NPY002 - the façade
+
+
+class RandomState(metaclass=StandIn):
+    """Stands for ``numpy.random.RandomState``."""
+
+    __stoilo_real__ = np.random.RandomState
+
+    def __new__(cls, seed: Any = None) -> Any:
+        # its own constructor would ask the system for entropy
+        if isinstance(seed, np.random.BitGenerator):
+            return np.random.RandomState(seed)
+        state = np.random.RandomState(np.random.MT19937(0))
+        state.seed(legacy_words() if seed is None else seed)
+        return state
+
+
+class Generator(metaclass=StandIn):
+    """Stands for ``numpy.random.Generator``.
+
+    The real class hands out its methods unbound, and those take any object for ``self``
+    without looking: its memory would be read as pointers to functions.
+    """
+
+    __stoilo_real__ = np.random.Generator
+
+    def __new__(cls, bit_generator: Any) -> Any:
+        return np.random.Generator(bit_generator)
+
+
+def _seed_bits(count: int) -> int:
+    # ``secrets.randbits``, from the admission's seed
+    return RUN.next_seed() & (1 << count) - 1
+
+
+def _seeded(name: str) -> type:
+    real = getattr(np.random, name)
+
+    class Seeded(metaclass=StandIn):
+        """Stands for a bit generator or seed sequence."""
+
+        __stoilo_real__ = real
+
+        def __new__(cls, seed: Any = None, **options: Any) -> Any:
+            if seed is None and not {"entropy", "key", "seed"} & set(options):
+                seed = RUN.next_seed()
+            return real(**options) if seed is None else real(seed, **options)
+
+    Seeded.__name__ = Seeded.__qualname__ = name
+    Seeded.__module__ = "numpy.random"
+    return Seeded
+
+
+def _build_numpy_random(_level: Level) -> dict[str, object]:
+    # what asks for entropy inside the library gets a seed
+    # ``jumped()`` and others make a generator without a seed first.
+    bit_generator.randbits = _seed_bits  # type: ignore[attr-defined]  # undeclared
+    RandomState.__module__ = Generator.__module__ = "numpy.random"
+    return {
+        **{name: _seeded(name) for name in _BIT_GENERATORS},
+        "Generator": Generator,
+        "RandomState": RandomState,
+        "default_rng": default_rng,
+        "seed": seed,
+    }
+
+
 FACADES = {
     "numpy": _build_numpy,
     "numpy.emath": _build_numpy_emath,
     "numpy.lib.recfunctions": _build_records,
     "numpy.ma": _build_numpy_ma,
+    "numpy.random": _build_numpy_random,
     "numpy.rec": _build_records,
     "numpy.typing": _build_numpy_typing,
 }

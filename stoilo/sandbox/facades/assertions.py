@@ -38,12 +38,11 @@ def _compare(
 
 
 def _is_nan(array: np.ndarray) -> Any:
-    """Return where `array` is not equal to itself: NaN and NaT, of any dtype."""
+    # NaN and NaT, of any dtype
     return np.not_equal(array, array)
 
 
 def assert_(val: Any, msg: str = "") -> None:
-    """``numpy.testing.assert_``."""
     if not val:
         raise AssertionError(msg() if callable(msg) else msg)
 
@@ -59,7 +58,6 @@ def assert_allclose(
     *,
     strict: bool = False,
 ) -> None:
-    """``numpy.testing.assert_allclose``."""
     del verbose
     left, right = np.asanyarray(actual), np.asanyarray(desired)
     if strict and (left.shape, left.dtype) != (right.shape, right.dtype):
@@ -78,7 +76,6 @@ def assert_array_equal(
     *,
     strict: bool = False,
 ) -> None:
-    """``numpy.testing.assert_array_equal``."""
     del verbose
     _compare(np.equal, actual, desired, "not equal", err_msg, strict)
 
@@ -91,7 +88,6 @@ def assert_array_less(
     *,
     strict: bool = False,
 ) -> None:
-    """``numpy.testing.assert_array_less``."""
     del verbose
     _compare(np.less, x, y, "not less", err_msg, strict)
 
@@ -103,7 +99,6 @@ def assert_array_almost_equal(
     err_msg: str = "",
     verbose: bool = True,
 ) -> None:
-    """``numpy.testing.assert_array_almost_equal``."""
     del verbose
     tolerance = 1.5 * 10.0**-decimal
     assert_allclose(actual, desired, rtol=0, atol=tolerance, err_msg=err_msg)
@@ -116,7 +111,6 @@ def assert_approx_equal(
     err_msg: str = "",
     verbose: bool = True,
 ) -> None:
-    """``numpy.testing.assert_approx_equal``."""
     del verbose
     middle = 0.5 * (abs(actual) + abs(desired))
     if not np.isfinite(middle) or middle == 0:
@@ -135,7 +129,7 @@ def assert_equal(
     *,
     strict: bool = False,
 ) -> None:
-    """``numpy.testing.assert_equal``: lists, tuples and dicts item by item."""
+    # lists, tuples and dicts item by item
     if isinstance(desired, dict):
         if not isinstance(actual, dict) or actual.keys() != desired.keys():
             _fail("keys differ", list(actual), list(desired), err_msg)
@@ -160,7 +154,6 @@ def assert_almost_equal(
     err_msg: str = "",
     verbose: bool = True,
 ) -> None:
-    """``numpy.testing.assert_almost_equal``."""
     assert_array_almost_equal(actual, desired, decimal, err_msg, verbose)
 
 

@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.determinism import RUN
-from stoilo.sandbox.language.stand_ins import StandIn
+from stoilo.sandbox.language.runtime import RUN
+from stoilo.sandbox.language.substitutes import StandIn
 
 # `time`: the admission's time, UTC, and stopwatches that tick alike on every copy -----
 
@@ -19,7 +19,6 @@ _NS = 1_000_000_000
 
 
 def _now() -> float:
-    """Return admitted_at, s."""
     return float(RUN.now)
 
 
@@ -82,31 +81,28 @@ class Datetime(dt.datetime, metaclass=StandIn):
     __stoilo_real__ = dt.datetime
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return a real datetime; a task's own subclass keeps its type."""
+        # a task's own subclass keeps its type
         if cls is Datetime:
             return dt.datetime(*args, **kwargs)  # noqa: DTZ001 - the task's choice
         return super().__new__(cls, *args, **kwargs)
 
     @classmethod
     def now(cls, tz: dt.tzinfo | None = None) -> Any:
-        """Return admitted_at in `tz`, naive UTC without one."""
         moment = _moment()
         moment = moment.replace(tzinfo=None) if tz is None else moment.astimezone(tz)
         return moment if cls is Datetime else cls.fromisoformat(moment.isoformat())
 
     @classmethod
     def today(cls) -> Any:
-        """Return admitted_at, naive UTC."""
         return cls.now()
 
     @classmethod
     def utcnow(cls) -> Any:
-        """Return admitted_at, naive UTC."""
         return cls.now()
 
     @classmethod
     def fromtimestamp(cls, timestamp: float, tz: dt.tzinfo | None = None) -> Any:
-        """Return the moment in `tz`; local time is UTC here."""
+        # local time is UTC here
         if tz is not None:
             return super().fromtimestamp(timestamp, tz)
         return super().fromtimestamp(timestamp, dt.UTC).replace(tzinfo=None)
@@ -118,14 +114,13 @@ class Date(dt.date, metaclass=StandIn):
     __stoilo_real__ = dt.date
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return a real date; a task's own subclass keeps its type."""
+        # a task's own subclass keeps its type
         if cls is Date:
             return dt.date(*args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
 
     @classmethod
     def today(cls) -> Any:
-        """Return the day of admitted_at, UTC."""
         moment = _moment()
         return cls(moment.year, moment.month, moment.day)
 
@@ -145,11 +140,11 @@ def _build_random(_level: Level) -> dict[str, object]:
         """``random.Random`` whose missing seed comes from the admission."""
 
         def seed(self, a: Any = None, version: int = 2) -> None:
-            """Seed; None means the next seed of this run."""
+            # None means the next seed of this run
             super().seed(RUN.next_seed() if a is None else a, version)
 
     def seed(a: Any = None, version: int = 2) -> None:
-        """Seed the module's generator; None means the next seed of this run."""
+        # None means the next seed of this run
         random.seed(RUN.next_seed() if a is None else a, version)
 
     Random.__module__, Random.__qualname__ = "random", "Random"

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.determinism import RUN
+from stoilo.sandbox.language.runtime import RUN
 
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40}
 LEVELS["CRITICAL"] = 50
@@ -20,7 +20,6 @@ _CLOCK = "%Y-%m-%d %H:%M:%S"
 
 
 def get_level_name(level: Any) -> Any:
-    """``logging.getLevelName``: a level's name by number, or its number by name."""
     if level in LEVELS:
         return LEVELS[level]
     names = {number: name for name, number in LEVELS.items()}
@@ -43,7 +42,6 @@ class LogRecord:
         self.msg, self.args, self.module = msg, args, "<task>"
 
     def getMessage(self) -> str:  # noqa: N802 - the library's name
-        """Return ``msg % args``."""
         text = str(self.msg)
         return str(text % self.args) if self.args else text
 
@@ -56,12 +54,10 @@ class Formatter:
         self._datefmt = str(datefmt or _CLOCK)
 
     def formatTime(self, record: Any, datefmt: str | None = None) -> str:  # noqa: N802 - the library's name
-        """Return the run's moment."""
         del record
         return time.strftime(datefmt or self._datefmt, time.gmtime(RUN.now))
 
     def format(self, record: Any) -> str:
-        """Return one line."""
         fields = {
             "name": record.name,
             "levelno": record.levelno,
@@ -92,23 +88,18 @@ class Handler:
         self.formatter: Any = Formatter()
 
     def setFormatter(self, fmt: Any) -> None:  # noqa: N802 - the library's name
-        """Choose the form of lines."""
         self.formatter = _as(Formatter, fmt)
 
     def setLevel(self, level: Any) -> None:  # noqa: N802 - the library's name
-        """Leave out what is below `level`."""
         self.level = _number(level)
 
     def format(self, record: Any) -> str:
-        """Return one line."""
         return str(_as(Formatter, self.formatter).format(record))
 
     def emit(self, record: Any) -> None:
-        """Write one record."""
         raise NotImplementedError("emit must be implemented by Handler subclasses")
 
     def handle(self, record: Any) -> None:
-        """Write one record unless it is below the level."""
         if record.levelno >= self.level:
             self.emit(record)
 
@@ -121,7 +112,6 @@ class StreamHandler(Handler):
         self.stream = stream
 
     def emit(self, record: Any) -> None:
-        """Write one line."""
         (self.stream or sys.stdout).write(self.format(record) + "\n")
 
 
@@ -129,7 +119,7 @@ class NullHandler(Handler):
     """``logging.NullHandler``."""
 
     def handle(self, record: Any) -> None:
-        """Write nothing."""
+        pass
 
 
 class Logger:
@@ -142,11 +132,9 @@ class Logger:
         self.propagate = True
 
     def setLevel(self, level: Any) -> None:  # noqa: N802 - the library's name
-        """Leave out what is below `level`."""
         self.level = _number(level)
 
     def getEffectiveLevel(self) -> int:  # noqa: N802 - the library's name
-        """Return the level of the nearest logger that has one."""
         logger: Logger | None = self
         while logger is not None:
             if logger.level:
@@ -155,25 +143,20 @@ class Logger:
         return 0
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the library's name
-        """Whether a message of `level` would be written."""
         return level >= self.getEffectiveLevel()
 
     def addHandler(self, hdlr: Any) -> None:  # noqa: N802 - the library's name
-        """Write messages to `hdlr` too."""
         if hdlr not in self.handlers:
             self.handlers.append(hdlr)
 
     def removeHandler(self, hdlr: Any) -> None:  # noqa: N802 - the library's name
-        """Write no more messages to `hdlr`."""
         if hdlr in self.handlers:
             self.handlers.remove(hdlr)
 
     def hasHandlers(self) -> bool:  # noqa: N802 - the library's name
-        """Whether this logger or one above it has handlers."""
         return bool(self._all_handlers())
 
     def getChild(self, suffix: str) -> Logger:  # noqa: N802 - the library's name
-        """Return the logger ``name.suffix``."""
         return get_logger(suffix if self.parent is None else f"{self.name}.{suffix}")
 
     def _all_handlers(self) -> list[Any]:
@@ -185,7 +168,6 @@ class Logger:
         return found
 
     def log(self, level: Any, msg: object, *args: Any, **_options: Any) -> None:
-        """Write ``msg % args`` if `level` is enabled."""
         number = _number(level)
         if not self.isEnabledFor(number):
             return
@@ -196,25 +178,21 @@ class Logger:
             _as(Handler, handler).handle(record)
 
     def debug(self, msg: object, *args: Any, **options: Any) -> None:
-        """Log at DEBUG."""
         self.log(LEVELS["DEBUG"], msg, *args, **options)
 
     def info(self, msg: object, *args: Any, **options: Any) -> None:
-        """Log at INFO."""
         self.log(LEVELS["INFO"], msg, *args, **options)
 
     def warning(self, msg: object, *args: Any, **options: Any) -> None:
-        """Log at WARNING."""
         self.log(LEVELS["WARNING"], msg, *args, **options)
 
     def error(self, msg: object, *args: Any, **options: Any) -> None:
-        """Log at ERROR; tracebacks, which `exception` adds elsewhere, are left out."""
+        # Log at ERROR; tracebacks, which `exception` adds elsewhere, are left out
         self.log(LEVELS["ERROR"], msg, *args, **options)
 
     exception = error
 
     def critical(self, msg: object, *args: Any, **options: Any) -> None:
-        """Log at CRITICAL."""
         self.log(LEVELS["CRITICAL"], msg, *args, **options)
 
 
@@ -223,7 +201,6 @@ _loggers: dict[str, Logger] = {}
 
 
 def get_logger(name: str | None = None) -> Logger:
-    """``logging.getLogger``."""
     if not name or name == "root":
         return ROOT
     name = str.__str__(str(name))
@@ -243,7 +220,7 @@ def basic_config(
     force: bool = False,
     **others: Any,
 ) -> None:
-    """``logging.basicConfig``, without files."""
+    # ``logging.basicConfig``, without files
     if "filename" in others:
         raise FileNotFoundError("a task has no files to log to")
     if level is not None:
@@ -260,7 +237,7 @@ for _kind in (Formatter, Handler, StreamHandler, NullHandler, LogRecord, Logger)
 
 
 def _build_logging(_level: Level) -> dict[str, object]:
-    """Return what the level lists of ``logging``; the library is not imported."""
+    # the library is not imported
     words = ("debug", "info", "warning", "error", "exception", "critical", "log")
     return {
         **LEVELS,

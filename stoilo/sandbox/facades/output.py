@@ -70,8 +70,6 @@ class catch_warnings:  # noqa: N801 - the library's name
 
 
 def _keep_in(log: list[warnings.WarningMessage]) -> Callable[..., None]:
-    """Return what adds each warning that it is called with to `log`."""
-
     def keep(
         message: Warning | str,
         category: type[Warning],
@@ -138,42 +136,38 @@ class tqdm:  # noqa: N801 - the library's name
         return None
 
     def update(self, n: Any = 1) -> bool:
-        """Count `n` more steps; nothing is shown."""
         self.n += n
         return False
 
     def reset(self, total: Any = None) -> None:
-        """Begin again."""
         self.n = 0
         self.total = self.total if total is None else total
 
     def set_description(self, desc: str = "", refresh: bool = True) -> None:
-        """Set the description, with the library's colon."""
+        # Set the description, with the library's colon
         del refresh
         self.desc = f"{desc}: " if desc else ""
 
     def set_description_str(self, desc: str = "", refresh: bool = True) -> None:
-        """Set the description."""
         del refresh
         self.desc = desc
 
     def set_postfix(self, *_values: object, **_more: object) -> None:
-        """Do nothing."""
+        pass
 
     set_postfix_str = refresh = clear = display = unpause = set_postfix
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        pass
 
     @classmethod
     def write(cls, s: Any, file: Any = None, end: str = "\n", **_more: object) -> None:
-        """Print the text, as the library does above its bar."""
+        # Print the text, as the library does above its bar
         text = f"{s}{end}"
         (sys.stdout if file is None else file).write(text)
 
 
 def trange(*bounds: Any, **options: Any) -> tqdm:
-    """``tqdm.trange``."""
     return tqdm(range(*bounds), **options)
 
 
@@ -193,11 +187,11 @@ class TaskStream:
     __slots__ = ()
 
     def write(self, text: str) -> int:
-        """Write to wherever this run's output goes."""
+        # Write to wherever this run's output goes
         return sys.stdout.write(text)
 
     def flush(self) -> None:
-        """Do nothing: nothing is held back."""
+        pass
 
 
 def _exit(status: object = None) -> NoReturn:

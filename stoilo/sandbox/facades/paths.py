@@ -41,69 +41,57 @@ class PurePosixPath:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The components, the root first."""
         return (self.__root, *self.__names) if self.__root else self.__names
 
     @property
     def root(self) -> str:
-        """``/`` or nothing."""
         return self.__root
 
     anchor = root
 
     @property
     def drive(self) -> str:
-        """Nothing, on POSIX."""
         return ""
 
     @property
     def name(self) -> str:
-        """The last component."""
         return self.__names[-1] if self.__names else ""
 
     @property
     def suffix(self) -> str:
-        """The last suffix, with its dot."""
         dot = self.name.rfind(".")
         return self.name[dot:] if 0 < dot < len(self.name) - 1 else ""
 
     @property
     def stem(self) -> str:
-        """The name without its suffix."""
         return self.name.removesuffix(self.suffix) if self.suffix else self.name
 
     @property
     def suffixes(self) -> list[str]:
-        """All suffixes."""
         if self.name.endswith("."):
             return []
         return [f".{suffix}" for suffix in self.name.lstrip(".").split(".")[1:]]
 
     @property
     def parent(self) -> PurePosixPath:
-        """The path above."""
         return self._of(self.__names[:-1])
 
     @property
     def parents(self) -> tuple[PurePosixPath, ...]:
-        """Every path above, the nearest first."""
         lengths = reversed(range(len(self.__names)))
         return tuple(self._of(self.__names[:length]) for length in lengths)
 
     def as_posix(self) -> str:
-        """Return the text."""
         return str(self)
 
     def is_absolute(self) -> bool:
-        """Whether it begins at the root."""
         return bool(self.__root)
 
     def joinpath(self, *parts: Any) -> PurePosixPath:
-        """Return the path with `parts` behind it."""
         return PurePosixPath(self, *parts)
 
     def match(self, pattern: Any) -> bool:
-        """Whether the pattern fits, from the right unless it is absolute."""
+        # Whether the pattern fits, from the right unless it is absolute
         wanted = PurePosixPath(pattern)
         if not wanted.parts:
             raise ValueError("empty pattern")
@@ -114,21 +102,18 @@ class PurePosixPath:
         return all(fnmatchcase(part, shape) for part, shape in pairs)
 
     def is_relative_to(self, *other: Any) -> bool:
-        """Whether it lies below `other`."""
         above = PurePosixPath(*other).parts
         return self.parts[: len(above)] == above and self.is_absolute() is bool(
             above and above[0].startswith("/")
         )
 
     def relative_to(self, *other: Any) -> PurePosixPath:
-        """Return the path as seen from `other`, or raise ValueError."""
         above = PurePosixPath(*other)
         if not self.is_relative_to(above):
             raise ValueError(f"{str(self)!r} is not in the subpath of {str(above)!r}")
         return PurePosixPath(*self.parts[len(above.parts) :])
 
     def with_name(self, name: Any) -> PurePosixPath:
-        """Return the path with another name."""
         if not self.name:
             raise ValueError(f"{self!r} has an empty name")
         root, names = _parse((name,))
@@ -137,11 +122,9 @@ class PurePosixPath:
         return self._of((*self.__names[:-1], names[0]))
 
     def with_stem(self, stem: Any) -> PurePosixPath:
-        """Return the path with another stem."""
         return self.with_name(_plain(stem) + self.suffix)
 
     def with_suffix(self, suffix: Any) -> PurePosixPath:
-        """Return the path with another suffix."""
         suffix = _plain(suffix)
         if "/" in suffix or suffix == "." or (suffix and not suffix.startswith(".")):
             raise ValueError(f"Invalid suffix {suffix!r:.99}")

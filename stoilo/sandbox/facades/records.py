@@ -51,8 +51,6 @@ def _check_fields(target: type) -> None:
 
 
 def dataclass(cls: Any = None, /, **options: Any) -> Any:
-    """``dataclasses.dataclass``."""
-
     def decorate(target: Any) -> Any:
         if not isinstance(target, type) or not is_own_class(target):
             raise GuardError("STO-G102", "dataclass() needs a class of the task itself")
@@ -68,19 +66,19 @@ def dataclass(cls: Any = None, /, **options: Any) -> Any:
 
 
 def _own_field(*details: Any) -> Any:
-    """Return ``dataclasses._get_field(...)`` for one class alone."""
+    # Return ``dataclasses._get_field(...)`` for one class alone
     return copy.copy(_find_field(*details))
 
 
 def _checked_signature(cls: Any, obj: Any, text: str, *more: Any) -> Any:
-    """``inspect._signature_fromstr`` of what no task wrote."""
+    # ``inspect._signature_fromstr`` of what no task wrote
     if isinstance(obj, type) and is_own_class(obj):
         raise ValueError("no signature found in the text of a task")
     return _parse_signature(cls, obj, text, *more)
 
 
 def _build_dataclasses(_level: Level) -> dict[str, object]:
-    """Put the checks into the libraries; return the replacements."""
+    # return the replacements
     dataclasses._get_field = _own_field  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     inspect._signature_fromstr = _checked_signature  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     return {"dataclass": dataclass}
@@ -110,7 +108,6 @@ class Ledger:
         self._known.discard(address)
 
     def copy(self) -> Ledger:
-        """Return another with the same content."""
         return Ledger(tuple(self._known))
 
 
@@ -122,7 +119,6 @@ class PrettyPrinter(pprint.PrettyPrinter):
     """``pprint.PrettyPrinter``."""
 
     def format(self, object: Any, context: Any, maxlevels: int, level: int) -> Any:  # noqa: A002 - the library's names
-        """Return the text of `object`, whether it is readable and whether recursive."""
         return super().format(object, _hide(context), maxlevels, level)
 
     def _format(

@@ -1,16 +1,33 @@
-"""`torch.Tensor`, nodes of gradients, and kernels that trust an argument: what guards them."""
+"""The torch library as a zygote prepares it, and what guards its tensors, nodes and kernels.
+
+Set once, before any façade of torch is built:
+
+- oneDNN and NNPACK are off: both make machine code at run time, which W^X forbids
+  (docs/adr/0012-torch.md says what that costs);
+- the path optimiser of einsum is off, since a host may lack it and then sums in
+  another order;
+- ``torch.fx.experimental.symbolic_shapes`` is a stand-in that knows plain shapes only:
+  the real one is a prover of 500 modules that ``autograd.grad`` would import;
+- ``torch._dynamo`` is a stand-in that leaves functions as they are: the real one is
+  a compiler of 700 modules that optimisers would import at their first step.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
+import importlib
+import operator
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch.autograd import function
 
-from stoilo.sandbox.language.stand_ins import StandIn
+from stoilo.sandbox.language.substitutes import StandIn
 
 # Nodes of a graph of gradients: looked at, never called -------------------------------
 #
@@ -31,7 +48,7 @@ _kept: list[torch.Tensor] = []
 
 
 def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
-    """``Tensor.__deepcopy__``: tensors that shared memory share it after."""
+    # tensors that shared memory share it after
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
@@ -50,7 +67,7 @@ def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
 
 
 def _is_lent(tensor: Any) -> bool:
-    """Whether an array of numpy may stand on this tensor's memory."""
+    # Whether an array of numpy may stand on this tensor's memory
     return not _Base.untyped_storage(tensor).resizable()
 
 
@@ -65,14 +82,14 @@ def _set_data(self: Any, value: Any) -> None:
 
 
 def _convert(self: Any, dtype: Any = None, *args: Any, **options: Any) -> Any:
-    """``Tensor.type``, which also takes our stand-ins such as ``torch.LongTensor``."""
+    # ``Tensor.type``, which also takes our stand-ins such as ``torch.LongTensor``
     if isinstance(dtype, StandIn):
         dtype = dtype.__stoilo_real__
     return _Base.type(self, dtype, *args, **options)
 
 
 def _zeros_for(self: Any, *size: Any, **options: Any) -> Any:
-    """``Tensor.new_empty``: zeros, since free memory differs between honest copies."""
+    # zeros, since free memory differs between honest copies
     return self.new_zeros(*size, **options)
 
 
@@ -107,46 +124,38 @@ class Node:
         return repr(self._node)
 
     def name(self) -> str:
-        """Return what the library calls it."""
         return str(self._node.name())
 
     @property
     def next_functions(self) -> tuple[Any, ...]:
-        """The nodes that its gradients go to, each with the number of its input."""
         return _shown(self._node.next_functions)
 
     @property
     def metadata(self) -> Any:
-        """What was noted on it."""
         return self._node.metadata
 
     @property
     def requires_grad(self) -> bool:
-        """Whether a gradient is asked for here."""
         return bool(self._node.requires_grad)
 
     @property
     def variable(self) -> Any:
-        """The leaf whose gradient is summed here."""
         return self._node.variable
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
-        """Call `hook` with the gradients that leave and enter it."""
         return self._node.register_hook(hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Any:
-        """Call `hook` with the gradients that enter it."""
         return self._node.register_prehook(hook)
 
 
 @functools.cache
 def _kind(name: str) -> type[Node]:
-    """Return the class that stands for the library's class `name`."""
     return type(name, (Node,), {"__slots__": (), "__module__": "torch.autograd"})
 
 
 def _show(node: Any) -> Any:
-    """Return what a task sees of `node`; those of its own functions are what they are."""
+    # those of its own functions are what they are
     if node is None or isinstance(node, function.FunctionCtx):
         return node
     return _kind(type(node).__name__)(node)
@@ -187,7 +196,7 @@ def ctc_loss(
     *more: Any,
     **options: Any,
 ) -> torch.Tensor:
-    """``torch.ctc_loss``: a target is the number of a class."""
+    # a target is the number of a class
     used = targets
     if used.dim() > 1:  # what pads them may be anything
         place = torch.arange(used.shape[1])
@@ -204,7 +213,7 @@ def ctc_loss(
 
 
 def pad_packed_sequence(data: Any, batch_sizes: Any, *more: Any) -> Any:
-    """``torch._VF._pad_packed_sequence``: sizes fall, and say what the data hold."""
+    # sizes fall, and say what the data hold
     sizes = [int(size) for size in batch_sizes]
     falling = all(size > 0 for size in sizes) and sizes == sorted(sizes, reverse=True)
     if not falling or sum(sizes) != len(data):
@@ -233,3 +242,98 @@ def guard_bounds() -> None:
     """Put the checks where the library's own Python code finds them."""
     _library.ctc_loss = ctc_loss
     _library._VF._pad_packed_sequence = pad_packed_sequence  # noqa: SLF001 - see above
+
+
+LOADED_LATE = (
+    *("torch.autograd.functional", "torch.autograd.gradcheck", "torch.distributions"),
+    *("torch.nn.utils.rnn", "torch.utils.data", "torch._tensor_str", "torch._VF"),
+    *("torch.utils._contextlib", "torch.utils._device", "torch.autograd.profiler"),
+    *("torch._lowrank", "torch._lobpcg", "torch.func", "torch.masked"),
+    *("torch._decomp.decompositions_for_jvp", "torch.amp", "torch.utils.checkpoint"),
+)
+"""What torch imports at first use, which is too late in a jail."""
+
+
+def _leave_alone(fn: Any = None, *_args: Any, **_options: Any) -> Any:
+    # nothing compiles, so nothing is disabled
+    return fn if fn is not None else _leave_alone
+
+
+def _remove_compiler() -> None:
+    # Put a stand-in where torch would import its compiler
+    compiler = ModuleType("torch._dynamo")
+    compiler.disable = _leave_alone  # type: ignore[attr-defined]  # a module made here
+    compiler.graph_break = _do_nothing  # type: ignore[attr-defined]  # as above
+    compiler.compiled_autograd = ModuleType("compiled_autograd")  # type: ignore[attr-defined]  # as above
+    compiler.compiled_autograd._disable = contextlib.nullcontext  # noqa: SLF001 - as above
+    compiler.config = ModuleType("config")  # type: ignore[attr-defined]  # as above
+    compiler.config.error_on_nested_fx_trace = False  # of checkpointed functions
+    sys.modules["torch._dynamo"] = compiler
+    torch._dynamo = compiler  # noqa: SLF001 - as import would
+
+
+def _remove_prover() -> None:
+    # Put plain logic where torch would import a prover for symbolic shapes
+    importlib.import_module("torch.fx.experimental._config")
+    prover = ModuleType("torch.fx.experimental.symbolic_shapes")
+    vars(prover).update(_PLAIN_SHAPES)
+    sys.modules[prover.__name__] = prover
+    torch.fx.experimental.symbolic_shapes = prover
+    algebra = ModuleType("sympy")  # asked whether a number is one of its expressions
+    algebra.Basic = type("Basic", (), {})  # type: ignore[attr-defined]  # a module made here
+    sys.modules["sympy"] = algebra
+
+
+_PLAIN_SHAPES: dict[str, Callable[..., Any]] = {
+    "expect_true": bool,
+    "guard_int": int,
+    "guard_or_false": bool,
+    "guard_or_true": bool,
+    "guard_size_oblivious": bool,
+    "guarding_hint_or_throw": int,
+    "has_free_unbacked_symbols": lambda _value: False,
+    "has_guarding_hint": lambda _value: True,
+    "is_nested_int": lambda _value: False,
+    "statically_known_true": bool,
+    "sym_and": lambda *conditions: all(conditions),
+    "sym_eq": operator.eq,
+    "sym_or": lambda *conditions: any(conditions),
+}
+
+
+def _do_nothing(*_args: Any) -> None:
+    pass
+
+
+def _turn_off_code_makers() -> None:
+    backends: Any = torch.backends
+    backends.mkldnn.set_flags(_enabled=False)
+    backends.nnpack.set_flags(_enabled=False)
+    backends.opt_einsum.enabled = False
+
+
+def _warm_up() -> None:
+    # Run what makes torch import, allocate or look at the machine once
+    torch.set_num_threads(1)
+    layer = torch.nn.Linear(2, 2)
+    makers: tuple[Callable[..., Any], ...] = (torch.optim.SGD, torch.optim.Adam)
+    for make in makers:
+        step = make(layer.parameters(), lr=0.1)
+        step.zero_grad()
+        layer(torch.zeros(1, 2)).sum().backward()
+        step.step()
+    repr(layer), repr(layer.weight)
+    torch._nnpack_available()  # noqa: SLF001 - reads what the processor is, for convolutions too
+    torch.fft.fft(torch.zeros(4))
+    torch.linalg.svd(torch.eye(2))
+    torch.zeros(2).numpy()
+
+
+def prepare_torch() -> None:
+    """Import, switch off and warm up; slow, once a zygote."""
+    _remove_compiler()
+    _remove_prover()
+    for name in LOADED_LATE:
+        importlib.import_module(name)
+    _turn_off_code_makers()
+    _warm_up()

@@ -18,7 +18,7 @@ from stoilo.sandbox.language.rules import (
     is_dunder,
     is_plain,
 )
-from stoilo.sandbox.language.stand_ins import StandIn
+from stoilo.sandbox.language.substitutes import StandIn
 
 # `torch.nn`: modules whose names for parameters, buffers and children pass our rule
 #
@@ -42,7 +42,7 @@ class ParameterStandIn(metaclass=StandIn):
     __stoilo_real__ = nn.Parameter
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
-        """Return a real one, made of a tensor only."""
+        # Return a real one, made of a tensor only
         if data is not None and not isinstance(data, torch.Tensor):
             raise TypeError("nn.Parameter() takes a tensor")
         return nn.Parameter(data, requires_grad)  # type: ignore[arg-type]  # None is what its default is
@@ -61,19 +61,16 @@ def _checked_register_buffer(
     tensor: Any,
     persistent: bool = True,
 ) -> None:
-    """``Module.register_buffer``."""
     check_attribute_name(name)
     _register_buffer(self, name, tensor, persistent)
 
 
 def _checked_register_parameter(self: Any, name: str, param: Any) -> None:
-    """``Module.register_parameter``."""
     check_attribute_name(name)
     _register_parameter(self, name, param)
 
 
 def _checked_add_module(self: Any, name: str, module: Any) -> None:
-    """``Module.add_module``."""
     check_attribute_name(name)
     _add_module(self, name, module)
 
@@ -81,7 +78,7 @@ def _checked_add_module(self: Any, name: str, module: Any) -> None:
 def _checked_pre_hook(
     self: Any, hook: Any, *, prepend: bool = False, with_kwargs: bool = False
 ) -> Any:
-    """``Module.register_forward_pre_hook``: keywords that it gives ``forward`` hold no mask."""
+    # keywords that it gives ``forward`` hold no mask
 
     @functools.wraps(hook, updated=())
     def checked(*values: Any) -> Any:
@@ -96,14 +93,14 @@ def _checked_pre_hook(
 
 
 def _checked_key(_: Any, key: Any) -> str:
-    """``ParameterDict._key_to_attr``: keys become attributes."""
+    # keys become attributes
     if not is_plain(key):
         raise GuardError("STO-G102", f"a ParameterDict cannot have the key {key!r:.64}")
     return key
 
 
 def _get_submodule(self: Any, target: str) -> nn.Module:
-    """``Module.get_submodule`` that looks at children, not at attributes."""
+    # ``Module.get_submodule`` that looks at children, not at attributes
     found = self
     for part in str.__str__(target).split(".") if target else ():
         if found is not None:
@@ -115,7 +112,6 @@ def _get_submodule(self: Any, target: str) -> nn.Module:
 
 
 def _get_parameter(self: Any, target: str) -> Any:
-    """``Module.get_parameter``."""
     path, _, name = str.__str__(target).rpartition(".")
     owner: Any = _get_submodule(self, path)
     if name not in owner._parameters:  # noqa: SLF001 - the parameters
@@ -124,7 +120,6 @@ def _get_parameter(self: Any, target: str) -> Any:
 
 
 def _get_buffer(self: Any, target: str) -> Any:
-    """``Module.get_buffer``."""
     path, _, name = str.__str__(target).rpartition(".")
     owner: Any = _get_submodule(self, path)
     if name not in owner._buffers:  # noqa: SLF001 - the buffers
@@ -133,7 +128,7 @@ def _get_buffer(self: Any, target: str) -> Any:
 
 
 def _guard_modules() -> None:
-    """Put the checks into the library's classes: tasks extend these."""
+    # tasks extend these
     replacements = {
         "register_buffer": _checked_register_buffer,
         "register_parameter": _checked_register_parameter,
@@ -166,7 +161,7 @@ _NAMES = (
 
 
 def _check_parameter(module: Any, name: Any) -> None:
-    """Raise unless `name` (untrusted) is a parameter of `module`, normalised or not."""
+    # Raise unless `name` (untrusted) is a parameter of `module`, normalised or not
     if not isinstance(module, nn.Module) or type(name) is not str:
         raise TypeError("a module and the name of one of its parameters, please")
     known = {name, f"{name}_g", f"{name}_orig"}
@@ -198,7 +193,6 @@ _Values = Mapping[str, torch.Tensor] | Sequence[Mapping[str, torch.Tensor]]
 def _checked_values(
     module: torch.nn.Module, values: _Values
 ) -> list[dict[str, torch.Tensor]]:
-    """Return `values` as plain dicts whose names are the module's own."""
     tables = [values] if isinstance(values, Mapping) else list(values)
     known = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     known |= {name for name, _ in module.named_buffers(remove_duplicate=False)}
@@ -223,7 +217,6 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """``torch.func.functional_call``."""
     return torch.func.functional_call(
         module,
         tuple(_checked_values(module, parameter_and_buffer_dicts)),

@@ -42,7 +42,7 @@ def _no_fused(*_args: Any, **_options: Any) -> None:
 
 
 def _known_names(self: Any, state: Any) -> dict[str, Any]:
-    """Return a copy of `state` (untrusted) whose keys the scheduler already has."""
+    # Return a copy of `state` (untrusted) whose keys the scheduler already has
     copied = {**state}
     for name in copied:
         if type(name) is not str or name not in self.__dict__ or name == "optimizer":
@@ -51,7 +51,6 @@ def _known_names(self: Any, state: Any) -> dict[str, Any]:
 
 
 def _own_state(function: Any) -> dict[str, Any]:
-    """Return the attributes of a callable object that the task's source defines."""
     if not is_own_class(type(function)):
         raise GuardError("STO-G101", "only the task's own objects show their state")
     attributes: dict[str, Any] = object.__getattribute__(function, "__dict__")
@@ -59,7 +58,7 @@ def _own_state(function: Any) -> dict[str, Any]:
 
 
 def _restore(function: Any, state: Any) -> None:
-    """Put saved attributes (untrusted) back into a callable object of the task."""
+    # Put saved attributes (untrusted) back into a callable object of the task
     attributes = _own_state(function)
     libraries = [base for base in class_mro(type(function)) if not is_own_class(base)]
     for name, value in {**state}.items():
@@ -76,12 +75,10 @@ def _saved(function: Any) -> dict[str, Any] | None:
 
 
 def _load_schedule(self: Any, state_dict: Any) -> None:
-    """``LRScheduler.load_state_dict``."""
     self.__dict__.update(_known_names(self, state_dict))
 
 
 def _lambda_state(self: Any) -> dict[str, Any]:
-    """``LambdaLR.state_dict``."""
     state = {
         name: value for name, value in self.__dict__.items() if name != "optimizer"
     }
@@ -90,7 +87,6 @@ def _lambda_state(self: Any) -> dict[str, Any]:
 
 
 def _load_lambdas(self: Any, state_dict: Any) -> None:
-    """``LambdaLR.load_state_dict``."""
     state = _known_names(self, state_dict)
     saved = state.pop("lr_lambdas")
     self.__dict__.update(state)
@@ -100,7 +96,7 @@ def _load_lambdas(self: Any, state_dict: Any) -> None:
 
 
 def _load_schedules(self: Any, state_dict: Any) -> None:
-    """``SequentialLR.load_state_dict`` and ``ChainedScheduler``'s."""
+    # ``SequentialLR.load_state_dict`` and ``ChainedScheduler``'s
     state = _known_names(self, state_dict)
     saved = state.pop("_schedulers")
     self.__dict__.update(state)
@@ -109,12 +105,10 @@ def _load_schedules(self: Any, state_dict: Any) -> None:
 
 
 def _load_plateau(self: Any, state_dict: Any) -> None:
-    """``ReduceLROnPlateau.load_state_dict``."""
     _plateau_load(self, _known_names(self, state_dict))
 
 
 def _save_cycle(self: Any) -> dict[str, Any]:
-    """``CyclicLR.state_dict``."""
     saved = None
     if self._scale_fn_custom is not None:
         saved = _saved(self._scale_fn_custom)
@@ -123,7 +117,6 @@ def _save_cycle(self: Any) -> dict[str, Any]:
 
 
 def _load_cycle(self: Any, state_dict: Any) -> None:
-    """``CyclicLR.load_state_dict``."""
     state = _known_names(self, state_dict)
     saved = state.pop("_scale_fn_custom", None)
     self.__dict__.update(state)
@@ -133,7 +126,6 @@ def _load_cycle(self: Any, state_dict: Any) -> None:
 
 
 def _families(cls: type) -> Iterator[type]:
-    """Yield `cls` and every class that extends it."""
     yield cls
     children: list[type] = type.__subclasses__(cls)
     for child in children:
@@ -154,7 +146,7 @@ def _guard_schedulers() -> None:
 
 
 def _hook_steps() -> None:
-    """Wrap every ``step`` now: the library would at the first instance, over our check."""
+    # the library would at the first instance, over our check
     kinds: Iterator[Any] = _families(Optimizer)
     for cls in kinds:
         if "step" in vars(cls) and not hasattr(cls.step, "hooked"):
@@ -163,7 +155,7 @@ def _hook_steps() -> None:
 
 
 def _build_torch_optim(_level: Level) -> dict[str, object]:
-    """Put the checks into the library's classes: tasks extend these."""
+    # tasks extend these
     for name in _FUSED:
         setattr(torch, name, _no_fused)
     _guard_schedulers()
@@ -206,7 +198,8 @@ def _no_workers(_loader: Any) -> Any:
 
 
 def _nothing(_loader: Any, _value: Any = None) -> None:
-    """Stand for what a loader says of processes: a context of them is a road to modules."""
+    # a context of them is a road to modules
+    pass
 
 
 def _build_torch_utils_data(_level: Level) -> dict[str, object]:
@@ -228,7 +221,7 @@ _start: Any = Distribution.__init__
 
 
 def _named_parameters(self: Any) -> dict[str, Any]:
-    """Return ``arg_constraints``, read once, or raise for a name that is no parameter's."""
+    # Return ``arg_constraints``, read once, or raise for a name that is no parameter's
     named = {**self.arg_constraints}
     for name in named:
         if not is_plain(name):
@@ -242,7 +235,6 @@ def _checked_start(
     event_shape: Any = None,
     validate_args: Any = None,
 ) -> None:
-    """``Distribution.__init__``."""
     shapes = (batch_shape or torch.Size(), event_shape or torch.Size())
     own = any(map(is_own_class, class_mro(type(self))))
     asked = self._validate_args if validate_args is None else validate_args
@@ -271,7 +263,7 @@ def _check_parameter(self: Any, name: str, constraint: Any) -> None:
 
 
 def _build_torch_distributions(_level: Level) -> dict[str, object]:
-    """Put the check into the library's class: tasks extend it."""
+    # Put the check into the library's class: tasks extend it
     base: Any = Distribution
     base.__init__ = _checked_start
     return {}
@@ -287,7 +279,7 @@ def checkpoint(
     debug: bool = False,
     **options: Any,
 ) -> Any:
-    """``torch.utils.checkpoint.checkpoint``; `debug` is ignored."""
+    # `debug` is ignored
     del debug
     return torch.utils.checkpoint.checkpoint(
         function, *args, use_reentrant=use_reentrant, **options

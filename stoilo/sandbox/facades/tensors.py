@@ -19,13 +19,12 @@ from stoilo.sandbox.facades.tensor_members import (
     guard_bounds,
     guard_nodes,
     guard_tensors,
+    prepare_torch,
     set_rng_state,
 )
-from stoilo.sandbox.facades.tensor_runtime import prepare_torch
-from stoilo.sandbox.language.determinism import RUN
-from stoilo.sandbox.language.instances import InstanceDict
 from stoilo.sandbox.language.rules import GuardError
-from stoilo.sandbox.language.stand_ins import StandIn
+from stoilo.sandbox.language.runtime import RUN
+from stoilo.sandbox.language.substitutes import InstanceDict, StandIn
 
 # `torch.save` and `torch.load`: what travels as a result, in memory, without pickles
 #
@@ -43,7 +42,6 @@ def _check_file(file: Any) -> Any:
 
 
 def save(obj: Any, f: Any) -> None:
-    """``torch.save`` of tensors and plain data, such as a ``state_dict()``."""
     try:
         data = skeleton.encode(to_node(obj, dicts=_DICTS))
     except StoiloError as error:
@@ -52,7 +50,7 @@ def save(obj: Any, f: Any) -> None:
 
 
 def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
-    """``torch.load`` of what `save` wrote in a task; there is one device."""
+    # there is one device
     del map_location
     if not weights_only:
         raise GuardError("STO-G102", "a task reads no pickles: weights_only=True")
@@ -86,7 +84,7 @@ _LEGACY = {
 
 
 def _legacy_tensor(data: tuple[Any, ...], dtype: torch.dtype | None) -> torch.Tensor:
-    """Return what an old constructor would: sizes give zeros here, anything else data."""
+    # sizes give zeros here, anything else data
     dtype = dtype or torch.get_default_dtype()
     if not data:
         return torch.zeros(0, dtype=dtype)
@@ -105,7 +103,6 @@ class TensorStandIn(metaclass=StandIn):
     __stoilo_real__ = torch.Tensor
 
     def __new__(cls, *data: Any) -> Any:
-        """Return a tensor of the default type."""
         return _legacy_tensor(data, None)
 
 
@@ -118,7 +115,6 @@ def _legacy_class(name: str, dtype: torch.dtype) -> type:
         __stoilo_real__ = real
 
         def __new__(cls, *data: Any) -> Any:
-            """Return a tensor of this type."""
             return _legacy_tensor(data, dtype)
 
     Legacy.__name__ = Legacy.__qualname__ = name
@@ -127,7 +123,7 @@ def _legacy_class(name: str, dtype: torch.dtype) -> type:
 
 
 def new(self: torch.Tensor, *data: Any) -> torch.Tensor:
-    """``Tensor.new``: an old constructor of the tensor's own type, which distributions use."""
+    # an old constructor of the tensor's own type, which distributions use
     return _legacy_tensor(data, self.dtype)
 
 
@@ -146,7 +142,7 @@ def empty_like(like: torch.Tensor, **options: Any) -> torch.Tensor:
 
 
 def frombuffer(buffer: Any, **options: Any) -> torch.Tensor:
-    """``torch.frombuffer`` of a copy: the library keeps no hold of the buffer it reads."""
+    # the library keeps no hold of the buffer it reads
     return torch.frombuffer(bytearray(memoryview(buffer).tobytes()), **options)
 
 
@@ -154,7 +150,7 @@ _BORROWED = (bytes, bytearray, memoryview)
 
 
 def _held(data: Any) -> Any:
-    """Return `data`, or a copy where torch would borrow its memory without holding it."""
+    # Return `data`, or a copy where torch would borrow its memory without holding it
     if isinstance(data, torch.Tensor | np.ndarray | np.generic | list | tuple):
         return data
     if isinstance(data, int | float | complex):
@@ -166,12 +162,10 @@ def _held(data: Any) -> Any:
 
 
 def asarray(obj: Any, **options: Any) -> torch.Tensor:
-    """``torch.asarray``."""
     return torch.asarray(_held(obj), **options)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
-    """``torch.as_tensor``."""
     return torch.as_tensor(_held(data), dtype=dtype, device=device)
 
 
@@ -182,7 +176,6 @@ class Generator(torch.Generator):
     """``torch.Generator`` whose ``seed`` takes the admission's, not the system's."""
 
     def seed(self) -> int:
-        """Seed with the next number of this run and return it."""
         number = RUN.next_seed() & 0x7FFFFFFFFFFFFFFF
         self.manual_seed(number)
         return number
@@ -192,30 +185,28 @@ Generator.__module__ = "torch"
 
 
 def manual_seed(seed: Any) -> torch.Generator:
-    """``torch.manual_seed`` for the one device that there is."""
+    # ``torch.manual_seed`` for the one device that there is
     return torch.default_generator.manual_seed(int(seed))
 
 
 def seed() -> int:
-    """``torch.seed``: the next seed of this run."""
     number = RUN.next_seed() & 0x7FFFFFFFFFFFFFFF
     torch.default_generator.manual_seed(number)
     return number
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """``torch.use_deterministic_algorithms`` without the compiler's settings."""
+    # ``torch.use_deterministic_algorithms`` without the compiler's settings
     torch._C._set_deterministic_algorithms(bool(mode), warn_only=bool(warn_only))  # noqa: SLF001 - what the real one calls
 
 
 def set_default_device(device: Any) -> None:
-    """``torch.set_default_device``: there is one device, the processor."""
+    # there is one device, the processor
     if device is not None and torch.device(device).type != "cpu":
         raise RuntimeError("a task computes on the processor: device 'cpu'")
 
 
 def get_default_device() -> torch.device:
-    """``torch.get_default_device``."""
     return torch.device("cpu")
 
 
@@ -273,7 +264,7 @@ def _build_torch_linalg(_level: Level) -> dict[str, object]:
 
 @contextlib.contextmanager
 def fork_rng(devices: object = None, *, enabled: bool = True) -> Iterator[None]:
-    """``torch.random.fork_rng`` for the one device that there is."""
+    # ``torch.random.fork_rng`` for the one device that there is
     del devices
     state = torch.get_rng_state()
     try:
@@ -303,11 +294,9 @@ class Switches:
         self.allow_tf32 = self.benchmark = self.deterministic = self.enabled = False
 
     def is_available(self) -> Literal[False]:
-        """Return False."""
         return False
 
     def is_built(self) -> Literal[False]:
-        """Return False."""
         return False
 
 
@@ -320,7 +309,7 @@ def _none() -> Literal[0]:
 
 
 def _idle(*_options: object) -> None:
-    """Do nothing, as on a machine without the device."""
+    pass
 
 
 def _build_devices(_level: Level) -> dict[str, object]:

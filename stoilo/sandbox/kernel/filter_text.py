@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stoilo.sandbox.kernel import building
+from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filters import (
     ARGUMENT_FILTERS,
     WAITER_CALLS,
@@ -127,7 +127,7 @@ def _describe_comparison(following: int, one: Instruction, shown: str) -> str:
 
 
 def _following(place: int, one: Instruction) -> tuple[int, ...]:
-    """Return where the program may go from `place`; jumps only go forward."""
+    # jumps only go forward
     if one.code == _RETURN:
         return ()
     if one.code == _JUMP:
@@ -138,7 +138,6 @@ def _following(place: int, one: Instruction) -> tuple[int, ...]:
 
 
 def _trace_accumulator(instructions: Sequence[Instruction]) -> list[int]:
-    """Return, for each place, the offset that the accumulator was loaded from."""
     loaded = [-1] * (len(instructions) + 1)
     for place, one in enumerate(instructions):
         for after in _following(place, one):
@@ -323,17 +322,17 @@ def _say_in_words(audit: FilterAudit) -> Iterator[str]:
 def _programs(level: Level) -> Iterator[tuple[str, bytes]]:
     rules = level.syscalls
     several = level.max_limits().threads > 1
-    yield "Runs with one thread", building.build_filter(rules, threads=False)
-    yield "Runs with several threads", building.build_filter(rules, threads=True)
-    yield "The zygote", building.build_zygote_filter(rules, threads=several)
-    yield "The process that waits for it", building.build_waiter_filter()
+    yield "Runs with one thread", filters.build_filter(rules, threads=False)
+    yield "Runs with several threads", filters.build_filter(rules, threads=True)
+    yield "The zygote", filters.build_zygote_filter(rules, threads=several)
+    yield "The process that waits for it", filters.build_waiter_filter()
 
 
 def _list_programs(level: Level) -> Iterator[str]:
     for whose, program in _programs(level):
         yield ""
         yield f"{whose}:"
-        yield from disassemble(program, building.name_syscall)
+        yield from disassemble(program, filters.name_syscall)
 
 
 def render_filter(level: Level) -> str:

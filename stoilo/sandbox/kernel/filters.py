@@ -1,4 +1,4 @@
-"""Which calls pass by argument only, and what the zygote may call: in rules and in words.
+"""A level's system call filters: what they let through, and their BPF made by libseccomp.
 
 Rules compare whole 64-bit registers; what no rule of a call covers gets the filter's default
 and ends the run.
@@ -8,19 +8,26 @@ inherited: every run has both, and of two answers the kernel takes the stricter.
 through what runs of the level may do, what the set-up of a child needs, and the zygote's own
 work; what it denies fails with ENOSYS, an answer that gives way to that of the run's own
 filter, which names the call.
+
+Programs are made in the supervisor, which alone loads libseccomp.
 """
 
 from __future__ import annotations
 
+import ctypes.util
 import errno
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from stoilo.core.levels import SyscallRules
-from stoilo.sandbox.kernel.identity import FIRST_UID
-from stoilo.sandbox.kernel.seccomp import FD
+from stoilo.sandbox.kernel.calls import FD
+from stoilo.sandbox.kernel.mechanisms import FIRST_UID
 
 if TYPE_CHECKING:
     from pyseccomp import SyscallFilter
@@ -87,7 +94,7 @@ def allow_equal(
 
 
 def _check_protection(context: Context, call: str) -> None:
-    """Keep memory from being executable (W^X for JITs)."""
+    # Keep memory from being executable (W^X for JITs)
     context.allow(call, (2, "MASKED_EQ", _PROT_EXEC, 0))
     context.fail(call, errno.EACCES, (2, "MASKED_EQ", _PROT_EXEC, _PROT_EXEC))
 
@@ -105,7 +112,7 @@ def _check_write(context: Context, call: str) -> None:
 
 
 def _check_close(context: Context, call: str) -> None:
-    """Let the child's own go; finalizers may still try the rest."""
+    # finalizers may still try the rest
     allow_equal(context, call, 0, tuple(FD))
     context.fail(call, errno.EBADF, (0, "GT", max(FD)))
 
@@ -135,13 +142,13 @@ def _check_futex(context: Context, call: str) -> None:
 
 
 def _check_clock(context: Context, call: str) -> None:
-    """Keep the clocks of other processes and of devices away."""
+    # Keep the clocks of other processes and of devices away
     context.allow(call, (0, "LE", _LAST_CLOCK))
     context.fail(call, errno.EINVAL, (0, "GT", _LAST_CLOCK))
 
 
 def _check_own(context: Context, call: str) -> None:
-    """Answer about the calling thread, not about other processes."""
+    # Answer about the calling thread, not about other processes
     context.allow(call, (0, "EQ", 0))
     context.fail(call, errno.ESRCH, (0, "NE", 0))
 
@@ -220,7 +227,7 @@ def _check_filter(context: Context, call: str) -> None:
 
 
 def _check_ids(context: Context, call: str) -> None:
-    """Let all three ids become one of the transient users', never a person's or root."""
+    # Let all three ids become one of the transient users', never a person's or root
     for mask, first in ((_WORD & ~0xFF, FIRST_UID), (_WORD & ~0xFFF, 0xF000)):
         context.allow(call, *((place, "MASKED_EQ", mask, first) for place in range(3)))
 
@@ -334,3 +341,131 @@ def add_own(context: Context, calls: Mapping[str, OwnCall]) -> None:
             context.allow(name)
         else:
             call.add(context, name)
+
+
+_PROBE_ERRNO = "EPERM"
+_FROZEN: Final = {"c": "libc.so.6", "seccomp": "libseccomp.so.2"}
+"""The host's C library is loaded already; the other lies in the frozen tree."""
+
+
+class Denied(StrEnum):
+    """What happens to a call that no rule lets through.
+
+    ``KILL`` is what every task gets. ``ERRNO`` answers EPERM instead, so that a probe goes
+    on to its next call; the jail refuses it for every job but the probe.
+    """
+
+    KILL = "kill"
+    ERRNO = "errno"
+
+
+def _answers_by_default(name: str, denied: Denied) -> bool:
+    # Whether an errno is what the default action answers; libseccomp refuses such rules
+    return denied is Denied.ERRNO and name == _PROBE_ERRNO
+
+
+def build_filter(
+    rules: SyscallRules, *, threads: bool, denied: Denied = Denied.KILL
+) -> bytes:
+    """Return the BPF program of a level.
+
+    Args:
+        rules: the level's table (trusted).
+        threads: whether clone(2) with thread flags is let through.
+        denied: what a call gets that no rule lets through.
+
+    Raises:
+        OSError: libseccomp does not know a name or refuses a rule.
+        KeyError: `rules` asks for a guard that does not exist.
+    """
+    bpf = load_binding()
+    polite = bpf.ERRNO(getattr(errno, _PROBE_ERRNO))
+    table = bpf.SyscallFilter(bpf.NOTIFY if denied is Denied.KILL else polite)
+    table.set_attr(bpf.Attr.ACT_BADARCH, bpf.KILL_PROCESS)
+    for call in rules.allow:
+        table.add_rule(bpf.ALLOW, call)
+    for call in (*rules.guarded, "sendmsg"):
+        ARGUMENT_FILTERS[call].add(Context(table, bpf, threads), call)
+    for name, calls in rules.errno.items():
+        for call in () if _answers_by_default(name, denied) else calls:
+            table.add_rule(bpf.ERRNO(getattr(errno, name)), call)
+    return _export(table)
+
+
+def _export(table: SyscallFilter) -> bytes:
+    with tempfile.TemporaryFile() as file:
+        table.export_bpf(file)
+        file.seek(0)
+        return file.read()
+
+
+def build_zygote_filter(rules: SyscallRules, *, threads: bool) -> bytes:
+    """Return the BPF program of a zygote whose runs have `rules`.
+
+    What it denies gets the answer for a tracer: without one the call fails with ENOSYS, and
+    it gives way to a run's own filter, whose answer stops and names the call.
+
+    Args:
+        rules: of the level (trusted).
+        threads: whether runs of the level may have several.
+
+    Raises:
+        OSError: libseccomp does not know a name or refuses a rule.
+    """
+    return _build_own(load_binding().TRACE(0), find_own(rules), threads=threads)
+
+
+def build_waiter_filter() -> bytes:
+    """Return the BPF program of the process that only waits for the zygote."""
+    return _build_own(load_binding().KILL_PROCESS, WAITER_CALLS, threads=False)
+
+
+def _build_own(default: int, calls: Mapping[str, OwnCall], *, threads: bool) -> bytes:
+    bpf = load_binding()
+    table = bpf.SyscallFilter(default)
+    table.set_attr(bpf.Attr.ACT_BADARCH, bpf.KILL_PROCESS)
+    add_own(Context(table, bpf, threads), calls)
+    return _export(table)
+
+
+def name_syscall(number: int) -> str:
+    """Return the name of a call on this machine, or its number when unknown."""
+    bpf = load_binding()
+    try:
+        name: bytes = bpf.resolve_syscall(bpf.system_arch(), number)
+    except (OSError, ValueError):
+        return f"number {number}"
+    return name.decode("ascii")
+
+
+def load_binding(tree: Path | None = None) -> Any:  # noqa: ANN401 - an untyped binding
+    """Return `pyseccomp`, imported when first needed.
+
+    Args:
+        tree: where a frozen program's libraries lie; None asks the interpreter.
+
+    Raises:
+        ImportError: it is not installed.
+        OSError: the library cannot be loaded.
+        RuntimeError: the library cannot be found.
+    """
+    where = getattr(sys, "_MEIPASS", None) if tree is None else str(tree)
+    if where is None or "pyseccomp" in sys.modules:
+        import pyseccomp  # noqa: PLC0415 - its cost is the supervisor's alone
+
+        return pyseccomp
+    search = ctypes.util.find_library
+    ctypes.util.find_library = lambda name: _locate(name, Path(where))
+    try:
+        import pyseccomp  # noqa: PLC0415
+    finally:
+        ctypes.util.find_library = search
+    return pyseccomp
+
+
+def _locate(name: str, tree: Path) -> str | None:
+    file = _FROZEN.get(name)
+    if file is None:
+        return None
+    own = tree / file
+    return str(own) if own.exists() else file

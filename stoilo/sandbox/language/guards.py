@@ -20,17 +20,10 @@ from types import (
 )
 from typing import Any
 
-from stoilo.sandbox.language.builtin_types import converts, seal_stores
-from stoilo.sandbox.language.extensions import Extensions, may_assign
-from stoilo.sandbox.language.instances import (
-    DESCRIBING,
-    STORING,
-    InstanceDict,
-    read_special,
-)
-from stoilo.sandbox.language.narrowed import NARROWED, guarded_format, read_narrowed
+from stoilo.sandbox.language.hardening import converts, seal_stores
 from stoilo.sandbox.language.ownership import (
     PLAIN_TYPES,
+    Extensions,
     class_dict,
     class_mro,
     find_bad_field,
@@ -42,6 +35,7 @@ from stoilo.sandbox.language.ownership import (
     is_task_code,
     keeps,
     kept_names,
+    may_assign,
     narrow_match_args,
 )
 from stoilo.sandbox.language.rules import (
@@ -55,7 +49,16 @@ from stoilo.sandbox.language.rules import (
     refuse_read,
     refuse_write,
 )
-from stoilo.sandbox.language.stand_ins import make_type_class
+from stoilo.sandbox.language.substitutes import (
+    DESCRIBING,
+    NARROWED,
+    STORING,
+    InstanceDict,
+    guarded_format,
+    make_type_class,
+    read_narrowed,
+    read_special,
+)
 
 __all__ = [
     "GuardError",
@@ -452,7 +455,6 @@ def _for_instances(owner: type, name: str, found: Callable[..., object]) -> obje
 
 
 def _is_open(cls: type, name: str) -> bool:
-    """Whether instances of the library class `cls` take assignment to `name`."""
     allowed = _WRITABLE.get(f"{cls.__module__}.{cls.__name__}", frozenset())
     return allowed is None or name in allowed or may_assign(class_mro(cls), name)
 

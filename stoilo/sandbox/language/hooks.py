@@ -54,7 +54,7 @@ def make_hook() -> Callable[[str], _Method]:
 
     def hook(name: str) -> _Method:
         def decorate(method: Any) -> Any:
-            """Refuse (``STO-G105``) what is no function of the task, else wrap it."""
+            # Refuse (``STO-G105``) what is no function of the task, else wrap it
             declared = name == "__init_subclass__" and type(method) is classmethod
             inner = method.__func__ if declared else method
             if not is_own_function(inner):
@@ -68,7 +68,6 @@ def make_hook() -> Callable[[str], _Method]:
 
 @functools.cache
 def _library_names(cls: type) -> frozenset[str]:
-    """Return every name that a library class among the bases of `cls` uses."""
     libraries = (
         base
         for base in class_mro(cls)
@@ -153,7 +152,7 @@ def _set_name(method: _Method) -> _Method:
 
 
 def _array(method: _Method) -> _Method:
-    """Wrap; libraries go on with what it returns as if they had made it."""
+    # libraries go on with what it returns as if they had made it
 
     @functools.wraps(method, updated=())
     def wrapper(self: Any, *values: Any, **options: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
-from stoilo.core.finding import Finding
 from stoilo.core.levels import Level
+from stoilo.core.types import Finding
 from stoilo.sandbox.language import rules as F  # noqa: N812 - a table of rules
 from stoilo.sandbox.language.rules import (
     DEFINABLE_DUNDERS,
@@ -111,7 +111,7 @@ LOAD = ast.Load()
 _N = TypeVar("_N", bound=ast.AST)
 _NAMES_OF_PYTHON = frozenset(dir(builtins))
 _ROUTED = HOOK_DUNDERS | GUARDED_DUNDERS - DEFINABLE_DUNDERS
-"""What no own instance gives as it is: see `stoilo.sandbox.language.instances`."""
+"""What no own instance gives as it is: see `stoilo.sandbox.language.substitutes`."""
 
 
 def private_call(name: str, *args: ast.expr) -> ast.Call:
@@ -177,7 +177,7 @@ class NameVisitor(RestrictingNodeTransformer):
         self._refuse(node, rule, f"the name {name!r} is reserved in a task")
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Check the name; a builtin that no level hands out is named at once."""
+        # Check the name; a builtin that no level hands out is named at once
         if isinstance(node.ctx, ast.Load):
             if node.id in {"__name__", "super"}:
                 return node
@@ -200,26 +200,24 @@ class NameVisitor(RestrictingNodeTransformer):
             self._refuse(node, F.BUILTIN, message)
 
     def visit_Global(self, node: ast.Global) -> ast.AST:
-        """Check the names."""
         for name in node.names:
             self.check_name(node, name)
         return node
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
-        """Check the names; stock refuses the statement."""
         for name in node.names:
             self.check_name(node, name)
         return node
 
     def visit_keyword(self, node: ast.keyword) -> ast.AST:
-        """Check a keyword argument's name: libraries turn some into attributes."""
+        # Check a keyword argument's name: libraries turn some into attributes
         self.check_name(node, node.arg)
         return self.node_contents_visit(node)
 
     # Attributes
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """Compile to direct access where the name is plain, else guard or refuse."""
+        # Compile to direct access where the name is plain, else guard or refuse
         name = mangled(node.attr, self._scope.class_name)
         if isinstance(node.ctx, ast.Load):
             return self._read_attribute(node, name)
@@ -300,7 +298,6 @@ class NameVisitor(RestrictingNodeTransformer):
         return False
 
     def _class_reference(self) -> str:
-        """Return the private name of the innermost class around, empty outside any."""
         for scope in reversed(self._scopes):
             if scope.kind == "class":
                 scope.reference = scope.reference or self._new_reference("class")
@@ -308,7 +305,6 @@ class NameVisitor(RestrictingNodeTransformer):
         return ""
 
     def _new_reference(self, kind: str) -> str:
-        """Return another private name of the module, None until something binds it."""
         self._references.append(f"{PRIVATE_PREFIX}{kind}_{len(self._references)}")
         return self._references[-1]
 

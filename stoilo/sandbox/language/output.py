@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
-from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunLayer, RunStatus
 
 CUT_NOTE = "\n[output cut here]\n"
 
@@ -155,7 +155,7 @@ def _type_name(error: BaseException) -> str:
 
 
 def _text_of(error: BaseException) -> str:
-    """Return ``str(error)``, which may be the task's own code, cut and scrubbed."""
+    # Return ``str(error)``, which may be the task's own code, cut and scrubbed
     try:
         text = str(error)
     except BaseException as second:  # noqa: BLE001 - the task's __str__ may do anything
@@ -164,7 +164,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _guard_code(error: PolicyRefusal) -> str:
-    """Return the guard's code; a task may have caught, changed and raised the error."""
+    # a task may have caught, changed and raised the error
     code = error.args[0] if error.args else None
     if type(code) is str and re.fullmatch(_GUARD_CODE, code):
         return code
@@ -172,7 +172,7 @@ def _guard_code(error: PolicyRefusal) -> str:
 
 
 def _guard_text(error: PolicyRefusal) -> str:
-    """Return message and hint, if they are still the guard's exact strings."""
+    # Return message and hint, if they are still the guard's exact strings
     parts = [part for part in error.args[1:3] if type(part) is str and part]
     return scrub_paths(": ".join(parts))[:TEXT_CHARS]
 

@@ -1,26 +1,38 @@
-"""Whose a class, function or name is, and which names a class lets others read by.
+"""Whose a class, function or name is, and what a task may extend, define and assign.
 
 The task's *own* classes and functions are those whose module is the task's: no source can
 set ``__module__``. Whether a class is own is never asked of its instances alone, since a
 task may extend library classes.
+
+Library code believes what it reads off itself: a name that it spells in its own methods
+is answered by whatever a subclass puts under that name. So a class is a base only when
+the level lists it, with the names that its documentation gives to subclasses. Every
+other name that the library class knows stays the library's; one that it does not know
+is free. Special methods are the interpreter's, which checks what they give, or hooks
+(`stoilo.sandbox.language.hooks`), which are asked for no name that a library knows.
 """
 
 from __future__ import annotations
 
 import builtins
+import dis
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from types import CodeType, FunctionType, ModuleType, resolve_bases
 from typing import Any, NamedTuple, TypedDict
 
+from stoilo.core.errors import InternalError
 from stoilo.sandbox.language.rules import (
     GUARDED_ATTRIBUTES,
     TASK_FILENAME,
     TASK_MODULE,
+    GuardError,
     NameKind,
     attribute_kind,
+    is_dunder,
     is_plain,
+    kind_name,
 )
 
 class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
@@ -105,7 +117,6 @@ def functions_of(member: object) -> list[FunctionType]:
 
 
 def _unwrapped(part: object) -> Iterator[FunctionType]:
-    """Yield a function and those that decorators put inside it."""
     while type(part) is FunctionType:
         yield part
         part = part.__dict__.get("__wrapped__")
@@ -156,7 +167,6 @@ _FIELDS, _MATCH_ARGS = "__dataclass_fields__", "__match_args__"
 
 
 def _inherited(cls: type, name: str) -> Iterable[object]:
-    """Return the table `name` of the first class in the MRO that has it."""
     for base in class_mro(cls):
         if name in class_dict(base):
             found: Iterable[object] = class_dict(base)[name]
@@ -201,3 +211,239 @@ def narrow_match_args(cls: type) -> None:
         kept = tuple(takewhile(is_plain, names))
     if kept != names:
         type.__setattr__(cls, _MATCH_ARGS, kept)
+
+
+_Listed = Mapping[str, tuple[str, ...]]
+
+ANY_NAME = "*"
+"""In a class's list: every name but guarded ones, which are listed one by one."""
+
+_FREE = frozenset(
+    {*PLAIN_TYPES, property, staticmethod, classmethod, BaseException}
+    | set(resolve_bases((NamedTuple, TypedDict)))
+)
+"""Bases of every level, written in C, that believe nothing of their subclasses."""
+
+_SELF_LOADS = ("LOAD_FAST", "LOAD_DEREF")
+
+
+def stored_names(body: CodeType) -> frozenset[str]:
+    """Return what the body of a class defines, by the names that it will have."""
+    return frozenset(
+        step.argval
+        for step in dis.get_instructions(body)
+        if step.opname == "STORE_NAME"
+    )
+
+
+@functools.cache
+def known_names(cls: type) -> frozenset[str]:
+    """Return the names that instances of the library class `cls` are asked for.
+
+    Those in its dictionary, those that its methods read off ``self``, and every guarded
+    name that they spell anywhere.
+    """
+    read = {
+        name
+        for member in class_dict(cls).values()
+        for function in functions_of(member)
+        for name in _read_off_self(function)
+    }
+    plain = {name for name in read | set(class_dict(cls)) if not is_dunder(name)}
+    return guarded_names(cls) | plain
+
+
+def _read_off_self(function: FunctionType) -> Iterator[str]:
+    """Yield the attributes that `function`'s own code reads off its first parameter."""
+    code = function.__code__
+    if not code.co_argcount:
+        return
+    holder, loaded = code.co_varnames[0], False
+    for step in dis.get_instructions(code):
+        if loaded and step.opname in {"LOAD_ATTR", "LOAD_METHOD"}:
+            yield step.argval
+        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        loaded = step.opname.startswith(_SELF_LOADS) and names[-1:] == (holder,)
+
+
+class Extensions:
+    """What tasks of one level may extend and override.
+
+    Args:
+        listed: dotted name of a class → names that an own class may define (level data,
+            trusted). With a ``+`` after the class it holds for what the library derives
+            from it, too, where that has no list of its own.
+        facades: façades by dotted name, where the classes are found.
+
+    Raises:
+        InternalError: ``STO-G130`` a listed name is no class of a façade.
+    """
+
+    def __init__(self, listed: _Listed, facades: Mapping[str, ModuleType]) -> None:
+        self._listed = dict.fromkeys(_FREE, frozenset({ANY_NAME}))
+        self._families: set[type] = {BaseException}
+        for dotted, names in listed.items():
+            cls = _find_class(dotted.removesuffix("+"), facades)
+            self._listed[cls] = frozenset(names)
+            if dotted.endswith("+"):
+                self._families.add(cls)
+        self._above = self._inherit_upwards()
+        self._unrelated: set[type] = set()
+        self._beside: dict[type, set[type]] = {}
+        self._kept: dict[type, frozenset[str]] = {}
+        for cls in self._families:  # of modules and kin: once a zygote, not every run
+            self.kept_by(cls)
+
+    def _inherit_upwards(self) -> dict[type, frozenset[str]]:
+        """Return the lists of unlisted bases of listed classes: what all of those admit."""
+        above: dict[type, frozenset[str]] = {}
+        for cls, names in self._listed.items():
+            for base in class_mro(cls):
+                if self._nearest(base) is None:
+                    above[base] = above.get(base, names) & names
+        return above
+
+    def _nearest(self, library: type) -> frozenset[str] | None:
+        for base in class_mro(library):
+            if base in self._listed and (base is library or base in self._families):
+                return self._listed[base]
+        return None
+
+    def admits(self, base: type) -> bool:
+        """Whether a task may extend `base`, a class that is not its own."""
+        return self._nearest(base) is not None
+
+    def _list_of(self, library: type) -> frozenset[str]:
+        return self._nearest(library) or self._above.get(library, frozenset())
+
+    def gives(self, library: type, name: str) -> bool:
+        """Whether own classes define the guarded, not private `name` of `library`.
+
+        Such a ``format`` is no text's: an own instance may be asked for it.
+        """
+        return not name.startswith("_") and name in self._list_of(library)
+
+    def kept_by(self, library: type) -> frozenset[str]:
+        """Return the names that `library` knows and does not give to own classes."""
+        if library not in self._kept:
+            listed = self._list_of(library)
+            known = guarded_names if ANY_NAME in listed else known_names
+            self._kept[library] = known(library) - listed
+        return self._kept[library]
+
+    def check_class(self, name: str, body: CodeType, bases: Iterable[type]) -> None:
+        """Check a class of the task before it is made.
+
+        Args:
+            name: its name, for the message.
+            body: the code that fills it.
+            bases: own, or admitted.
+
+        Raises:
+            GuardError: ``STO-G105``, a class of the task defines a name that a library
+                class above or beside it keeps.
+        """
+        mros = {cls: None for base in bases for cls in class_mro(base)}
+        libraries = [cls for cls in mros if not _is_free(cls)]
+        if not libraries:
+            return
+        self._unrelated.clear()
+        stored = stored_names(body)
+        mixins = [cls for cls in mros if is_own_class(cls)]
+        for mixin in mixins:  # the body may assign on them before the class exists
+            self._beside.setdefault(mixin, set()).update(libraries)
+        for library in libraries:
+            self._check_names(name, stored, library)
+            for mixin in mixins:
+                if library not in class_mro(mixin):
+                    self._check_names(mixin.__name__, class_dict(mixin), library)
+
+    def _check_names(self, owner: str, names: Iterable[str], library: type) -> None:
+        for name in sorted(self.kept_by(library).intersection(names)):
+            raise GuardError(
+                "STO-G105",
+                f"{owner:.64} cannot define {name!r:.64}: {kind_name(library)} keeps it",
+                hint="choose another name, or hold the object and extend nothing",
+            )
+
+    def may_define(self, cls: type, name: str) -> bool:
+        """Whether the task may assign `name` on its class `cls`.
+
+        What extends `cls` by then has the name too.
+        """
+        if cls in self._unrelated:
+            return True
+        libraries = set(self._libraries_of(cls))
+        if not libraries:
+            self._unrelated.add(cls)
+        return not any(name in self.kept_by(library) for library in libraries)
+
+    def _libraries_of(self, cls: type) -> Iterator[type]:
+        """Yield the library classes above the own class `cls` and above what extends it.
+
+        Also above what is about to extend it: `check_class` has been asked.
+        """
+        yield from (base for base in class_mro(cls) if not _is_free(base))
+        yield from self._beside.get(cls, ())
+        below: list[type] = type.__subclasses__(cls)
+        for child in below:
+            yield from self._libraries_of(child)
+
+
+def _is_free(cls: type) -> bool:
+    return cls in _FREE or is_own_class(cls)
+
+
+def _find_class(dotted: str, facades: Mapping[str, ModuleType]) -> type:
+    module, _, name = dotted.rpartition(".")
+    found = getattr(facades.get(module), name, None)
+    if not isinstance(found, type):
+        raise InternalError("STO-G130", f"level data name no class {dotted}")
+    return found
+
+
+# Library classes whose instances, and those of every class below, take assignment -----
+#
+# By dotted name, since the guards must not import the libraries. Only attributes that the
+# library checks itself, or that hold no more than what the task put there.
+
+
+_ANY_DATA = frozenset[str]()
+
+_FAMILIES: dict[str, frozenset[str]] = {
+    "logging.Logger": frozenset({"handlers", "level", "propagate"}),
+    "numpy.ma.MaskedArray": frozenset({"fill_value", "flat", "mask", "shape"}),
+    "numpy.rec.recarray": _ANY_DATA,
+    "stoilo.sandbox.facades.tensors.Switches": frozenset(
+        {"allow_tf32", "benchmark", "deterministic", "enabled"}
+    ),
+    "torch.Tensor": frozenset({"data", "grad", "imag", "real", "requires_grad"}),
+    "torch.autograd.function.FunctionCtx": _ANY_DATA,
+    "torch.nn.modules.module.Module": _ANY_DATA,
+}
+"""Class → the attributes; an empty set stands for all that are not methods of the class."""
+
+_NEVER = frozenset(
+    {"apply", "dirty_tensors", "non_differentiable", "to_save", "saved_for_forward"}
+)
+
+
+def may_assign(mro: tuple[type, ...], name: str) -> bool:
+    """Whether instances of the library class with this `mro` take ``x.name = value``.
+
+    Args:
+        mro: its method resolution order.
+        name: a plain attribute name.
+    """
+    for base in mro:
+        allowed = _FAMILIES.get(f"{base.__module__}.{base.__qualname__}")
+        if allowed is not None:
+            return name in allowed or (not allowed and _is_data(mro, name))
+    return False
+
+
+def _is_data(mro: tuple[type, ...], name: str) -> bool:
+    if name in _NEVER:
+        return False
+    found = [vars(base)[name] for base in mro if name in vars(base)]
+    return not any(callable(value) or hasattr(value, "__get__") for value in found)

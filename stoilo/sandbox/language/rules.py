@@ -17,7 +17,7 @@ from RestrictedPython.transformer import INSPECT_ATTRIBUTES
 
 from stoilo.core.digests import Digest, Domain, domain_digest
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.finding import Finding, Severity
+from stoilo.core.types import Finding, Severity
 
 LANGUAGE_VERSION = "3"
 """Raised whenever a program could mean or be allowed something else than before."""

@@ -31,7 +31,7 @@ class SyntaxVisitor(NameVisitor):
     # Items, iteration, unpacking, calls: what CPython would run
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Allow: items of what a task can reach are data."""
+        # items of what a task can reach are data
         return self.node_contents_visit(node)
 
     def guard_iter(self, node: Any) -> ast.AST:
@@ -42,11 +42,11 @@ class SyntaxVisitor(NameVisitor):
         return visited
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        """Allow on names, items and attributes: in-place semantics are CPython's."""
+        # in-place semantics are CPython's
         return self.node_contents_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Allow; only building a class out of a namespace is refused here already."""
+        # only building a class out of a namespace is refused here already
         is_type = isinstance(node.func, ast.Name) and node.func.id == "type"
         if is_type and len(node.args) != 1 and "type" not in self._bound:
             self._refuse(node, F.METACLASS, "type() builds no classes in a task")
@@ -60,7 +60,7 @@ class SyntaxVisitor(NameVisitor):
         return visited
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        """Allow; ``__slots__`` in a class body as literal names."""
+        # ``__slots__`` in a class body as literal names
         if self._scope.kind == "class" and _assigns_slots(node):
             for name in _literal_strings(node.value):
                 if attribute_kind(name) is NameKind.REFUSED or name == "__dict__":
@@ -69,11 +69,11 @@ class SyntaxVisitor(NameVisitor):
         return self.node_contents_visit(node)
 
     def visit_With(self, node: ast.With) -> ast.AST:
-        """Allow: targets are checked like any assignment."""
+        # targets are checked like any assignment
         return self.node_contents_visit(node)
 
     def visit_Try(self, node: ast.Try | ast.TryStar) -> ast.AST:
-        """Allow; bound how deep ``finally`` blocks nest (each doubles the code)."""
+        # bound how deep ``finally`` blocks nest (each doubles the code)
         self._finally_depth += bool(node.finalbody)
         if self._finally_depth > MAX_FINALLY_DEPTH:
             self._refuse(node, F.FINALLY, "try/finally is nested too deeply")
@@ -82,7 +82,7 @@ class SyntaxVisitor(NameVisitor):
         return visited
 
     def visit_TryStar(self, node: Any) -> ast.AST:
-        """Allow: each clause looks at the group before the interpreter splits it."""
+        # each clause looks at the group before the interpreter splits it
         visited = self.visit_Try(node)
         for handler in node.handlers:
             kind = handler.type or ast.Constant(None)
@@ -92,7 +92,7 @@ class SyntaxVisitor(NameVisitor):
     # match
 
     def visit_Match(self, node: ast.AST) -> ast.AST:
-        """Allow; names and attributes in patterns are checked below."""
+        # names and attributes in patterns are checked below
         return self.node_contents_visit(node)
 
     visit_match_case = visit_Match
@@ -101,19 +101,16 @@ class SyntaxVisitor(NameVisitor):
     visit_MatchOr = visit_Match
 
     def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
-        """Allow constants and plain dotted names."""
         self._check_pattern_value(node.value)
         return node
 
     def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> ast.AST:
-        """Check what the pattern binds."""
         self.check_name(node, node.name)
         return self.node_contents_visit(node)
 
     visit_MatchStar = visit_MatchAs
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> ast.AST:
-        """Check keys and the name that takes the rest."""
         self.check_name(node, node.rest)
         for key in node.keys:
             self._check_pattern_value(key)
@@ -121,7 +118,7 @@ class SyntaxVisitor(NameVisitor):
         return node
 
     def visit_MatchClass(self, node: ast.MatchClass) -> ast.AST:
-        """Check keyword attributes as attribute access is checked."""
+        # Check keyword attributes as attribute access is checked
         for name in node.kwd_attrs:
             if (
                 attribute_kind(mangled(name, self._scope.class_name))
@@ -135,7 +132,7 @@ class SyntaxVisitor(NameVisitor):
         return node
 
     def _check_pattern_value(self, node: ast.expr) -> None:
-        """Patterns take no calls, so every attribute in them must be plain."""
+        # Patterns take no calls, so every attribute in them must be plain
         for part in ast.walk(node):
             if isinstance(part, ast.Attribute):
                 name = mangled(part.attr, self._scope.class_name)
@@ -157,7 +154,6 @@ def _is_empty(value: ast.expr) -> bool:
 
 
 def _literal_strings(value: ast.expr) -> list[str]:
-    """Return the strings of a literal name or sequence of names, [] for all else."""
     elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
     texts = [
         item.value
@@ -214,7 +210,7 @@ class TaskTransformer(SyntaxVisitor):
     # Annotations
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """Keep in class bodies what libraries read; elsewhere erase."""
+        # Keep in class bodies what libraries read; elsewhere erase
         if self._scope.kind == "class" and node.simple:
             node.annotation = class_annotation(
                 node.annotation, lazy=self._lazy_annotations
@@ -232,7 +228,7 @@ class TaskTransformer(SyntaxVisitor):
     # Definitions
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """Check names, erase annotations, test ``self`` once where that pays."""
+        # Check names, erase annotations, test ``self`` once where that pays
         self.check_name(node, node.name, allow_magic_methods=True)
         self._check_type_parameters(node)
         owner = method_owner(node) if self._scope.kind == "class" else None
@@ -248,7 +244,6 @@ class TaskTransformer(SyntaxVisitor):
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        """Check names; the body is an expression of its own scope."""
         self._visit_signature(node)
         self._scopes.append(self._function_scope(node, None))
         node.body = self.visit(node.body)
@@ -284,7 +279,7 @@ class TaskTransformer(SyntaxVisitor):
         node.body.insert(position, ast.copy_location(prelude, node.body[0]))
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """Allow classes of any allowed base; no own metaclass, no keyword splat."""
+        # no own metaclass, no keyword splat
         self.check_name(node, node.name)
         self._check_type_parameters(node)
         for keyword in node.keywords:
@@ -303,12 +298,11 @@ class TaskTransformer(SyntaxVisitor):
         return node
 
     def _check_type_parameters(self, node: ast.AST) -> None:
-        """Python 3.12 syntax; a later Python may check sources for us."""
+        # Python 3.12 syntax; a later Python may check sources for us
         if getattr(node, "type_params", None):
             self._refuse(node, F.SYNTAX_KIND, "type parameters are not allowed here")
 
     def visit_Module(self, node: ast.Module) -> ast.AST:
-        """Transform the statements in order."""
         self._lazy_annotations = any(
             isinstance(item, ast.ImportFrom) and item.module == "__future__"
             for item in node.body
@@ -318,7 +312,7 @@ class TaskTransformer(SyntaxVisitor):
         return node
 
     def _bind_references(self, node: ast.Module) -> None:
-        """Begin with every private class name bound, so that no method misses it."""
+        # Begin with every private class name bound, so that no method misses it
         if not self._references:
             return
         targets: list[ast.expr] = [
@@ -331,7 +325,6 @@ class TaskTransformer(SyntaxVisitor):
     # Imports
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
-        """Bind façades by a private function."""
         statements: list[ast.stmt] = []
         for alias in node.names:
             self._check_module(alias, alias.name)
@@ -342,7 +335,6 @@ class TaskTransformer(SyntaxVisitor):
         return statements
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
-        """Bind names out of façades."""
         module = node.module or ""
         if node.level:
             self._refuse(node, F.RELATIVE, "a relative import has no package here")
@@ -395,7 +387,7 @@ class TaskTransformer(SyntaxVisitor):
 
 
 def _is_abc_meta(value: ast.expr) -> bool:
-    """Whether `value` is spelled as the one metaclass; `Guards.build_class` asks if it is."""
+    # Whether `value` is spelled as the one metaclass; `Guards.build_class` asks if it is
     match value:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name == "ABCMeta"

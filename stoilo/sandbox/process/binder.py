@@ -14,14 +14,20 @@ from types import ModuleType
 from typing import Any
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.forms import FORMS
-from stoilo.core.codec.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
+from stoilo.core.codec.nodes import (
+    FORMS,
+    BlobRef,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Node,
+)
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import PolicyRefusal, TrustError
-from stoilo.sandbox.language.instances import InstanceDict
 from stoilo.sandbox.language.ownership import class_mro, is_own_class, keeps
 from stoilo.sandbox.language.rules import is_variable_name
-from stoilo.sandbox.process.loader import LanguageRuntime
+from stoilo.sandbox.language.runtime import LanguageRuntime
+from stoilo.sandbox.language.substitutes import InstanceDict
 from stoilo.sandbox.process.models import Models, set_state, state_refusal
 
 _BASES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex)
@@ -77,7 +83,6 @@ class TaskReferences:
         return value
 
     def _resolve(self, parts: list[str]) -> Any:
-        """Return what the dotted name stands for in the task module, None if nothing."""
         if not all(map(is_variable_name, parts)):
             return None
         value = self._module.__dict__.get(parts[0])
@@ -125,7 +130,6 @@ def _is_class(value: object) -> bool:
 
 
 def _new_instance(cls: type, base: Any) -> Any:
-    """Make an empty instance with the builtin part `base` (None when it has none)."""
     for kind in _BASES:
         if issubclass(cls, kind):
             return _new_with_base(cls, kind, base)

@@ -18,9 +18,9 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox.kernel import identity, libc, mandatory, seccomp
-from stoilo.sandbox.kernel.mandatory import Mechanism, MechanismError
-from stoilo.sandbox.kernel.seccomp import FD
+from stoilo.sandbox.kernel import calls, mechanisms
+from stoilo.sandbox.kernel.calls import FD
+from stoilo.sandbox.kernel.mechanisms import Mechanism, MechanismError
 from stoilo.sandbox.process import channel
 from stoilo.sandbox.process.channel import (
     EXIT_JOB_FAILED,
@@ -80,28 +80,28 @@ def applying(mechanism: Mechanism) -> Iterator[None]:
 
 
 def _die_with_parent(plan: ChildPlan) -> None:
-    libc.kill_with_parent()
+    calls.kill_with_parent()
     if os.getppid() != plan.zygote:  # it died before the signal was armed
         os._exit(EXIT_SETUP)
 
 
 def _begin_session(plan: ChildPlan) -> None:
-    """Leave the zygote's session and group: no terminal, and a group to kill."""
+    # Leave the zygote's session and group: no terminal, and a group to kill
     del plan
     os.setsid()
 
 
 def _refuse_privileges(plan: ChildPlan) -> None:
     del plan
-    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
 
 
 def _enter_landlock(plan: ChildPlan) -> None:
-    mandatory.restrict_self(plan.ruleset)
+    mechanisms.restrict_self(plan.ruleset)
 
 
 def _arrange_descriptors(plan: ChildPlan) -> None:
-    """Put the four pipes on their fixed numbers and close all the rest."""
+    # Put the four pipes on their fixed numbers and close all the rest
     request, output, result, transfer = plan.descriptors
     for source, target in (
         (transfer, FD.TRANSFER),
@@ -138,7 +138,7 @@ def _count_descriptors(plan: ChildPlan) -> int:
 
 
 def _lower_limits(plan: ChildPlan) -> None:
-    mandatory.apply_limits(
+    mechanisms.apply_limits(
         plan.limits,
         base_bytes=plan.base_bytes,
         descriptors=_count_descriptors(plan),
@@ -147,12 +147,12 @@ def _lower_limits(plan: ChildPlan) -> None:
 
 
 def _drop_identity(plan: ChildPlan) -> None:
-    identity.drop_identity(plan.uid)
+    mechanisms.drop_identity(plan.uid)
 
 
 def _become_undumpable(plan: ChildPlan) -> None:
     del plan
-    identity.become_undumpable()
+    mechanisms.become_undumpable()
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -194,7 +194,7 @@ def seal(transfer: channel.socket, program: bytes) -> None:
     listener that only this process holds.
     """
     with applying(Mechanism.SECCOMP):
-        listener = seccomp.load_filter(program)
+        listener = calls.load_filter(program)
         try:
             channel.send_with_descriptors(transfer, b"+", (listener,))
         finally:
@@ -203,7 +203,6 @@ def seal(transfer: channel.socket, program: bytes) -> None:
 
 
 def _read_request(file: FileIO, size: int) -> bytes:
-    """Read the whole request (untrusted) into one buffer and close the descriptor."""
     request = bytearray(size)
     view = memoryview(request)
     with file:
@@ -222,7 +221,6 @@ def _write_frame(frame: bytes) -> None:
 
 
 def _work(plan: ChildPlan, job: Job, source: FileIO) -> int:
-    """Read, run, answer; returns the exit status."""
     try:
         if plan.limits.threads > 1:
             for set_threads in plan.thread_setters:
@@ -236,7 +234,7 @@ def _work(plan: ChildPlan, job: Job, source: FileIO) -> int:
 
 
 def _report_refusal(plan: ChildPlan, mechanism: str) -> None:
-    """Tell the zygote, before or after the descriptors got their fixed numbers."""
+    # Tell the zygote, before or after the descriptors got their fixed numbers
     for number in (plan.descriptors[3], FD.TRANSFER):
         try:
             os.write(number, f"!{mechanism}".encode())

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from types import MemberDescriptorType, ModuleType
 from typing import Any
 
-from stoilo.core.codec import forms
+from stoilo.core.codec import nodes
 from stoilo.core.codec.nodes import Instance, Node
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.sandbox.language.guards import Guards
@@ -104,20 +104,20 @@ class Models:
             made = self._make_object(node, node.base, convert)
             return self._label(made, node.base.base)
         match node.class_name:
-            case forms.PARAMETER | forms.TENSOR:
+            case nodes.PARAMETER | nodes.TENSOR:
                 return self._label(_make_tensor(node, convert), node.base)
-            case forms.SHARED:
+            case nodes.SHARED:
                 return self._shared(node.base)
-            case forms.DTYPE | forms.DEVICE | forms.SIZE:
+            case nodes.DTYPE | nodes.DEVICE | nodes.SIZE:
                 return _make_plain(node.class_name, node.base)
-            case forms.ORDERED:
+            case nodes.ORDERED:
                 return OrderedDict(_typed(convert(node.base), dict, "an ordered dict"))
         raise state_refusal(f"{node.class_name[:64]!r} is no value by itself")
 
     def _make_object(self, node: Instance, form: Instance, convert: Convert) -> object:
-        if form.class_name == forms.MODULE:
+        if form.class_name == nodes.MODULE:
             return self._make_module(node, form.state, convert)
-        if form.class_name == forms.OPTIMIZER:
+        if form.class_name == nodes.OPTIMIZER:
             return self._make_optimizer(node, form.state, convert)
         raise state_refusal(f"{form.class_name[:64]!r} is no base of an object")
 
@@ -173,14 +173,13 @@ class Models:
         return entries
 
     def _entry_name(self, module: object, name: Node) -> str:
-        """Return a name under which torch finds a parameter, buffer or submodule."""
         if type(name) is not str or not name or "." in name:
             raise state_refusal("a name in a module's table is malformed")
         self._check_name(module, name)
         return name
 
     def _check_name(self, instance: object, name: str) -> None:
-        """Refuse names that the task itself could not assign on `instance`."""
+        # Refuse names that the task itself could not assign on `instance`
         if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
             raise state_refusal(f"the attribute name {name[:64]!r} is reserved")
         try:
@@ -193,7 +192,7 @@ class Models:
     ) -> None:
         for name, node in state.items():
             value = convert(node)
-            if name in forms.LIBRARY_STATE:
+            if name in nodes.LIBRARY_STATE:
                 _check_library_state(instance, name, value)
             else:
                 self._check_name(instance, name)
@@ -222,10 +221,10 @@ class Models:
     # Classes
 
     def _class_of(self, name: str, kind: type) -> type:
-        """Return the class called `name`: a library's by dotted name, or the task's."""
+        # a library's by dotted name, or the task's
         module, _, attribute = name.rpartition(".")
         facade = self._facades.get(module)
-        if name in forms.UNNAMED:
+        if name in nodes.UNNAMED:
             cls = getattr(sys.modules[module], attribute)
         elif facade is not None and name.startswith("torch."):
             cls = vars(facade).get(attribute)
@@ -270,26 +269,25 @@ def _make_tensor(node: Instance, convert: Convert) -> object:
         raise state_refusal("a parameter needs a tensor")
     if wanted and not (data.is_floating_point() or data.is_complex()):
         raise state_refusal("only floating point tensors have gradients")
-    if node.class_name == forms.PARAMETER:
+    if node.class_name == nodes.PARAMETER:
         return torch.nn.Parameter(data, requires_grad=wanted)
     return data.requires_grad_(wanted)
 
 
 def _make_plain(form: str, base: Node) -> object:
     torch = _torch()
-    if form == forms.SIZE:
+    if form == nodes.SIZE:
         extents = _typed(base, tuple, "a shape")
         if all(type(extent) is int for extent in extents):
             return torch.Size(extents)
-    elif form == forms.DTYPE and type(base) is str and base in _DTYPES:
+    elif form == nodes.DTYPE and type(base) is str and base in _DTYPES:
         return getattr(torch, base)
-    elif form == forms.DEVICE and base == "cpu":
+    elif form == nodes.DEVICE and base == "cpu":
         return torch.device("cpu")
     raise state_refusal(f"{str(base)[:64]!r} is no {form}")
 
 
 def _check_library_state(module: Any, name: str, value: Any) -> None:
-    """Refuse private state that is not of the one kind that `name` has."""
     match name:
         case "_qkv_same_embed_dim":
             fits = type(value) is bool
@@ -317,7 +315,7 @@ def _are_parameters(module: Any, names: Any) -> bool:
 
 
 def _link_weights(attributes: dict[str, Any]) -> None:
-    """Give a recurrent layer the list of its weights that its kernels read."""
+    # Give a recurrent layer the list of its weights that its kernels read
     names = attributes.get("_flat_weights_names", [])
     weights = [attributes["_parameters"][name] for name in names]
     attributes["_flat_weights"] = weights
@@ -340,7 +338,7 @@ def _construct(
     groups: list[Any],
     defaults: dict[str, Any],
 ) -> None:
-    """Run the constructor of the first library class, never one of the task's."""
+    # Run the constructor of the first library class, never one of the task's
     optim = _torch().optim
     library: Any = next(c for c in class_mro(type(optimizer)) if not is_own_class(c))
     try:

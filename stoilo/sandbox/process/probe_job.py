@@ -47,8 +47,6 @@ class NotPreloadedError(ImportError):
 
 
 def _make_import(allowed: frozenset[str]) -> Callable[..., types.ModuleType]:
-    """Return an ``__import__`` for the program's own import statements."""
-
     def import_preloaded(
         name: str,
         globals_: Mapping[str, object] | None = None,

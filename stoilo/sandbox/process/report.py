@@ -1,16 +1,27 @@
-"""What the supervisor says about one run, and how it reads the signs."""
+"""What the supervisor says about one run, and the outcome that it makes of it.
+
+The parent decodes what the jail answered with the strict codec and checks every field; it
+calls nothing that the task wrote.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
+import re
 import signal
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
-from stoilo.core.limits import RunLimits
-from stoilo.core.run_status import RunLayer
-from stoilo.core.types import JailUsage
-from stoilo.sandbox.kernel.building import name_syscall
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import DATA_BOUNDS, Node
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.levels import Level
+from stoilo.core.limits import BOUNDS, RunLimits
+from stoilo.core.types import JailUsage, RunLayer, RunOutcome, RunStatus
+from stoilo.sandbox.kernel.filters import name_syscall
 from stoilo.sandbox.process.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 
 LIMIT_CODES = {
@@ -21,9 +32,8 @@ LIMIT_CODES = {
     "result_bytes": "STO-S015",
 }
 _HOST_FAULTS = frozenset({"STO-S005", "STO-S007", "STO-S008"})
-_CPU_SEEN = (
-    0.7  # of the limit: on a busy machine wait4 reports less than the kernel counts
-)
+# Of the limit: on a busy machine wait4 reports less than the kernel counts.
+_CPU_SEEN = 0.7
 
 
 class JailStatus(StrEnum):
@@ -41,25 +51,25 @@ class JailReport:
 
     Attributes:
         status: how it ended.
-        frame: what the job returned; untrusted, empty unless finished.
-        output: what was printed; untrusted, bounded, also when killed.
         code: a stable code, empty when finished.
         layer: who ended it, None when finished.
+        detail: one sentence for people, empty when finished.
         limit: the `RunLimits` field that was hit, empty if none.
         syscall: the denied call, empty if none.
-        detail: one sentence for people, empty when finished.
+        frame: what the job returned; untrusted, empty unless finished.
+        output: what was printed; untrusted, bounded, also when killed.
         usage: measured by the zygote and the supervisor.
         layers: mechanisms that were active.
     """
 
     status: JailStatus
-    frame: bytes = b""
-    output: bytes = b""
     code: str = ""
     layer: RunLayer | None = None
+    detail: str = ""
     limit: str = ""
     syscall: str = ""
-    detail: str = ""
+    frame: bytes = b""
+    output: bytes = b""
     usage: JailUsage = field(default_factory=JailUsage)
     layers: tuple[str, ...] = ()
 
@@ -100,83 +110,103 @@ class Evidence:
     short_of_memory: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    status: JailStatus
-    code: str = ""
-    layer: RunLayer | None = None
-    limit: str = ""
-    syscall: str = ""
-    detail: str = ""
-
-
-def _limit_ending(limit: str) -> _Ending:
-    return _Ending(
-        JailStatus.KILLED,
-        LIMIT_CODES[limit],
-        RunLayer.LIMITS,
-        limit=limit,
-        detail=f"the limit {limit} was reached",
+def judge(evidence: Evidence) -> JailReport:
+    """Turn what was seen into the report; pure."""
+    ended = evidence.ended
+    report = _judge_ending(evidence, ended)
+    finished = report.status is JailStatus.FINISHED
+    return dataclasses.replace(
+        report,
+        frame=evidence.result[FRAME_HEADER:] if finished else b"",
+        output=evidence.output,
+        usage=JailUsage(
+            cpu_s=ended.cpu_s if ended else 0.0,
+            wall_s=evidence.wall_s,
+            peak_memory_bytes=ended.peak_bytes if ended else 0,
+        ),
+        layers=evidence.layers,
     )
 
 
-def _kernel_ending(syscall: str) -> _Ending:
-    return _Ending(
-        JailStatus.KILLED,
-        "STO-S010",
-        RunLayer.KERNEL,
-        syscall=syscall,
-        detail=f"the kernel layer killed the run at the system call {syscall}",
-    )
+def _judge_ending(  # noqa: PLR0911 - one return for each way to end
+    evidence: Evidence, ended: Ended | None
+) -> JailReport:
+    if ended is None:
+        if evidence.cancelled:
+            return _crashed("STO-S008", RunLayer.KERNEL, "the run was cancelled")
+        detail = "the zygote died during the run"
+        return _crashed("STO-S005", RunLayer.KERNEL, detail)
+    if ended.refused:
+        detail = f"a mandatory mechanism could not be applied: {ended.refused}"
+        return JailReport(JailStatus.REFUSED, "STO-S002", RunLayer.KERNEL, detail)
+    if ended.denied:
+        return _stopped(name_syscall(ended.syscall))
+    # Before the signal: the supervisor's kill for a limit looks like any other.
+    if evidence.hit:
+        return _over(evidence.hit)
+    if os.WIFSIGNALED(ended.wait_status):
+        number = os.WTERMSIG(ended.wait_status)
+        if evidence.cancelled and number == signal.SIGKILL:
+            return _crashed("STO-S008", RunLayer.KERNEL, "the run was cancelled")
+        return _ended_by_signal(number, evidence, ended.cpu_s)
+    return _ended_by_exit(os.WEXITSTATUS(ended.wait_status), evidence.result)
 
 
-def _cancelled_ending() -> _Ending:
-    return _Ending(
-        JailStatus.CRASHED,
-        "STO-S008",
-        RunLayer.KERNEL,
-        detail="the run was cancelled",
-    )
+def _crashed(code: str, layer: RunLayer, detail: str) -> JailReport:
+    return JailReport(JailStatus.CRASHED, code, layer, detail)
+
+
+def _over(limit: str) -> JailReport:
+    detail = f"the limit {limit} was reached"
+    code = LIMIT_CODES[limit]
+    return JailReport(JailStatus.KILLED, code, RunLayer.LIMITS, detail, limit=limit)
+
+
+def _stopped(call: str) -> JailReport:
+    detail = f"the kernel layer killed the run at the system call {call}"
+    kernel = RunLayer.KERNEL
+    return JailReport(JailStatus.KILLED, "STO-S010", kernel, detail, syscall=call)
+
+
+def _ended_by_signal(number: int, evidence: Evidence, cpu_s: float) -> JailReport:
+    if number == signal.SIGSYS:
+        return _stopped("of another architecture")
+    over = cpu_s >= evidence.limits.cpu_s * _CPU_SEEN or _may_be_over(evidence)
+    if number == signal.SIGXCPU or (number == signal.SIGKILL and over):
+        return _over("cpu_s")
+    if number == signal.SIGKILL:  # nobody inside can send it: kill(2) is denied
+        detail = "something outside the jail killed the run"
+        return _crashed("STO-S007", RunLayer.KERNEL, detail)
+    detail = f"the process died by {_name_signal(number)}"
+    return _crashed("STO-S020", RunLayer.LANGUAGE, detail)
 
 
 def _may_be_over(evidence: Evidence) -> bool:
-    """Whether only the limit on processor time can have killed the run.
-
-    The kernel counts ticks for it, and a program that sleeps between them is charged for
-    all of its elapsed time while `wait4` shows little. Such a program is not to look as if
-    this machine had failed.
-    """
+    """Whether only the limit on processor time can have killed the run."""
+    # The kernel counts ticks for it, and a program that sleeps between them is charged for
+    # all of its elapsed time while `wait4` shows little. Such a program is not to look as
+    # if this machine had failed.
     most = evidence.wall_s * evidence.limits.threads
     return most >= evidence.limits.cpu_s and not evidence.short_of_memory
 
 
 def _name_signal(number: int) -> str:
-    """Return a signal's name; those of real time have none."""
     try:
         return signal.Signals(number).name
-    except ValueError:
+    except ValueError:  # those of real time have no name
         return f"signal {number}"
 
 
-def _ended_by_signal(number: int, evidence: Evidence, cpu_s: float) -> _Ending:
-    if number == signal.SIGSYS:
-        return _kernel_ending("of another architecture")
-    over = cpu_s >= evidence.limits.cpu_s * _CPU_SEEN or _may_be_over(evidence)
-    if number == signal.SIGXCPU or (number == signal.SIGKILL and over):
-        return _limit_ending("cpu_s")
-    if number == signal.SIGKILL:  # nobody inside can send it: kill(2) is denied
-        return _Ending(
-            JailStatus.CRASHED,
-            "STO-S007",
-            RunLayer.KERNEL,
-            detail="something outside the jail killed the run",
-        )
-    return _Ending(
-        JailStatus.CRASHED,
-        "STO-S020",
-        RunLayer.LANGUAGE,
-        detail=f"the process died by {_name_signal(number)}",
-    )
+def _ended_by_exit(status: int, result: bytes) -> JailReport:
+    if status == 0 and result == OUT_OF_MEMORY:
+        return _over("memory_bytes")
+    if status == 0 and _is_whole(result):
+        return JailReport(JailStatus.FINISHED)
+    if status == 0 and result:
+        detail = "what came out of the jail is not one whole result"
+        return _crashed("STO-S021", RunLayer.RESULT, detail)
+    detail = f"the process exited by itself with status {status}"
+    return _crashed("STO-S022", RunLayer.LANGUAGE, detail)
 
 
 def _is_whole(result: bytes) -> bool:
@@ -185,74 +215,188 @@ def _is_whole(result: bytes) -> bool:
     return len(result) >= FRAME_HEADER and len(result) == FRAME_HEADER + length
 
 
-def _ended_by_exit(status: int, result: bytes) -> _Ending:
-    if status == 0 and result == OUT_OF_MEMORY:
-        return _limit_ending("memory_bytes")
-    if status == 0 and _is_whole(result):
-        return _Ending(JailStatus.FINISHED)
-    if status == 0 and result:
-        return _Ending(
-            JailStatus.CRASHED,
-            "STO-S021",
-            RunLayer.RESULT,
-            detail="what came out of the jail is not one whole result",
-        )
-    return _Ending(
-        JailStatus.CRASHED,
-        "STO-S022",
-        RunLayer.LANGUAGE,
-        detail=f"the process exited by itself with status {status}",
+# What a task is asked, and what its frame (hostile) says ------------------------------
+
+_TEXT_CHARS = 4000
+_OPTIONAL = frozenset({"tell_ms", "most_state", "step", "state"})
+# Endings that a child may report of itself; limits and kills are the supervisor's to tell.
+# But one: nobody outside sees an allocation fail. A lie about it gains nothing, because
+# every program can use up its memory.
+_TOLD_BY_CHILD = frozenset(
+    {
+        (RunStatus.USER_ERROR, RunLayer.LANGUAGE),
+        (RunStatus.USER_ERROR, RunLayer.RESULT),
+        (RunStatus.REFUSED, RunLayer.GATE),
+        (RunStatus.REFUSED, RunLayer.LANGUAGE),
+    }
+)
+_TOLD_MEMORY = (RunStatus.KILLED, RunLayer.LIMITS, LIMIT_CODES["memory_bytes"])
+_CHILD_CODE = re.compile(r"(STO-([DG][0-9]{3}|S031))?")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRequest:
+    """What `stoilo.sandbox.process.task_job` is asked to do; all of it untrusted.
+
+    Attributes:
+        source: text of the task module.
+        entry: function to call, empty for the last ``def`` of the module body.
+        arguments: encoded dict that the function gets.
+        blobs: encoded values that the arguments refer to.
+        seed: hex digits; the seed of every generator (I7).
+        now: what the clock says, s since 1970 in UTC.
+        items: how many calls share the run, 0 for a single one.
+        tell_ms: how often at most the run tells of its progress, -1: never.
+        most_state: the largest state that is told, bytes.
+        step: after how many yielded states it goes on.
+        state: the last of them, encoded (`Progress.state`); empty: from the beginning.
+    """
+
+    source: str
+    entry: str
+    arguments: bytes
+    blobs: tuple[bytes, ...] = ()
+    seed: str = "00" * 32
+    now: int = 0
+    items: int = 0
+    tell_ms: int = -1
+    most_state: int = BOUNDS.value_bytes
+    step: int = 0
+    state: bytes = b""
+
+    def encode(self) -> bytes:
+        """Return the request as an encoded skeleton; only those that tell are longer."""
+        fields: dict[Any, Any] = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in _OPTIONAL or getattr(self, field.name) != field.default
+        }
+        return skeleton.encode(fields | {"blobs": list(self.blobs)})
+
+
+def choose_limits(level: Level, wall_s: float | None) -> RunLimits:
+    """Return the level's defaults, with another wall time up to its maximum, s."""
+    limits = level.default_limits()
+    if wall_s is None:
+        return limits
+    most = level.max_limits().wall_s
+    return dataclasses.replace(limits, wall_s=min(math.ceil(wall_s), most))
+
+
+def read_outcome(report: JailReport) -> RunOutcome:
+    """Return the outcome of a single call from what the jail reported.
+
+    Raises:
+        InternalError: ``STO-S005`` the zygote died, ``STO-S007`` the child was killed
+            from outside, ``STO-S008`` cancelled: nothing is known about the task.
+    """
+    if report.status is not JailStatus.FINISHED:
+        return read_failure(report)
+    return complete(_read_fields(decode_frame(report)), report)
+
+
+def read_items(report: JailReport, items: int) -> tuple[RunOutcome, ...]:
+    """Return one outcome for each of the `items` calls that shared the run.
+
+    A run that ended as a whole (killed, refused) gives every item the same outcome.
+    """
+    if report.status is not JailStatus.FINISHED:
+        return (read_failure(report),) * items
+    frame = decode_frame(report)
+    rows = frame.get("items") if isinstance(frame, dict) else None
+    if isinstance(rows, list) and len(rows) == items:
+        return tuple(complete(_read_fields(row), report) for row in rows)
+    return (complete(_read_fields(frame), report),) * items
+
+
+def read_refusal(report: JailReport) -> str:
+    """Return the code with which a child (hostile) says that it ran nothing."""
+    frame = decode_frame(report) if report.status is JailStatus.FINISHED else None
+    fields = frame if isinstance(frame, dict) else {}
+    refused = read_text(fields, "status") == RunStatus.REFUSED
+    return read_text(fields, "code") if refused else ""
+
+
+def read_failure(report: JailReport) -> RunOutcome:
+    """Return the outcome of a run that did not finish; raises as `read_outcome`."""
+    crashed = report.status is JailStatus.CRASHED
+    if report.blames_host and crashed:
+        raise InternalError(report.code, report.detail)
+    outcome = RunOutcome(
+        status=RunStatus.USER_ERROR if crashed else RunStatus(report.status.value),
+        error=report.detail,
+        code=report.code,
+        layer=report.layer,
+        limit=report.limit,
+    )
+    return complete(outcome, report)
+
+
+def complete(outcome: RunOutcome, report: JailReport) -> RunOutcome:
+    """Add what the parent itself knows."""
+    return dataclasses.replace(
+        outcome,
+        output=report.output.decode("utf-8", "replace"),
+        usage=report.usage,
+        layers=report.layers,
     )
 
 
-def _judge_ending(evidence: Evidence, ended: Ended) -> _Ending:
-    if ended.refused:
-        return _Ending(
-            JailStatus.REFUSED,
-            "STO-S002",
-            RunLayer.KERNEL,
-            detail=f"a mandatory mechanism could not be applied: {ended.refused}",
-        )
-    if ended.denied:
-        return _kernel_ending(name_syscall(ended.syscall))
-    if evidence.hit:
-        return _limit_ending(evidence.hit)
-    if os.WIFSIGNALED(ended.wait_status):
-        number = os.WTERMSIG(ended.wait_status)
-        if evidence.cancelled and number == signal.SIGKILL:
-            return _cancelled_ending()
-        return _ended_by_signal(number, evidence, ended.cpu_s)
-    return _ended_by_exit(os.WEXITSTATUS(ended.wait_status), evidence.result)
+def decode_frame(report: JailReport) -> Node:
+    """Return the frame (hostile) of a run that finished, or why it is none."""
+    try:
+        return skeleton.decode(report.frame)
+    except TrustError as error:
+        return str(error)
 
 
-def judge(evidence: Evidence) -> JailReport:
-    """Turn what was seen into the report; pure."""
-    ended = evidence.ended
-    if ended is None and evidence.cancelled:
-        ending = _cancelled_ending()
-    elif ended is None:
-        ending = _Ending(
-            JailStatus.CRASHED,
-            "STO-S005",
-            RunLayer.KERNEL,
-            detail="the zygote died during the run",
-        )
-    else:
-        ending = _judge_ending(evidence, ended)
-    finished = ending.status is JailStatus.FINISHED
-    return JailReport(
-        status=ending.status,
-        frame=evidence.result[FRAME_HEADER:] if finished else b"",
-        output=evidence.output,
-        code=ending.code,
-        layer=ending.layer,
-        limit=ending.limit,
-        syscall=ending.syscall,
-        detail=ending.detail,
-        usage=JailUsage(
-            cpu_s=ended.cpu_s if ended else 0.0,
-            wall_s=evidence.wall_s,
-            peak_memory_bytes=ended.peak_bytes if ended else 0,
-        ),
-        layers=evidence.layers,
+def _read_fields(fields: Node) -> RunOutcome:
+    if not isinstance(fields, dict):
+        return malformed("not a dict")
+    try:
+        status = RunStatus(read_text(fields, "status"))
+        if status is RunStatus.OK:
+            return RunOutcome(status=status, value=_read_value(fields))
+        layer = RunLayer(read_text(fields, "layer") or RunLayer.LANGUAGE)
+    except (ValueError, TrustError) as error:
+        return malformed(str(error)[:_TEXT_CHARS])
+    code = read_text(fields, "code")
+    if (status, layer, code) == _TOLD_MEMORY:
+        return out_of_memory()
+    if (status, layer) not in _TOLD_BY_CHILD or not _CHILD_CODE.fullmatch(code):
+        return malformed("it tells of an ending that only the supervisor sees")
+    return RunOutcome(status=status, error=describe(fields), code=code, layer=layer)
+
+
+def _read_value(fields: dict[Any, Any]) -> bytes:
+    value = fields.get("value")
+    if not isinstance(value, bytes | memoryview):
+        raise TrustError("STO-D002", "a result without a value")
+    # Nobody further on decodes what the strict codec has not accepted here.
+    skeleton.decode(value, DATA_BOUNDS)
+    return bytes(value)
+
+
+def read_text(fields: dict[Any, Any], name: str) -> str:
+    """Return a field (hostile) if it is text, bounded."""
+    value = fields.get(name)
+    return value[:_TEXT_CHARS] if isinstance(value, str) else ""
+
+
+def describe(fields: dict[Any, Any]) -> str:
+    """Return class and text of the error that a child tells of."""
+    kind, text = read_text(fields, "error_type"), read_text(fields, "error_text")
+    return f"{kind}: {text}" if kind and text else kind or text
+
+
+def malformed(detail: str) -> RunOutcome:
+    """Return the outcome of a run whose frame cannot be read."""
+    error = f"what came out of the jail is not a result: {detail}"
+    return RunOutcome(
+        RunStatus.USER_ERROR, error=error, code="STO-S021", layer=RunLayer.RESULT
     )
+
+
+def out_of_memory() -> RunOutcome:
+    """Return the outcome of a run that says that it used up its memory."""
+    return read_failure(_over("memory_bytes"))

@@ -1,227 +1,54 @@
-"""One run, from source text to `RunOutcome`, through both layers or the kernel layer alone.
+"""One run in a jail made for it: through both layers, or through the kernel layer alone.
 
-The parent decodes what the jail answered with the strict codec and checks every field; it
-calls nothing that the task wrote.
+For people at a command line and for tests; a volunteer's runs share warm jails.
+
+A warm zygote prepares everything that its level hands out. A jail that is made for one
+source need not: a façade is reached by the name of its module only, so a module whose name
+the source does not spell cannot be missed. Words are all that is looked at, never grammar,
+because this runs outside the jail.
+
+Three things keep it exact. Sources that could find a module without spelling its name
+(``getattr``, ``type``, identifiers that NFKC would respell) get everything. Façades that
+change a library for good are always built. And what a library imports behind the task's
+back is noticed (`stoilo.sandbox.language.runtime.LateImports`): the run then counts for
+nothing and is made again with everything prepared.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
+import sys
 import threading
-from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import Node
-from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome
-from stoilo.sandbox.kernel.building import Denied
+from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
-from stoilo.sandbox.process.report import LIMIT_CODES, JailReport, JailStatus
-from stoilo.sandbox.process.selection import narrow_level
+from stoilo.sandbox.process.report import (
+    LIMIT_CODES,
+    JailReport,
+    JailStatus,
+    TaskRequest,
+    choose_limits,
+    complete,
+    decode_frame,
+    describe,
+    malformed,
+    out_of_memory,
+    read_failure,
+    read_outcome,
+    read_text,
+)
 from stoilo.sandbox.process.supervisor import Jail
 
 NO_ENTRY = "STO-S031"
-OUT_OF_MEMORY = LIMIT_CODES["memory_bytes"]
-_TEXT_CHARS = 4000
-_OPTIONAL = frozenset({"tell_ms", "most_state", "step", "state"})
-_TOLD_BY_CHILD = frozenset(
-    {
-        (RunStatus.USER_ERROR, RunLayer.LANGUAGE),
-        (RunStatus.USER_ERROR, RunLayer.RESULT),
-        (RunStatus.REFUSED, RunLayer.GATE),
-        (RunStatus.REFUSED, RunLayer.LANGUAGE),
-    }
-)
-"""Endings that a child may report of itself; limits and kills are the supervisor's to tell.
-
-But one: nobody outside sees an allocation fail. A lie about it gains nothing, because
-every program can use up its memory.
-"""
-_TOLD_MEMORY = (RunStatus.KILLED, RunLayer.LIMITS, OUT_OF_MEMORY)
-_CHILD_CODE = re.compile(r"(STO-([DG][0-9]{3}|S031))?")
-_CRASHES = {JailStatus.CRASHED: RunStatus.USER_ERROR}
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRequest:
-    """What `stoilo.sandbox.process.task_job` is asked to do; all of it untrusted.
-
-    Attributes:
-        source: text of the task module.
-        entry: function to call, empty for the last ``def`` of the module body.
-        arguments: encoded dict that the function gets.
-        blobs: encoded values that the arguments refer to.
-        seed: hex digits; the seed of every generator (I7).
-        now: what the clock says, s since 1970 in UTC.
-        items: how many calls share the run, 0 for a single one.
-        tell_ms: how often at most the run tells of its progress, -1: never.
-        most_state: the largest state that is told, bytes.
-        step: after how many yielded states it goes on.
-        state: the last of them, encoded (`Progress.state`); empty: from the beginning.
-    """
-
-    source: str
-    entry: str
-    arguments: bytes
-    blobs: tuple[bytes, ...] = ()
-    seed: str = "00" * 32
-    now: int = 0
-    items: int = 0
-    tell_ms: int = -1
-    most_state: int = BOUNDS.value_bytes
-    step: int = 0
-    state: bytes = b""
-
-    def encode(self) -> bytes:
-        """Return the request as an encoded skeleton; only those that tell are longer."""
-        fields: dict[Any, Any] = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in _OPTIONAL or getattr(self, field.name) != field.default
-        }
-        return skeleton.encode(fields | {"blobs": list(self.blobs)})
-
-
-def choose_limits(level: Level, wall_s: float | None) -> RunLimits:
-    """Return the level's defaults, with another wall time up to its maximum, s."""
-    limits = level.default_limits()
-    if wall_s is None:
-        return limits
-    most = level.max_limits().wall_s
-    return dataclasses.replace(limits, wall_s=min(math.ceil(wall_s), most))
-
-
-def _from_report(report: JailReport) -> RunOutcome:
-    """Return the outcome of a run that did not finish."""
-    if report.blames_host and report.status is JailStatus.CRASHED:
-        raise InternalError(report.code, report.detail)
-    status = _CRASHES.get(report.status) or RunStatus(report.status.value)
-    return _complete(
-        RunOutcome(
-            status=status,
-            error=report.detail,
-            code=report.code,
-            layer=report.layer,
-            limit=report.limit,
-        ),
-        report,
-    )
-
-
-def _complete(outcome: RunOutcome, report: JailReport) -> RunOutcome:
-    """Add what the parent itself knows."""
-    return dataclasses.replace(
-        outcome,
-        output=report.output.decode("utf-8", "replace"),
-        usage=report.usage,
-        layers=report.layers,
-    )
-
-
-def _malformed(detail: str) -> RunOutcome:
-    return RunOutcome(
-        status=RunStatus.USER_ERROR,
-        error=f"what came out of the jail is not a result: {detail}",
-        code="STO-S021",
-        layer=RunLayer.RESULT,
-    )
-
-
-def _memory_ending() -> RunOutcome:
-    return RunOutcome(
-        status=RunStatus.KILLED,
-        error="the limit memory_bytes was reached",
-        code=OUT_OF_MEMORY,
-        layer=RunLayer.LIMITS,
-        limit="memory_bytes",
-    )
-
-
-def _text(fields: dict[Any, Any], name: str) -> str:
-    value = fields.get(name)
-    return value[:_TEXT_CHARS] if isinstance(value, str) else ""
-
-
-def _describe(fields: dict[Any, Any]) -> str:
-    kind, text = _text(fields, "error_type"), _text(fields, "error_text")
-    return f"{kind}: {text}" if kind and text else kind or text
-
-
-def _read_value(fields: dict[Any, Any]) -> bytes:
-    """Return the encoded value after the strict codec has accepted it."""
-    value = fields.get("value")
-    if not isinstance(value, bytes | memoryview):
-        raise TrustError("STO-D002", "a result without a value")
-    skeleton.decode(value, skeleton.DATA_BOUNDS)
-    return bytes(value)
-
-
-def _read_fields(fields: Node) -> RunOutcome:
-    """Turn one item of a task frame (untrusted) into an outcome."""
-    if not isinstance(fields, dict):
-        return _malformed("not a dict")
-    try:
-        status = RunStatus(_text(fields, "status"))
-        if status is RunStatus.OK:
-            return RunOutcome(status=status, value=_read_value(fields))
-        layer = RunLayer(_text(fields, "layer") or RunLayer.LANGUAGE)
-    except (ValueError, TrustError) as error:
-        return _malformed(str(error)[:_TEXT_CHARS])
-    code = _text(fields, "code")
-    if (status, layer, code) == _TOLD_MEMORY:
-        return _memory_ending()
-    if (status, layer) not in _TOLD_BY_CHILD or not _CHILD_CODE.fullmatch(code):
-        return _malformed("it tells of an ending that only the supervisor sees")
-    return RunOutcome(status=status, error=_describe(fields), code=code, layer=layer)
-
-
-def _decode_frame(report: JailReport) -> Node:
-    try:
-        return skeleton.decode(report.frame)
-    except TrustError as error:
-        return str(error)
-
-
-def read_outcome(report: JailReport) -> RunOutcome:
-    """Return the outcome of a single call from what the jail reported.
-
-    Raises:
-        InternalError: ``STO-S005`` the zygote died, ``STO-S007`` the child was killed
-            from outside, ``STO-S008`` cancelled: nothing is known about the task.
-    """
-    if report.status is not JailStatus.FINISHED:
-        return _from_report(report)
-    return _complete(_read_fields(_decode_frame(report)), report)
-
-
-def read_refusal(report: JailReport) -> str:
-    """Return the code with which a child (hostile) says that it ran nothing."""
-    frame = _decode_frame(report) if report.status is JailStatus.FINISHED else None
-    fields = frame if isinstance(frame, dict) else {}
-    refused = _text(fields, "status") == RunStatus.REFUSED
-    return _text(fields, "code") if refused else ""
-
-
-def read_items(report: JailReport, items: int) -> tuple[RunOutcome, ...]:
-    """Return one outcome for each of the `items` calls that shared the run.
-
-    A run that ended as a whole (killed, refused) gives every item the same outcome.
-    """
-    if report.status is not JailStatus.FINISHED:
-        return (_from_report(report),) * items
-    frame = _decode_frame(report)
-    rows = frame.get("items") if isinstance(frame, dict) else None
-    if isinstance(rows, list) and len(rows) == items:
-        return tuple(_complete(_read_fields(row), report) for row in rows)
-    return (_complete(_read_fields(frame), report),) * items
 
 
 def run_task(
@@ -234,13 +61,13 @@ def run_task(
 def _run_alone(
     level: Level, request: TaskRequest, limits: RunLimits, wall_s: float | None
 ) -> tuple[RunOutcome, bool]:
-    """Run in a jail of its own; also say whether a library missed a module there."""
+    # also say whether a library missed a module there
     jail = Jail(level, TASK_JOB)
     try:
         report = jail.run(request.encode(), limits, wall_s)
     finally:  # the answer does not wait until the kernel has taken all of it down
         threading.Thread(target=jail.close).start()
-    frame = _decode_frame(report) if report.status is JailStatus.FINISHED else None
+    frame = decode_frame(report) if report.status is JailStatus.FINISHED else None
     missed = isinstance(frame, dict) and frame.get("late_imports") is True
     return read_outcome(report), missed
 
@@ -282,7 +109,7 @@ def run_source(
     return outcome
 
 
-# ------------------------------------------------------------------ the kernel layer alone
+# The kernel layer alone ---------------------------------------------------------------
 
 
 def read_probe(report: JailReport) -> RunOutcome:
@@ -290,26 +117,26 @@ def read_probe(report: JailReport) -> RunOutcome:
     if report.code == "STO-S022" and "status 0" in report.detail:
         outcome = RunOutcome(status=RunStatus.OK)  # os._exit(0) is the program's right
     elif report.status is not JailStatus.FINISHED:
-        outcome = _from_report(report)
+        outcome = read_failure(report)
     else:
-        outcome = _read_probe_frame(_decode_frame(report))
-    outcome = _complete(outcome, report)
+        outcome = _read_probe_frame(decode_frame(report))
+    outcome = complete(outcome, report)
     return dataclasses.replace(outcome, value=skeleton.encode(outcome.output))
 
 
 def _read_probe_frame(frame: Node) -> RunOutcome:
     fields = frame if isinstance(frame, dict) else {}
-    code, status = _text(fields, "code"), _text(fields, "status")
+    code, status = read_text(fields, "code"), read_text(fields, "status")
     if status == "ok":
         return RunOutcome(status=RunStatus.OK)
     if status != "failed":
-        return _malformed("not a probe's answer")
-    if code == OUT_OF_MEMORY:
-        return _memory_ending()
+        return malformed("not a probe's answer")
+    if code == LIMIT_CODES["memory_bytes"]:
+        return out_of_memory()
     refused = code == "STO-S026"
     return RunOutcome(
         status=RunStatus.REFUSED if refused else RunStatus.USER_ERROR,
-        error=_describe(fields),
+        error=describe(fields),
         code=code,
         layer=RunLayer.GATE if refused else RunLayer.LANGUAGE,
     )
@@ -349,3 +176,89 @@ def probe_source(
     with Jail(bare, PROBE_JOB, preload=preload, denied=denied) as jail:
         report = jail.run(request, limits or choose_limits(level, wall_s), wall_s)
     return read_probe(report)
+
+
+# What a jail of one run has to prepare: less than its level, and never too little ------
+
+_WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_ANY_NAME = frozenset(
+    {b"attrgetter", b"delattr", b"dir", b"getattr", b"hasattr", b"methodcaller"}
+    | {b"logging", b"setattr", b"type", b"vars"}
+)
+"""Who has these reaches attributes and classes by other means than their names."""
+
+_ALWAYS = frozenset({"copy", "enum", "numpy"})
+"""Modules whose façade changes libraries for good (a test compares), and numpy."""
+
+_KNOWN = frozenset({"numpy", "tqdm"})
+"""Libraries whose own imports are listed here; the second is nothing but a façade."""
+
+_TEXT = frozenset(
+    {b"array", b"bytearray", b"bytes", b"decode", b"encode", b"loads", b"str"}
+)
+_SETS = (b"union1d", b"intersect1d", b"setdiff1d", b"setxor1d", b"unique_values")
+_RANKS = (b"median", b"nanmedian", b"percentile", b"nanpercentile", b"quantile")
+_WORDS = {
+    "_strptime": frozenset({b"strptime"}),
+    "encodings": _TEXT,
+    "heapq": frozenset({b"most_common"}),
+    "numpy.ma": frozenset({b"unique", b"nanquantile", *_SETS, *_RANKS}),
+    "unicodedata": frozenset({b"N"}),  # N as in "\N{DEGREE SIGN}"
+}
+"""What libraries import themselves, and the words that lead there: saves second runs."""
+
+_READ_BYTES = 1 << 20
+"""Larger arguments are not read: then everything is prepared, B."""
+
+
+def _words_of(source: str, arguments: bytes) -> frozenset[bytes] | None:
+    """Return the words of both (untrusted), None when words do not tell everything."""
+    if not source.isascii() or len(arguments) > _READ_BYTES:
+        return None
+    words = frozenset(_WORD.findall(source.encode() + b"\n" + arguments))
+    return None if words & _ANY_NAME else words
+
+
+def _is_spelled(dotted: str, words: frozenset[bytes]) -> bool:
+    root, _, rest = dotted.partition(".")
+    if dotted in _ALWAYS or rest.startswith("_"):
+        return True
+    implied = _WORDS.get(dotted) or _WORDS.get(root, frozenset())
+    return dotted.rpartition(".")[2].encode() in words or bool(implied & words)
+
+
+def narrow_level(
+    level: Level, source: str, arguments: bytes = b"", threads: int = 1
+) -> Level:
+    """Return `level` with only the modules that this one run can reach.
+
+    Args:
+        level: what the source may do (trusted); its digest is kept.
+        source: text of the task module (untrusted).
+        arguments: its encoded arguments (untrusted), which may name things too.
+        threads: how many it will have; the libraries' pools are looked for above one.
+
+    Returns:
+        `level` itself when everything has to be prepared; always where it has libraries
+        besides numpy, whose own imports nobody has listed.
+    """
+    words = _words_of(source, arguments)
+    roots = {name.partition(".")[0] for name in (*level.modules, *level.preload)}
+    if words is None or roots - sys.stdlib_module_names - _KNOWN:
+        return level
+    modules = {
+        name: rule for name, rule in level.modules.items() if _is_spelled(name, words)
+    }
+    return msgspec.structs.replace(
+        level,
+        limits=msgspec.structs.replace(
+            level.limits, max={**level.limits.max, "threads": threads}
+        ),
+        preload=tuple(name for name in level.preload if _is_spelled(name, words)),
+        modules=modules,
+        overrides={
+            dotted: names
+            for dotted, names in level.overrides.items()
+            if dotted.rpartition(".")[0] in modules
+        },
+    )

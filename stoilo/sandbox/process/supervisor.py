@@ -10,11 +10,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import platform
+import site
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -23,8 +26,8 @@ import msgspec
 from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox.kernel import building
-from stoilo.sandbox.kernel.building import Denied
+from stoilo.sandbox.kernel import filters
+from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import (
     PROBE_JOB,
     Hello,
@@ -33,12 +36,61 @@ from stoilo.sandbox.process.channel import (
     receive,
     send,
 )
-from stoilo.sandbox.process.environment import library_folders, pin_instructions
-from stoilo.sandbox.process.exchange import Exchange
+from stoilo.sandbox.process.exchange import Exchange, MemoryKills
 from stoilo.sandbox.process.report import JailReport, JailStatus
-from stoilo.sandbox.process.running import MemoryKills
 
 __all__ = ["Jail", "JailReport", "JailStatus", "zygote_command", "zygote_environment"]
+
+
+_NEEDED = frozenset({"avx2", "fma", "bmi1", "bmi2"})
+_PINNED = {
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_CBWR": "AVX2",
+}
+
+
+@functools.cache
+def read_processor_flags() -> frozenset[str]:
+    """Return what this host's first processor can do, empty where Linux does not say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return frozenset()
+    flags = (line.partition(":")[2] for line in lines if line.startswith("flags"))
+    return frozenset(next(flags, "").split())
+
+
+def pin_instructions(
+    machine: str | None = None, flags: frozenset[str] | None = None
+) -> dict[str, str]:
+    """Return the environment variables that choose the common instructions.
+
+    Empty on other architectures and on older processors, where the libraries' own
+    choice is the only one that runs: their results may differ in the last digits.
+    """
+    machine = platform.machine() if machine is None else machine
+    flags = read_processor_flags() if flags is None else flags
+    return dict(_PINNED) if machine == "x86_64" and flags >= _NEEDED else {}
+
+
+# Where a zygote finds its libraries, said by the supervisor instead of looked for -----
+#
+# The interpreter's own search (the module `site`) reads every ``.pth`` file, runs what they
+# hold and what a distribution put into ``sitecustomize``: 3 ms of every cold start, and code
+# that nobody listed.
+
+
+@functools.cache
+def library_folders() -> tuple[str, ...]:
+    """Return the absolute folders of installed libraries and of stoilo itself.
+
+    Never the user's own site folder, the current folder or one of ``PYTHONPATH``.
+    """
+    own = str(Path(__file__).resolve().parents[3])
+    return tuple(dict.fromkeys((*site.getsitepackages(), own)))
+
 
 # Without runpy, which would cost 3 ms; collecting while importing would cost a tenth, and
 # the zygote collects again once it has frozen its heap.
@@ -87,10 +139,10 @@ def _build_programs(level_digest: str, level: _Hashable, denied: Denied) -> Prog
     rules = level.level.syscalls
     several = level.level.max_limits().threads > 1
     return Programs(
-        single=building.build_filter(rules, threads=False, denied=denied),
-        threaded=building.build_filter(rules, threads=True, denied=denied),
-        zygote=building.build_zygote_filter(rules, threads=several),
-        waiter=building.build_waiter_filter(),
+        single=filters.build_filter(rules, threads=False, denied=denied),
+        threaded=filters.build_filter(rules, threads=True, denied=denied),
+        zygote=filters.build_zygote_filter(rules, threads=several),
+        waiter=filters.build_waiter_filter(),
     )
 
 
@@ -245,7 +297,7 @@ class Jail:
         return zygote
 
     def _begin(self, exchange: Exchange) -> ZygoteProcess:
-        """Hand the run to the zygote, to a new one when the old one has died."""
+        # Hand the run to the zygote, to a new one when the old one has died
         with self._lock:
             zygote = self._zygote or self._start()
             try:
@@ -303,7 +355,7 @@ class Jail:
         return exchange, report
 
     def _discard(self, zygote: ZygoteProcess) -> None:
-        """Kill a zygote that no longer answers; its children die with it."""
+        # its children die with it
         with self._lock:
             zygote.close()
             if self._zygote is zygote:
@@ -318,7 +370,6 @@ class Jail:
 
 
 def _ignore(exchange: Exchange) -> None:
-    """Watch nothing."""
     del exchange
 
 
@@ -332,7 +383,7 @@ def _check_platform() -> None:
 
 
 def _check_denied(denied: Denied, job: str) -> None:
-    """Refuse errno mode for whatever is not the probe: a task is killed, and named."""
+    # a task is killed, and named
     if denied is not Denied.KILL and job != PROBE_JOB:
         raise InternalError("STO-S006", f"errno mode is for probes only, not for {job}")
 

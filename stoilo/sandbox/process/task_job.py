@@ -17,6 +17,7 @@ yielded, ``step`` with its ``state`` (`stepwise`).
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 import warnings
@@ -27,11 +28,12 @@ from typing import Any
 import msgspec
 
 from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import DATA_BOUNDS
+from stoilo.core.codec.values import from_node
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
-from stoilo.core.run_status import RunStatus
-from stoilo.sandbox.language.determinism import start_item, stop_clock
+from stoilo.core.types import RunStatus
 from stoilo.sandbox.language.output import (
     Failure,
     OutputSink,
@@ -41,12 +43,92 @@ from stoilo.sandbox.language.output import (
     describe_result,
 )
 from stoilo.sandbox.language.rules import TASK_MODULE
+from stoilo.sandbox.language.runtime import (
+    LATE_IMPORTS,
+    LanguageRuntime,
+    prepare_runtime,
+    start_item,
+    start_step,
+    stop_clock,
+)
 from stoilo.sandbox.language.transformer import compile_source
 from stoilo.sandbox.process.binder import bind_arguments, encode_result
-from stoilo.sandbox.process.channel import write_progress
-from stoilo.sandbox.process.loader import LATE_IMPORTS, LanguageRuntime, prepare_runtime
-from stoilo.sandbox.process.progress import MOST_STEPS, Progress, Teller
-from stoilo.sandbox.process.stepwise import Steps, read_state, run_steps, yields_states
+from stoilo.sandbox.process.channel import (
+    MOST_STEPS,
+    UNREADABLE_STATE,
+    Progress,
+    Teller,
+    write_progress,
+)
+
+FRACTION = "fraction_done"
+_GENERATOR = 0x20  # CO_GENERATOR of `inspect`, which a zygote does not load
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """From where a run goes on, and who is told.
+
+    Attributes:
+        step: how many states were yielded before.
+        state: the last of them, None before the first.
+        teller: gets what is yielded, None: nobody.
+    """
+
+    step: int = 0
+    state: object = None
+    teller: Teller | None = None
+
+
+def yields_states(function: Callable[..., Any]) -> bool:
+    """Whether calling `function` makes a generator."""
+    return type(function) is FunctionType and bool(
+        function.__code__.co_flags & _GENERATOR
+    )
+
+
+def run_steps(
+    function: Callable[..., Any],
+    argument: Any,
+    steps: Steps,
+    encode: Callable[[object], bytes],
+) -> Any:
+    """Run a generator function to its end and return what it returns.
+
+    Each state is encoded, also where nobody is told, so that one which cannot be ends every
+    copy alike. Raises whatever the task and `encode` raise.
+    """
+    step = steps.step
+    start_step(step)
+    running = function(argument, state=steps.state)
+    while True:
+        try:
+            state = next(running)
+        except StopIteration as end:
+            return end.value
+        step += 1
+        encoded = encode(state)
+        if steps.teller is not None:
+            steps.teller.tell(Progress(step, _fraction(state), encoded))
+        start_step(step)
+
+
+def read_state(encoded: bytes) -> object:
+    """Return the state (hostile bytes) to go on from; raises ``STO-G122``."""
+    try:
+        state: object = from_node(skeleton.decode(encoded, DATA_BOUNDS))
+    except Exception as error:  # any library may refuse what is in it
+        raise TrustError(
+            UNREADABLE_STATE, "the state to go on from cannot be read"
+        ) from error
+    return state
+
+
+def _fraction(state: object) -> float | None:
+    value: Any = state.get(FRACTION) if type(state) is dict else None
+    if type(value) not in {int, float} or math.isnan(value):
+        return None
+    return min(max(float(value), 0.0), 1.0)
+
 
 NO_ENTRY = "STO-S031"
 _LARGEST_SEED_CHARS = 128
@@ -245,7 +327,7 @@ def _run_items(
     arguments: list[Any],
     teller: Teller | None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the frame of each item; what items yield themselves is kept nowhere."""
+    # what items yield themselves is kept nowhere
     for index, item in enumerate(arguments):
         yield _run_item(call, index, _bound(function, item, Steps()))
         if teller is not None:
@@ -257,7 +339,6 @@ def _bound(
     argument: Any,
     steps: Steps,
 ) -> Callable[[], Any]:
-    """Return the call of one item, whichever kind its entry is of."""
     if yields_states(function):
         return lambda: run_steps(function, argument, steps, encode_value)
     return lambda: function(argument)

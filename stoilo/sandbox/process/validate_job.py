@@ -17,11 +17,15 @@ from typing import Any
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.determinism import start_item, stop_clock
 from stoilo.sandbox.language.output import OutputSink, TaskPrinter
 from stoilo.sandbox.language.rules import TASK_MODULE
+from stoilo.sandbox.language.runtime import (
+    LanguageRuntime,
+    prepare_runtime,
+    start_item,
+    stop_clock,
+)
 from stoilo.sandbox.process.binder import bind_arguments
-from stoilo.sandbox.process.loader import LanguageRuntime, prepare_runtime
 from stoilo.sandbox.process.task_job import (
     EndedError,
     call_task,

@@ -21,8 +21,8 @@ import msgspec
 
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox.kernel import identity, libc, mandatory, optional, seccomp
-from stoilo.sandbox.kernel.mandatory import Host, KernelHost, Mechanism, find_missing
+from stoilo.sandbox.kernel import calls, mechanisms
+from stoilo.sandbox.kernel.mechanisms import Host, KernelHost, Mechanism, find_missing
 from stoilo.sandbox.process import channel, child
 from stoilo.sandbox.process.channel import (
     EXIT_SETUP,
@@ -64,7 +64,7 @@ class _Run(msgspec.Struct, eq=False):
 
 
 def _take_control() -> channel.socket:
-    """Move the control socket away from 0 and fill the low descriptors with /dev/null."""
+    # Move the control socket away from 0 and fill the low descriptors with /dev/null
     os.closerange(3, 1 << 20)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     while null < LOWEST_FREE:
@@ -76,22 +76,21 @@ def _take_control() -> channel.socket:
 
 
 def _leave_pid_namespace_parent(program: bytes, *, leaves_root: bool) -> None:
-    """Fork: the child goes on as init of the new pid namespace, the parent waits for it."""
+    # Fork: the child goes on as init of the new pid namespace, the parent waits for it
     parent = os.getpid()
     pid = os.fork()
     if pid:
         os.closerange(0, 1 << 20)
         _harden(leaves_root=leaves_root, own_uids=False)
-        seccomp.close_process(program)
+        calls.close_process(program)
         _, status = os.waitpid(pid, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
-    libc.kill_with_parent()
+    calls.kill_with_parent()
     if os.getppid() not in {0, parent}:
         os._exit(1)
 
 
 def _watch_supervisor(pid: int) -> int:
-    """Return a descriptor that becomes readable when the supervisor has died."""
     try:
         watch = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -123,7 +122,7 @@ class Zygote:
         self._statm = statm
         self._thread_setters = thread_setters
         self.counts_alone = self.own_uids = False
-        self._ruleset = mandatory.create_empty_ruleset(mandatory.detect_abi())
+        self._ruleset = mechanisms.create_empty_ruleset(mechanisms.detect_abi())
 
     def serve(self) -> NoReturn:
         """Fork on demand until the supervisor goes away."""
@@ -153,16 +152,15 @@ class Zygote:
             self._finish(run)
 
     def _leave(self) -> NoReturn:
-        """Kill every child and end."""
         for run in set(self._runs.values()):
             self._kill(run)
         os._exit(0)
 
     def _kill(self, run: _Run) -> None:
-        """Kill the child and its whole group; it is reaped when its pidfd says so."""
+        # it is reaped when its pidfd says so
         try:
-            libc.kill_process(run.pidfd)
-            os.killpg(run.pid, libc.SIGKILL)
+            calls.kill_process(run.pidfd)
+            os.killpg(run.pid, calls.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass  # already dead, or not yet the leader of its own group
 
@@ -197,8 +195,8 @@ class Zygote:
                 memory_bytes=order.memory_bytes,
                 threads=order.threads,
             ),
-            base_bytes=mandatory.read_address_space(self._statm),
-            uid=identity.uid_of_run(self._started) if self.own_uids else None,
+            base_bytes=mechanisms.read_address_space(self._statm),
+            uid=mechanisms.uid_of_run(self._started) if self.own_uids else None,
             zygote=os.getpid(),
             ruleset=self._ruleset,
             program=programs.single if order.threads == 1 else programs.threaded,
@@ -228,7 +226,7 @@ class Zygote:
             self._watch(run, descriptor)
 
     def _take_listener(self, run: _Run) -> None:
-        """Receive the filter's listener, or the name of what could not be applied."""
+        # Receive the filter's listener, or the name of what could not be applied
         try:
             data, received = channel.receive_with_descriptors(
                 run.transfer, _REFUSAL_BYTES, 1
@@ -243,14 +241,13 @@ class Zygote:
             self._watch(run, run.listener)
 
     def _note_syscall(self, run: _Run) -> None:
-        number = seccomp.read_notification(run.listener)
+        number = calls.read_notification(run.listener)
         if number is not None:
             run.denied, run.syscall = True, number
             self._kill(run)
         self._forget(run, run.listener)
 
     def _finish(self, run: _Run) -> None:
-        """Reap the child, report, forget everything about it."""
         if run.transfer.fileno() in run.descriptors:
             self._take_listener(run)
         _, status, usage = os.wait4(run.pid, 0)
@@ -277,7 +274,7 @@ def _tell(
     message: Started | Ended,
     descriptors: tuple[int, ...] = (),
 ) -> None:
-    """Send to a supervisor that may no longer care."""
+    # Send to a supervisor that may no longer care
     try:
         send(lifeline, message, descriptors)
     except OSError:
@@ -306,17 +303,17 @@ def _harden(*, leaves_root: bool, own_uids: bool) -> None:
         leaves_root: whether it becomes the zygotes' own user.
         own_uids: whether it gives its children users of their own.
     """
-    identity.drop_bounding_set()
+    mechanisms.drop_bounding_set()
     if leaves_root:
-        identity.leave_root()
-    identity.keep_zygote_capabilities(own_uids=own_uids)
-    identity.become_undumpable()
-    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+        mechanisms.leave_root()
+    mechanisms.keep_zygote_capabilities(own_uids=own_uids)
+    mechanisms.become_undumpable()
+    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
 
 
 def _exec_without_quirks() -> None:
-    """Start over where the caller's execution domain would weaken what a run's memory is."""
-    if libc.clear_personality():
+    # Start over where the caller's execution domain would weaken what a run's memory is
+    if calls.clear_personality():
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - it asks for no shell
 
 
@@ -324,7 +321,7 @@ def _describe_layers(spaces: tuple[str, ...]) -> tuple[str, ...]:
     always = [m.value for m in Mechanism if m is not Mechanism.LINUX]
     return (
         *always,
-        f"landlock_abi_{mandatory.detect_abi()}",
+        f"landlock_abi_{mechanisms.detect_abi()}",
         *(f"namespace_{name}" for name in spaces),
     )
 
@@ -347,9 +344,9 @@ def main(host: Host | None = None) -> NoReturn:
         os._exit(0)
     supervisor = _watch_supervisor(hello.supervisor)
     os.nice(hello.niceness)
-    extras = optional.find_bounds()
-    spaces = optional.enter_namespaces()
-    own_uids, leaves_root = os.geteuid() == 0, identity.can_leave_root()
+    extras = mechanisms.find_bounds()
+    spaces = mechanisms.enter_namespaces()
+    own_uids, leaves_root = os.geteuid() == 0, mechanisms.can_leave_root()
     if "pid" in spaces:
         _leave_pid_namespace_parent(hello.programs.waiter, leaves_root=leaves_root)
     try:
@@ -357,16 +354,16 @@ def main(host: Host | None = None) -> NoReturn:
         statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         threaded = hello.level.max_limits().threads > 1
         setters = child.find_thread_setters() if threaded else ()
-        if "mount" in spaces and optional.empty_root():
+        if "mount" in spaces and mechanisms.empty_root():
             spaces = (*spaces, "root")
         _harden(leaves_root=leaves_root, own_uids=own_uids)
         if "pid" in spaces:
-            libc.kill_with_parent()  # another user's processes do not keep it
-        if optional.restrict_speculation():
-            extras = (*extras, optional.LAYER)
+            calls.kill_with_parent()  # another user's processes do not keep it
+        if mechanisms.restrict_speculation():
+            extras = (*extras, mechanisms.LAYER)
         zygote = Zygote(control, supervisor, hello, job, statm, setters)
         zygote.own_uids = own_uids
-        zygote.counts_alone = "user" in spaces and optional.counts_processes()
+        zygote.counts_alone = "user" in spaces and mechanisms.counts_processes()
     except ImportError as error:
         send(control, Ready(error=str(error), failed_import=error.name or "?"))
         os._exit(0)
@@ -374,7 +371,7 @@ def main(host: Host | None = None) -> NoReturn:
         send(control, Ready(error=f"{type(error).__name__}: {error}"))
         os._exit(0)
     layers = (*_describe_layers(spaces), *extras)
-    seccomp.close_process(hello.programs.zygote)
+    calls.close_process(hello.programs.zygote)
     send(control, Ready(layers=layers))
     zygote.serve()
 

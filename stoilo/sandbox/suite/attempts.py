@@ -1,6 +1,6 @@
-"""What the self-test attempts inside a process that one mechanism has closed.
+"""What the self-test attempts in a process that one mechanism has closed, and the list of it.
 
-Each function returns whether it got through; an OSError or MemoryError means that it did
+Each attempt returns whether it got through; an OSError or MemoryError means that it did
 not. They are fixed programs of ours, harmless where they succeed, and run with a
 mechanism lifted only in processes that never see anybody else's code.
 """
@@ -14,10 +14,12 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.sandbox.kernel import libc
+from stoilo.sandbox.kernel import calls, mechanisms
+from stoilo.sandbox.kernel.mechanisms import Mechanism
 
 _SMALL_PATIENCE_S, _PATIENCE_S, _STEP_S = 0.3, 3.0, 0.01
 _NEWNS = 0x00020000
@@ -137,7 +139,7 @@ def make_ring(scene: Scene) -> bool:
     """Make an io_uring."""
     del scene
     buffer = ctypes.create_string_buffer(256)
-    os.close(libc.raw_syscall(_IO_URING_SETUP, 1, ctypes.addressof(buffer)))
+    os.close(calls.raw_syscall(_IO_URING_SETUP, 1, ctypes.addressof(buffer)))
     return True
 
 
@@ -205,9 +207,9 @@ def become_root(scene: Scene) -> bool:
 
 def mount_something(scene: Scene) -> bool:
     """Mount a file system."""
-    libc.unshare(_NEWNS)
-    libc.mount("", "/", "", _MS_REC_PRIVATE, "")
-    libc.mount("none", scene.folder, "tmpfs", 0, "size=4k")
+    calls.unshare(_NEWNS)
+    calls.mount("", "/", "", _MS_REC_PRIVATE, "")
+    calls.mount("none", scene.folder, "tmpfs", 0, "size=4k")
     return True
 
 
@@ -300,7 +302,6 @@ def gain_privileges(scene: Scene) -> bool:
 
 
 def _becomes_root(pid: int, program: str) -> bool:
-    """Whether `pid`, once it runs `program`, has root's effective user id."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         with open(f"/proc/{pid}/status", encoding="utf-8") as lines:  # noqa: PTH123 - likewise
@@ -313,3 +314,142 @@ def _becomes_root(pid: int, program: str) -> bool:
 
 def _split_line(line: str) -> tuple[str, str, str]:
     return line.partition(":")
+
+
+_PR_SET_DUMPABLE = 4
+_TCP_ABI, _SCOPE_ABI = 4, 6
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def _become_dumpable() -> None:
+    # Undo what a change of uid does by itself, so that the control says something
+    calls.prctl(_PR_SET_DUMPABLE, 1)
+
+
+def _enter_user_namespace() -> None:
+    # Give an ordinary user capabilities to lose
+    if os.geteuid() != 0 or mechanisms.is_lonely_root():
+        mechanisms.enter_user()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One attempt under one mechanism alone.
+
+    Attributes:
+        name: the mechanism, or ``namespace_…``.
+        attempt: what is done inside; its first docstring line is shown.
+        needs: mechanisms applied in the control as well.
+        before: done just before the mechanism is applied, in the control too.
+        landlock_abi: the least ABI that stops it, 0 for all.
+        own_uid: whether only a run with a uid of its own is kept from it: an ordinary
+            user shares his with his other programs.
+        orphan: whether the parent dies once the process is confined.
+        by_parent: whether the parent sees the success (a signal), not the process.
+    """
+
+    name: str
+    attempt: Callable[[Scene], bool]
+    needs: tuple[Mechanism, ...] = ()
+    before: Callable[[], None] = _do_nothing
+    landlock_abi: int = 0
+    own_uid: bool = False
+    orphan: bool = False
+    by_parent: bool = False
+
+    @property
+    def words(self) -> str:
+        """What is attempted, for the table."""
+        text = (self.attempt.__doc__ or "").partition("\n")[0].rstrip(".")
+        return text[:1].lower() + text[1:]
+
+
+def _of(
+    mechanism: Mechanism,
+    *tried: Callable[[Scene], bool],
+    needs: tuple[Mechanism, ...] = (),
+) -> tuple[Trial, ...]:
+    return tuple(Trial(mechanism.value, attempt, needs) for attempt in tried)
+
+
+_PRIVS = Mechanism.NO_NEW_PRIVS
+TRIALS = (
+    Trial(_PRIVS.value, gain_privileges, (Mechanism.IDENTITY,)),
+    *_of(
+        Mechanism.SECCOMP,
+        read_file,
+        make_socket,
+        start_process,
+        signal_outsider,
+        map_executable,
+        make_memfd,
+        make_ring,
+        needs=(_PRIVS, Mechanism.DESCRIPTORS),
+    ),
+    *_of(
+        Mechanism.LANDLOCK,
+        read_file,
+        write_file,
+        list_folder,
+        run_program,
+        needs=(_PRIVS,),
+    ),
+    Trial(
+        Mechanism.LANDLOCK.value,
+        connect_tcp,
+        (_PRIVS,),
+        landlock_abi=_TCP_ABI,
+    ),
+    *(
+        Trial(Mechanism.LANDLOCK.value, tried, (_PRIVS,), landlock_abi=_SCOPE_ABI)
+        for tried in (connect_abstract, signal_outsider)
+    ),
+    *_of(
+        Mechanism.RLIMITS,
+        take_memory,
+        take_memory_in_parts,
+        spin,
+        write_file,
+    ),
+    Trial(Mechanism.RLIMITS.value, open_descriptors, own_uid=True),
+    *_of(
+        Mechanism.RLIMITS,
+        start_process,
+        lock_memory,
+        needs=(Mechanism.IDENTITY,),
+    ),
+    *_of(Mechanism.DESCRIPTORS, read_descriptor),
+    Trial(Mechanism.IDENTITY.value, become_root, own_uid=True),
+    Trial(Mechanism.IDENTITY.value, read_private_file, own_uid=True),
+    Trial(
+        Mechanism.IDENTITY.value,
+        mount_something,
+        before=_enter_user_namespace,
+    ),
+    Trial(
+        Mechanism.UNDUMPABLE.value,
+        read_environment,
+        (Mechanism.IDENTITY,),
+        before=_become_dumpable,
+    ),
+    Trial(Mechanism.SESSION.value, signal_group, by_parent=True),
+    Trial(Mechanism.PARENT_DEATH.value, outlive, orphan=True),
+    Trial("namespace_net", connect_tcp),
+    Trial("namespace_ipc", attach_memory),
+    Trial("namespace_pid", signal_outsider),
+    Trial("namespace_root", read_file),
+)
+"""What can only be seen, not attempted, is in `observation`."""
+
+
+def applicable_trials(abi: int) -> tuple[Trial, ...]:
+    """Return the trials that make sense for this user and Landlock version."""
+    own_uid = os.geteuid() == 0 and not mechanisms.is_lonely_root()
+    return tuple(
+        trial
+        for trial in TRIALS
+        if trial.landlock_abi <= abi and (own_uid or not trial.own_uid)
+    )

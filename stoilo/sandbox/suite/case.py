@@ -153,7 +153,6 @@ def _expand(text: str, header: Header, name: str) -> str:
 
 
 def _program(header: Header, data: bytes, body: str, name: str) -> bytes:
-    """Return the bytes to run: the whole file, or what follows the header made out."""
     if not header.escaped and not header.expand:
         return data
     try:

@@ -24,13 +24,12 @@ from typing import NoReturn
 import msgspec
 
 from stoilo.core.limits import MIB, RunLimits
-from stoilo.sandbox.kernel import identity, libc, mandatory, optional, seccomp
-from stoilo.sandbox.kernel.mandatory import Mechanism, MechanismError
-from stoilo.sandbox.kernel.seccomp import FD
+from stoilo.sandbox.kernel import calls, mechanisms
+from stoilo.sandbox.kernel.calls import FD
+from stoilo.sandbox.kernel.mechanisms import Mechanism, MechanismError
 from stoilo.sandbox.process import child
 from stoilo.sandbox.process.child import ChildPlan
-from stoilo.sandbox.suite.attempts import Scene
-from stoilo.sandbox.suite.trials import Trial, applicable_trials
+from stoilo.sandbox.suite.attempts import Scene, Trial, applicable_trials
 from stoilo.sandbox.suite.verdicts import Attempt
 
 LIMITS = RunLimits(cpu_s=1, memory_bytes=64 * MIB)
@@ -73,10 +72,9 @@ class Confinement:
 
 
 def _apply(mechanism: Mechanism, plan: ChildPlan) -> None:
-    """Apply the child's own steps of one mechanism, once each."""
     with child.applying(mechanism):
         if mechanism is Mechanism.SECCOMP:
-            os.close(seccomp.load_filter(plan.program))  # unheard, a denied call fails
+            os.close(calls.load_filter(plan.program))  # unheard, a denied call fails
         for apply in dict.fromkeys(
             step.apply for step in child.STEPS if step.mechanism is mechanism
         ):
@@ -84,7 +82,6 @@ def _apply(mechanism: Mechanism, plan: ChildPlan) -> None:
 
 
 def _confine(job: Confinement, plan: ChildPlan) -> None:
-    """Apply what the trial needs, then the mechanism under trial."""
     for mechanism in job.trial.needs:
         _apply(mechanism, plan)
     job.trial.before()
@@ -93,7 +90,7 @@ def _confine(job: Confinement, plan: ChildPlan) -> None:
 
 
 def _say(plan: ChildPlan, answer: bytes) -> None:
-    """Answer on the descriptor that is left: the mechanisms move or close them."""
+    # Answer on the descriptor that is left: the mechanisms move or close them
     for descriptor in (plan.descriptors[2], int(FD.RESULT)):
         try:
             os.write(descriptor, answer)
@@ -103,7 +100,6 @@ def _say(plan: ChildPlan, answer: bytes) -> None:
 
 
 def _be_confined(job: Confinement, plan: ChildPlan, ready: int) -> NoReturn:
-    """Become the confined process: attempt, and say by one byte what came of it."""
     answer = _CRASHED
     try:
         _confine(job, plan)
@@ -119,7 +115,7 @@ def _be_confined(job: Confinement, plan: ChildPlan, ready: int) -> NoReturn:
 
 
 def _attempt(job: Confinement) -> bytes:
-    """Attempt it; what the operating system refuses did not get through."""
+    # Attempt it; what the operating system refuses did not get through
     try:
         return _REACHED if job.trial.attempt(job.scene) else _STOPPED
     except (OSError, MemoryError):
@@ -127,23 +123,22 @@ def _attempt(job: Confinement) -> bytes:
 
 
 def _be_parent(job: Confinement, report: int) -> NoReturn:
-    """Become the parent, which stands for the zygote: fork, wait, add what it saw."""
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     if job.applied and job.trial.name.startswith("namespace_"):
-        entered = optional.enter_namespaces()
+        entered = mechanisms.enter_namespaces()
         if "mount" in entered and job.trial.name == "namespace_root":
-            optional.empty_root()
-    elif identity.is_lonely_root():
-        optional.enter_user()  # as the zygote does
+            mechanisms.empty_root()
+    elif mechanisms.is_lonely_root():
+        mechanisms.enter_user()  # as the zygote does
     null = os.dup(0)
     ready, far_ready = os.pipe()
     plan = ChildPlan(
         limits=LIMITS,
-        base_bytes=mandatory.read_address_space(job.statm),
-        uid=identity.choose_uid(os.getpid()),
+        base_bytes=mechanisms.read_address_space(job.statm),
+        uid=mechanisms.choose_uid(os.getpid()),
         zygote=os.getpid(),
-        ruleset=mandatory.create_empty_ruleset(mandatory.detect_abi()),
+        ruleset=mechanisms.create_empty_ruleset(mechanisms.detect_abi()),
         program=job.program,
         request_bytes=0,
         descriptors=(null, null, report, null),
@@ -166,7 +161,6 @@ def _be_parent(job: Confinement, report: int) -> NoReturn:
 
 
 def _read_answer(report: int) -> bytes:
-    """Return what parent and confined process wrote until both were gone."""
     answer, deadline = b"", time.monotonic() + _PATIENCE_S
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([report], [], [], left)[0]:
@@ -207,7 +201,6 @@ def _reaches(job: Confinement) -> bool:
 
 @contextmanager
 def _setting() -> Iterator[Scene]:
-    """Prepare what lies outside, and take it away again."""
     folder = Path(tempfile.mkdtemp(prefix="stoilo-selftest-"))
     folder.chmod(_SHARED_PERMISSIONS)
     file, private_file = folder / "file", folder / "private"
@@ -216,7 +209,7 @@ def _setting() -> Iterator[Scene]:
         path.chmod(mode)
     opened = os.open(file, os.O_RDONLY)
     os.dup2(opened, _INHERITED)
-    shared_memory = libc.make_shared_memory(4096)
+    shared_memory = calls.make_shared_memory(4096)
     abstract = f"stoilo-selftest-{os.getpid()}"
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -236,12 +229,12 @@ def _setting() -> Iterator[Scene]:
             memory_bytes=LIMITS.memory_bytes + 2 * MIB,
             cpu_s=LIMITS.cpu_s,
         )
-    libc.remove_shared_memory(shared_memory)
+    calls.remove_shared_memory(shared_memory)
     shutil.rmtree(folder)
 
 
 def _fill_low_descriptors() -> None:
-    """Keep the child's fixed descriptors free of everything else."""
+    # Keep the child's fixed descriptors free of everything else
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor < _LOWEST_FREE:
         descriptor = os.dup(descriptor)
@@ -266,7 +259,7 @@ def _try_all(order: Order, statm: int) -> Tried:
     attempts: list[Attempt] = []
     inapplicable: list[str] = []
     with _setting() as scene:
-        for trial in applicable_trials(mandatory.detect_abi()):
+        for trial in applicable_trials(mechanisms.detect_abi()):
             if {trial.name, *trial.needs} & {*order.missing, *inapplicable}:
                 continue
             if order.only and trial.name not in order.only:

@@ -17,14 +17,14 @@ import msgspec
 
 from stoilo.core.levels import Level
 from stoilo.core.limits import MIB, RunLimits
-from stoilo.sandbox.kernel.building import Denied
-from stoilo.sandbox.kernel.identity import (
+from stoilo.sandbox.kernel.filters import Denied
+from stoilo.sandbox.kernel.mechanisms import (
     CAP_KILL,
     CAP_SETGID,
     CAP_SETUID,
+    Mechanism,
     is_lonely_root,
 )
-from stoilo.sandbox.kernel.mandatory import Mechanism
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.report import JailReport
@@ -98,7 +98,7 @@ class UnusableJailError(Exception):
 
 
 def _check_works(jail: Jail) -> None:
-    """Run a plain program: nothing that fails afterwards means anything otherwise."""
+    # nothing that fails afterwards means anything otherwise
     report = jail.run(encode_probe("print(1)"), LIMITS)
     if report.output != b"1\n" or not report.frame:
         raise UnusableJailError(report.detail)
@@ -112,14 +112,12 @@ def _see(mechanism: str, words: str, *, fine: bool) -> Attempt:
 
 
 def _read_status(pid: int) -> dict[str, list[str]]:
-    """Return the fields of ``/proc/PID/status``; raises OSError when it is gone."""
     text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     split = (line.partition(":") for line in text.splitlines())
     return {name: rest.split() for name, _, rest in split}
 
 
 def _descendants(pid: int) -> set[int]:
-    """Return the processes below `pid`."""
     below: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -151,7 +149,7 @@ def _await_child(jail: Jail, at_rest: set[int]) -> int:
 
 
 def _is_filtered(pid: int) -> bool:
-    """Whether a run has a filter besides that of its zygote, which it inherits."""
+    # Whether a run has a filter besides that of its zygote, which it inherits
     try:
         status = _read_status(pid)
         zygote = _read_status(int(status["PPid"][0]))
@@ -163,7 +161,6 @@ def _is_filtered(pid: int) -> bool:
 
 @contextmanager
 def _sleeping_run(jail: Jail) -> Iterator[int]:
-    """Start a run that sleeps; yields its pid, and ends it."""
     at_rest = _descendants(jail.zygote_pid)
     exchanges: list[Exchange] = []
     thread = threading.Thread(
@@ -216,7 +213,6 @@ def _look_at_status(pid: int) -> Iterator[Attempt]:
 
 
 def _look_at_zygotes(jail: Jail) -> Iterator[Attempt]:
-    """Look at the zygote and at what waits for it, while nothing runs."""
     pids = (jail.zygote_pid, *_descendants(jail.zygote_pid))
     found = [_read_status(pid) for pid in pids]
     yield _see(
@@ -244,7 +240,7 @@ def _look_at_limits(pid: int) -> Iterator[Attempt]:
 
 
 def _look_at_links(pid: int, layers: Sequence[str]) -> Iterator[Attempt]:
-    """Look at what only root may: open descriptors, namespaces."""
+    # Look at what only root may: open descriptors, namespaces
     try:
         opened = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
     except OSError:
@@ -267,7 +263,7 @@ def _look_at_links(pid: int, layers: Sequence[str]) -> Iterator[Attempt]:
 
 
 def _kill_zygote(jail: Jail) -> Attempt:
-    """End the zygote in the middle of a run; the run must end as well."""
+    # End the zygote in the middle of a run; the run must end as well
     with _sleeping_run(jail) as pid:
         jail.close()
         deadline = time.monotonic() + _PATIENCE_S / 5
@@ -304,7 +300,7 @@ def _try_inside(run: Callable[[str], JailReport]) -> Iterator[Attempt]:
 
 
 def _try_calls(level: Level, command: Callable[[], Sequence[str]]) -> Attempt:
-    """Try many calls in errno mode, where each is exercised."""
+    # Try many calls in errno mode, where each is exercised
     with Jail(level, PROBE_JOB, command=command, denied=Denied.ERRNO) as jail:
         report = jail.run(encode_probe(_CALLS), LIMITS)
     words = f"{_CALLS.count('attempt(') - 1} calls in errno mode"

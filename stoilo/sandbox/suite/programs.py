@@ -84,7 +84,6 @@ class Ground:
 
 
 def _open_place() -> Path:
-    """Return a temporary directory that a jailed uid could reach, or the usual one."""
     usual = Path(tempfile.gettempdir()).resolve()
     for place in (usual, Path("/tmp"), Path("/var/tmp")):  # noqa: S108 - checked below
         if all(part.stat().st_mode & 0o001 for part in (place, *place.parents)):

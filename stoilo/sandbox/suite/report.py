@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from stoilo.core.plaintext import show_plainly
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.sandbox.process.report import JailReport
 from stoilo.sandbox.suite.case import Case, Header, Stop
 
@@ -242,7 +241,6 @@ def _is_stopped(header: Header, ending: Ending) -> bool:
 
 
 def _is_denied(header: Header, ending: Ending) -> bool:
-    """Whether the kernel layer killed the run, or made the call fail politely."""
     if header.syscall:
         killed = ending.status == RunStatus.KILLED and ending.layer == Stop.KERNEL
         return killed and ending.syscall.startswith(header.syscall)

@@ -20,17 +20,16 @@ from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import RunOutcome
-from stoilo.sandbox.kernel.building import Denied
+from stoilo.core.types import RunOutcome, RunStatus
+from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB, VALIDATE_JOB
-from stoilo.sandbox.process.report import JailReport, JailStatus
-from stoilo.sandbox.process.run import (
+from stoilo.sandbox.process.report import (
+    JailReport,
+    JailStatus,
     TaskRequest,
-    encode_probe,
     read_outcome,
-    read_probe,
 )
+from stoilo.sandbox.process.run import encode_probe, read_probe
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.sandbox.suite.case import Case, Goal, Kind, Stop
 from stoilo.sandbox.suite.control import ControlRun, Controls
@@ -113,7 +112,6 @@ class SuiteJails:
             return self._open[key]
 
     def _preload_for(self, level: Level) -> tuple[str, ...]:
-        """Return what probes at `level` find loaded; no library that it lacks."""
         absent = LIBRARIES - {name.partition(".")[0] for name in level.preload}
         return tuple(
             name for name in self.preload if name.partition(".")[0] not in absent
@@ -168,7 +166,6 @@ class _CaseRun:
     ground: Ground
 
     def steps(self) -> Iterator[Step]:
-        """Yield what each run showed."""
         if self.case.benign:
             yield from self._benign_steps()
             return
@@ -183,7 +180,6 @@ class _CaseRun:
     # Levels and limits
 
     def _levels(self) -> tuple[str, ...]:
-        """Return the levels to run at: the lowest one, with the wider ones if asked for."""
         header, known = self.case.header, tuple(self.runner.jails.levels)
         if header.level and header.level not in known:
             raise self._broken(f"there is no level {header.level[:40]!r}")
@@ -192,7 +188,6 @@ class _CaseRun:
         return known[first:] if header.wider or probes_all else known[first : first + 1]
 
     def _level(self) -> Level:
-        """Return the level whose libraries a control may need: the lowest."""
         return self.runner.jails.levels[self._levels()[0]]
 
     def _limits(self, level: str) -> RunLimits:
@@ -238,7 +233,6 @@ class _CaseRun:
         return _read(read_outcome if forged else read_probe, report)
 
     def _layered(self, level: str, *, gate: bool) -> Ending:
-        """Run with every layer, or every one but the gate."""
         if gate and (refused := self._gate(level)) is not None:
             return refused
         match self.case.header.run:
@@ -260,7 +254,7 @@ class _CaseRun:
         return outside or any(REACHED in text for text in texts)
 
     def _step(self, name: str, level: str, ending: Ending, *, strict: bool) -> Step:
-        """Judge a run that must reach nothing and, if `strict`, end as the header says."""
+        # Judge a run that must reach nothing and, if `strict`, end as the header says
         shown = (
             ending.texts[:2] if self.case.header.goal is Goal.INSIDE else ending.texts
         )
@@ -284,7 +278,7 @@ class _CaseRun:
         return Step("control", "", "reaches its goal", seen, held=held, counted=counted)
 
     def _is_first_open_later(self) -> bool:
-        """Whether this CPython is older than the one in which the hole was seen."""
+        # Whether this CPython is older than the one in which the hole was seen
         first = self.case.header.first_python
         return bool(first) and sys.version_info[:3] < tuple(map(int, first.split(".")))
 
@@ -311,7 +305,7 @@ class _CaseRun:
             yield self._kernel_alone("kernel alone, errno", level, Denied.ERRNO)
 
     def _kernel_alone(self, name: str, level: str, denied: Denied) -> Step:
-        """Run with the language layer off; the kernel layer must have been tried."""
+        # the kernel layer must have been tried
         ending = self._probe(level, denied)
         step = self._step(name, level, ending, strict=False)
         tried = is_denied_by_kernel(ending)
@@ -334,7 +328,6 @@ class _CaseRun:
 
 
 def _compare(plain: ControlRun, jailed: Ending, level: str) -> Step:
-    """Judge whether a benign program did the same without and with every layer."""
     same = (plain.value, plain.output) == (jailed.value, jailed.output)
     seen = "the same" if same else _first_difference(plain.value, jailed.value)
     return Step("plain CPython", level, "the same value and output", seen, held=same)
@@ -351,7 +344,7 @@ def _first_difference(plain: bytes, jailed: bytes) -> str:
 
 
 def _read(read: Callable[[JailReport], RunOutcome], report: JailReport) -> Ending:
-    """Read a report; what was nobody's fault inside is told as such."""
+    # Read a report; what was nobody's fault inside is told as such
     try:
         return from_outcome(read(report), report)
     except InternalError as error:
@@ -359,7 +352,6 @@ def _read(read: Callable[[JailReport], RunOutcome], report: JailReport) -> Endin
 
 
 def _read_verdict(report: JailReport) -> Ending:
-    """Read what the validator job answered, as the server does."""
     if report.status is not JailStatus.FINISHED:
         return _read(read_outcome, report)
     output = report.output.decode("utf-8", "replace")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.kernel import building, optional
-from stoilo.sandbox.kernel.mandatory import (
+from stoilo.sandbox.kernel import filters, mechanisms
+from stoilo.sandbox.kernel.mechanisms import (
     Host,
     KernelHost,
     Mechanism,
@@ -32,8 +32,8 @@ OPTIONAL = (
         f"namespace_{name}"
         for name in ("user", "pid", "net", "ipc", "uts", "mount", "cgroup", "root")
     ),
-    optional.LAYER,
-    *optional.LAYERS.values(),
+    mechanisms.LAYER,
+    *mechanisms.LAYERS.values(),
 )
 """Mechanisms that a run has where the host allows them; their absence refuses nothing."""
 
@@ -76,7 +76,7 @@ def _look_at_system() -> Attempt:
 
 
 def _observe(level: Level, zygote: Callable[[], Sequence[str]]) -> Observation:
-    """Look at real runs; where none works, nothing is active and no attempt counts."""
+    # Look at real runs; where none works, nothing is active and no attempt counts
     try:
         return observe(level, zygote)
     except UnusableJailError:
@@ -128,7 +128,7 @@ def run_selftest(
         InternalError: ``STO-S009`` the trials broke, ``STO-S003`` the zygote did.
     """
     missing = tuple(m.value for m in find_missing(host or KernelHost()))
-    program = building.build_filter(level.syscalls, threads=False)
+    program = filters.build_filter(level.syscalls, threads=False)
     tried = _run_trials(Order(program, missing, only), trials())
     missing += tried.inapplicable
     seen = _observe(level, zygote) if not missing else Observation((), ())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stoilo.sandbox.kernel.mandatory import Mechanism
+from stoilo.sandbox.kernel.mechanisms import Mechanism
 
 
 class State(StrEnum):

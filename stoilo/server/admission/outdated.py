@@ -24,7 +24,7 @@ from stoilo.server.db.records import AttemptState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.executor.verifier.release.targets import Reviewer, TrustedRelease
+    from stoilo.executor.verifier.targets import Reviewer, TrustedRelease
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine

@@ -18,7 +18,8 @@ from typing import IO, Final
 
 import msgspec
 
-from stoilo.core.codec.skeleton import SkeletonBounds, decode
+from stoilo.core.codec.nodes import SkeletonBounds
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from stoilo.core.fairroom import FairRoom
+from stoilo.core.fairqueue import FairRoom
 
 _Waiter = tuple[int, asyncio.Future[None]]
 

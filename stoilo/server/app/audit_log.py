@@ -20,8 +20,7 @@ from stoilo.audit.log.side import SideStore
 from stoilo.audit.witness.client import Cosigner
 from stoilo.core.errors import TrustError
 from stoilo.server.db import schema
-from stoilo.signer.process.checkpoint_signing import CheckpointSigner
-from stoilo.signer.process.client import SignerClient
+from stoilo.signer.process.client import CheckpointSigner, SignerClient
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack

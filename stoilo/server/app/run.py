@@ -51,9 +51,8 @@ from stoilo.server.release.changes import (
 from stoilo.server.release.expiry import ReleaseWatch
 from stoilo.server.release.project import REFRESH_S, Project, start_project
 from stoilo.server.tls import LOCAL_NAMES, TlsFiles, ensure_tls
-from stoilo.server.watching.admissions import CountedSigner
-from stoilo.server.watching.calls import MeteredCalls
-from stoilo.server.watching.lookout import Lookout, WatchedParts
+from stoilo.server.watching.calls import CountedSigner, MeteredCalls
+from stoilo.server.watching.watch import ServerWatch, WatchedParts
 
 if TYPE_CHECKING:
     from stoilo.server.operations.volunteers import LocalVolunteers
@@ -137,7 +136,7 @@ async def _run(
     release = parts.trust.release
     root = project.root
     watch = ReleaseWatch(root.directory, release.trust, clock, project.check_certified)
-    lookout = Lookout.over(
+    watching = ServerWatch.over(
         home,
         WatchedParts(
             store,
@@ -157,7 +156,7 @@ async def _run(
     url = config.project_url or http
     token = _local_token(home, store)
     tls = ensure_tls(home.part("tls"), datetime.now(UTC), _tls_names(config))
-    grpc_server, port = _bind(config, tasks, tls, lookout)
+    grpc_server, port = _bind(config, tasks, tls, watching)
     place = f"{bracket(parse_address(config.grpc).host)}:{port}"
     tasks.start()
     stack.callback(tasks.stop)
@@ -172,8 +171,8 @@ async def _run(
     for more in faces:
         face.routes.extend(more(PublicPlace(config.data, url)))
     face.routes.extend(release_routes(root.directory, watch.status, root.proofs))
-    face.routes.extend(lookout.routes())
-    web = web_server(config, lookout.metered(face, path))
+    face.routes.extend(watching.routes())
+    web = web_server(config, watching.metered(face, path))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
     volunteers = _start_volunteers(work, config, home, url, project, stack)
@@ -181,15 +180,15 @@ async def _run(
     content = ConnectionFile(place, http, master, token, tls.ca.decode())
     home.write_connection(content)
     await wait_until_started(web, serving)
-    await lookout.serve(config, home, stack)
-    await lookout.start(stack, lambda ready: tell_health(grpc_server, ready))
+    await watching.serve(config, home, stack)
+    await watching.start(stack, lambda ready: tell_health(grpc_server, ready))
     ready(UpLine(place, http, master, token, str(home.connection), config.volunteers))
     await _watch(stop, _chores(project, parts, watch), volunteers)
     await set_serving(grpc_server, serving=False)
 
 
 def _bind(
-    config: ServerConfig, tasks: TaskServer, tls: TlsFiles, lookout: Lookout
+    config: ServerConfig, tasks: TaskServer, tls: TlsFiles, watching: ServerWatch
 ) -> tuple[grpc.aio.Server, int]:
     """Return the researchers' interface and its port, or raise ``STO-R074``."""
     try:
@@ -198,7 +197,7 @@ def _bind(
             config.grpc,
             tls,
             tasks.review_service,
-            (MeteredCalls(lookout.sources.rpc),),
+            (MeteredCalls(watching.sources.rpc),),
         )
     except RuntimeError as error:  # gRPC's own, without a reason
         raise cannot_bind(config.grpc) from error

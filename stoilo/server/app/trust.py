@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.verifier.release.pack import ReleaseFiles
-    from stoilo.executor.verifier.release.targets import Reviewer, TrustedRelease
+    from stoilo.executor.verifier.targets import Reviewer, TrustedRelease
+    from stoilo.executor.verifier.tuf_client import ReleaseFiles
     from stoilo.server.admission.draft import LevelLookup
     from stoilo.server.app.audit_log import AuditLog
     from stoilo.server.app.engine import ServedEngine

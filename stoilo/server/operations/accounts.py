@@ -21,7 +21,7 @@ from sqlalchemy import Connection, delete, insert, select
 from stoilo.audit.format.facts import OperatorAct
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
-from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey
+from stoilo.executor.verifier.targets import ReviewerFile, ReviewerKey
 from stoilo.server.admission import tokens
 from stoilo.server.admission import tokens as auth
 from stoilo.server.config import load_config

@@ -27,7 +27,7 @@ from stoilo.audit.format.facts import RetentionRecord
 from stoilo.audit.log.side import SideStore, side_path
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
-from stoilo.executor.verifier.release.targets import ReviewerKey
+from stoilo.executor.verifier.targets import ReviewerKey
 from stoilo.server.config import load_config
 from stoilo.server.db import schema
 from stoilo.server.db.records import TaskSpec

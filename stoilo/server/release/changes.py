@@ -31,7 +31,7 @@ from stoilo.audit.format.proof import (
 )
 from stoilo.core.digests import content_digest
 from stoilo.core.files import write_durably
-from stoilo.executor.verifier.release.targets import part_target
+from stoilo.executor.verifier.targets import part_target
 from stoilo.server.db import schema
 from stoilo.server.log.outbox import (
     NO_ORIGIN,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.core.levels import Level
-    from stoilo.executor.verifier.release.pack import ReleaseFiles
-    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.targets import TrustedRelease
+    from stoilo.executor.verifier.tuf_client import ReleaseFiles
     from stoilo.flavors.manifest import FlavorManifest
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log

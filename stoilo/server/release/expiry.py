@@ -12,12 +12,20 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from tuf.api.exceptions import RepositoryError
-from tuf.api.metadata import Metadata, Root, Snapshot, Targets, Timestamp
+from tuf.api.metadata import Root, Snapshot, Targets, Timestamp
 
-from stoilo.core.errors import StoiloError, TrustError
-from stoilo.signer.ceremony.expiry import ExpiryState, RoleExpiry, expiries, worst_state
+from stoilo.core.errors import StoiloError
 from stoilo.signer.repository import newest
+from stoilo.signer.roles import (
+    DAY_S,
+    ExpiryState,
+    RoleExpiry,
+    epochs_state,
+    expiries,
+    open_until,
+    role_limits,
+    worst_state,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,28 +33,12 @@ if TYPE_CHECKING:
 
     from tuf.api.metadata import Signed
 
-    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.targets import TrustedRelease
 
 
 LOGGER = logging.getLogger(__name__)
 STATUS_FORMAT: Final = "stoilo-release-status/1"
-DAY_S: Final = 24 * 3600
-EPOCHS_SOON_S: Final = 28 * DAY_S
-"""From so long before the last gate epoch's end people are told."""
-
-EPOCHS_URGENT_S: Final = 14 * DAY_S
-"""The longest life of an admission: from here on admissions are cut short."""
-
 AGAIN_S: Final = DAY_S
-
-
-class RoleStatus(msgspec.Struct, frozen=True):
-    """One role's newest metadata: its version, its end (s since 1970), what that means."""
-
-    role: str
-    version: int
-    expires: int
-    state: ExpiryState
 
 
 class PartStatus(msgspec.Struct, frozen=True):
@@ -81,36 +73,33 @@ class ReleaseStatus(msgspec.Struct, frozen=True):
     origin: str
     development: bool
     trouble: str
-    roles: tuple[RoleStatus, ...]
+    roles: tuple[RoleExpiry, ...]
     epochs_until: int
     epochs: ExpiryState
     parts: tuple[PartStatus, ...] = ()
 
 
-def read_roles(directory: Path, now: int) -> tuple[RoleStatus, ...]:
+def read_roles(directory: Path, now: int) -> tuple[RoleExpiry, ...]:
     """Return what the newest metadata of each role says of itself, verified or not.
 
     Raises:
         TrustError: STO-K013 when a file cannot be read.
     """
-    return tuple(_role_status(one) for one in expiries(_signed(directory), now))
+    return expiries(_signed(directory), now)
 
 
 def epochs_until(trust: TrustedRelease, now: int) -> int:
     """Return until when an epoch is open without a gap from now on, s; 0 for none. Pure."""
-    until = 0
-    # A gap between two epochs ends admissions as surely as the last one's end.
-    for epoch in sorted(trust.epochs, key=lambda one: one.not_before):
-        usable = (
-            epoch.number >= trust.min_epoch and epoch.number not in trust.revoked_epochs
-        )
-        if usable and epoch.not_before <= max(until, now) < epoch.not_after:
-            until = max(until, epoch.not_after)
-    return until
+    usable = (
+        (epoch.not_before, epoch.not_after)
+        for epoch in trust.epochs
+        if epoch.number >= trust.min_epoch and epoch.number not in trust.revoked_epochs
+    )
+    return open_until(usable, now)
 
 
 def judge_release(
-    roles: Sequence[RoleStatus], trust: TrustedRelease | None, trouble: str, now: int
+    roles: Sequence[RoleExpiry], trust: TrustedRelease | None, trouble: str, now: int
 ) -> ReleaseStatus:
     """Return the status. Pure.
 
@@ -121,12 +110,12 @@ def judge_release(
         now: Unix seconds.
     """
     until = 0 if trust is None else epochs_until(trust, now)
-    epochs = _epochs_state(until, now)
-    known = [RoleExpiry(one.role, one.version, one.expires, one.state) for one in roles]
-    states = [*known, RoleExpiry("gate epochs", 0, until, epochs)]
+    epochs = epochs_state(until, now)
+    worst = worst_state((epochs, *(one.state for one in roles)))
+    parts = () if trust is None else trust.parts
     return ReleaseStatus(
         format=STATUS_FORMAT,
-        state="expired" if trouble else worst_state(states),
+        state="expired" if trouble else worst,
         time=now,
         origin="" if trust is None else trust.origin,
         development=trust is not None and trust.development,
@@ -134,7 +123,12 @@ def judge_release(
         roles=tuple(roles),
         epochs_until=until,
         epochs=epochs,
-        parts=() if trust is None else _parts(trust),
+        parts=tuple(
+            PartStatus(
+                one.part, one.platform, one.version, one.serial, one.archive.sha256
+            )
+            for one in parts
+        ),
     )
 
 
@@ -178,7 +172,7 @@ class ReleaseWatch:
     def status(self) -> ReleaseStatus:
         """Return how the release stands now; never raises one of our errors' codes."""
         now, trust, trouble = self._clock(), None, ""
-        roles: tuple[RoleStatus, ...] = ()
+        roles: tuple[RoleExpiry, ...] = ()
         try:
             roles = read_roles(self._directory, now)
             trust = self._trust()
@@ -202,60 +196,27 @@ class ReleaseWatch:
 
 def _signed(directory: Path) -> Iterator[tuple[str, Signed]]:
     """Yield the newest metadata of each role that the directory has."""
-    root = newest(directory, "root", Root)
-    if root is not None:
-        yield "root", root.signed
     targets = newest(directory, "targets", Targets)
-    if targets is not None:
-        yield "targets", targets.signed
-        delegations = targets.signed.delegations
-        # Whatever roles a ceremony has delegated; each has an end of its own.
-        for name in (delegations.roles or {}) if delegations else {}:
-            role = newest(directory, name, Targets)
-            if role is not None:
-                yield name, role.signed
-    snapshot = newest(directory, "snapshot", Snapshot)
-    if snapshot is not None:
-        yield "snapshot", snapshot.signed
-    path = directory / "metadata" / "timestamp.json"
-    if path.exists():
-        yield "timestamp", _read_timestamp(path)
+    delegations = None if targets is None else targets.signed.delegations
+    # Whatever roles a ceremony has delegated; each has an end of its own.
+    named = (delegations.roles or {}) if delegations else {}
+    found = {
+        "root": newest(directory, "root", Root),
+        "targets": targets,
+        **{name: newest(directory, name, Targets) for name in named},
+        "snapshot": newest(directory, "snapshot", Snapshot),
+        "timestamp": newest(directory, "timestamp", Timestamp),
+    }
+    for name, metadata in found.items():
+        if metadata is not None:
+            yield name, metadata.signed
 
 
-def _read_timestamp(path: Path) -> Timestamp:
-    """Return the timestamp, unverified; raises ``STO-K013``."""
-    try:
-        return Metadata[Timestamp].from_bytes(path.read_bytes()).signed
-    except (RepositoryError, OSError) as error:
-        raise TrustError("STO-K013", "timestamp.json cannot be read") from error
-
-
-def _role_status(one: RoleExpiry) -> RoleStatus:
-    return RoleStatus(one.role, one.version, one.expires, one.state)
-
-
-def _parts(trust: TrustedRelease) -> tuple[PartStatus, ...]:
-    return tuple(
-        PartStatus(
-            part.part, part.platform, part.version, part.serial, part.archive.sha256
-        )
-        for part in trust.parts
-    )
-
-
-def _epochs_state(until: int, now: int) -> ExpiryState:
-    if until <= now:
-        return "expired"
-    if until - now <= EPOCHS_URGENT_S:
-        return "urgent"
-    return "soon" if until - now <= EPOCHS_SOON_S else "ok"
-
-
-def _role_warning(role: RoleStatus) -> str:
+def _role_warning(role: RoleExpiry) -> str:
     """Return what happens to a role, and who can do something about it."""
     end = _day(role.expires)
     verb = "expired" if role.state == "expired" else "expires"
-    if role.role in {"snapshot", "timestamp"}:
+    if role_limits(role.role).signs == "online":
         return (
             f"{role.role} {verb} {end}, though the signer renews it: look for its errors "
             "above; until it signs again volunteers get no work that they accept"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import PolicyRefusal, TrustError
-from stoilo.executor.verifier.release.targets import part_target
+from stoilo.executor.verifier.targets import part_target
 from stoilo.executor.verifier.workunit import FLAVOR
 from stoilo.flavors.archive import XzReader, read_any_archive
 from stoilo.flavors.manifest import find_flavor
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.core.levels import Level
-    from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
+    from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 
 
 LOGGER = logging.getLogger(__name__)

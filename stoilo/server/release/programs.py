@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.release.targets import part_target
+from stoilo.executor.verifier.targets import part_target
 from stoilo.executor.volunteer.scheduler_rpc import BOINC_PLATFORMS
 from stoilo.server.engines.programs import (
     AppProgram,
@@ -38,7 +38,7 @@ from stoilo.signer.ceremony.boinc_files import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
+    from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 
 
 LOGGER = logging.getLogger(__name__)

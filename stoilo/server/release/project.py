@@ -15,13 +15,9 @@ from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.pack import (
-    ReleaseFiles,
-    pack_release,
-    read_release,
-)
-from stoilo.executor.verifier.release.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust, pack_release, read_release
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.policies.levels import level_files
 from stoilo.server.config import DEFAULT_ORIGIN
 from stoilo.server.db import rows
@@ -33,8 +29,7 @@ from stoilo.server.release.released import (
     is_released,
 )
 from stoilo.signer.development.root import create_development_root
-from stoilo.signer.process.client import SignerClient
-from stoilo.signer.process.launch import ForeignSigner, SignerProcess
+from stoilo.signer.process.client import ForeignSigner, SignerClient, SignerProcess
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy

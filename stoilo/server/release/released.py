@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING
 from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.trust import is_development_root
+from stoilo.executor.verifier.trust import is_development_root
 from stoilo.signer.process.online_keys import awaits_ceremony
-from stoilo.signer.roles import role_limits
+from stoilo.signer.roles import RoleExpiry, role_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.targets import TrustedRelease
     from stoilo.policies.policy import Policy
-    from stoilo.server.release.expiry import RoleStatus
 
 
 _ASK = "propose it in the next ceremony: stoilo release request"
@@ -89,7 +88,7 @@ def _read_root(path: Path) -> bytes:
         raise TrustError("STO-K029", "root.json cannot be read") from error
 
 
-def check_offline_roles(roles: Iterable[RoleStatus]) -> None:
+def check_offline_roles(roles: Iterable[RoleExpiry]) -> None:
     """Raise ``STO-K095`` when a role that only people can renew has expired. Pure."""
     for role in roles:
         if role.state == "expired" and role_limits(role.role).signs == "offline":

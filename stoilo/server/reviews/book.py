@@ -30,7 +30,7 @@ from stoilo.server.log.public_records import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from stoilo.executor.verifier.release.targets import Reviewer
+    from stoilo.executor.verifier.targets import Reviewer
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError
-from stoilo.core.revocation import (
+from stoilo.core.statement import (
     FRESH_S,
     MAX_DIGESTS,
     MAX_EPOCHS,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.targets import TrustedRelease
     from stoilo.server.log.ports import LabelledLog
 
 

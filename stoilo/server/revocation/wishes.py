@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import parse_envelope
 from stoilo.core.errors import TrustError, UsageError, WaitError
 from stoilo.core.files import write_durably
-from stoilo.core.revocation import (
+from stoilo.core.signatures import parse_envelope
+from stoilo.core.statement import (
     MAX_DIGESTS,
     MAX_EPOCHS,
     MAX_FLAVORS,
@@ -31,9 +31,13 @@ from stoilo.core.revocation import (
     render_revocation,
     split_revocations,
 )
-from stoilo.executor.verifier.release.targets import RevocationFile
-from stoilo.signer.development.lists import replace_online_key, settle_revocations
-from stoilo.signer.development.root import certify_fresh_epoch, offline_list
+from stoilo.executor.verifier.targets import RevocationFile
+from stoilo.signer.development.lists import (
+    certify_fresh_epoch,
+    offline_list,
+    replace_online_key,
+    settle_revocations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from stoilo.core.codebook import load_codebook
-from stoilo.core.codec.skeleton import DATA_BOUNDS, decode
+from stoilo.core.codec.nodes import DATA_BOUNDS
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.run_status import RunStatus
 from stoilo.core.statement import statement_digest
+from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.result import (
     ResultHeader,
     parse_result,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import TaskState
+from stoilo.core.types import RunStatus, TaskState
 from stoilo.server.db.records import ItemResult
 from stoilo.server.validation.answers import Answer, ItemAnswer
 

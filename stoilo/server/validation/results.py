@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError, TrustError, UserCodeError
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import TaskState
+from stoilo.core.types import RunStatus, TaskState
 from stoilo.executor.verifier.result import Disposition
 from stoilo.server.db import rows
 from stoilo.server.engines.interface import (

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from stoilo.core.codec.equality import nodes_equal
 from stoilo.core.codec.nodes import Node
-from stoilo.core.codec.skeleton import decode, encode
+from stoilo.core.codec.skeleton import decode, encode, nodes_equal
 from stoilo.core.errors import StoiloError, TrustError, UserCodeError
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement

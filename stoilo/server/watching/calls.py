@@ -1,4 +1,4 @@
-"""How many calls there were and how long they took: gRPC and HTTP alike.
+"""What is counted as it happens: gRPC and HTTP calls, and the signer's answers.
 
 Names of methods and routes come from lists of ours; whatever else is called counts as
 ``other``, so that a stranger cannot make series.
@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
+from stoilo.core.errors import StoiloError
 from stoilo.core.rpc import reviews_pb2, tasks_pb2
-from stoilo.server.watching.text import Distribution
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
+    from prometheus_client import Histogram
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from stoilo.server.log.ports import AdmissionSigner
 
-BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 OTHER: Final = "other"
 
 METHODS: Final = frozenset(
@@ -49,36 +49,11 @@ ROUTES: Final[Mapping[str, str]] = {
 }
 
 
-class CallMeter:
-    """Counts calls of one kind; thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: dict[tuple[str, str], list[int]] = {}
-        self._totals: dict[tuple[str, str], float] = {}
-
-    def note(self, name: str, status: str, took_s: float) -> None:
-        """Count one call."""
-        key = (name, status)
-        with self._lock:
-            counts = self._counts.setdefault(key, [0] * (len(BOUNDS_S) + 1))
-            counts[bisect_left(BOUNDS_S, took_s)] += 1
-            self._totals[key] = self._totals.get(key, 0.0) + took_s
-
-    def read(self) -> dict[tuple[str, str], Distribution]:
-        """Return what was counted, by name and status."""
-        with self._lock:
-            return {
-                key: Distribution(BOUNDS_S, tuple(counts), self._totals[key])
-                for key, counts in sorted(self._counts.items())
-            }
-
-
 class MeteredCalls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
     """Times every gRPC call until its last message."""
 
-    def __init__(self, meter: CallMeter) -> None:
-        self._meter = meter
+    def __init__(self, times: Histogram) -> None:
+        self._times = times
 
     async def intercept_service(
         self,
@@ -91,9 +66,6 @@ class MeteredCalls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
             return None
         last = str(details.method).rpartition("/")[2]
         name = last if last in METHODS else OTHER
-        return self._timed(handler, name)
-
-    def _timed(self, handler: Any, name: str) -> Any:  # noqa: ANN401
         # a stream of both kinds is the intake's, which sends its answers itself
         for kind in ("unary_unary", "stream_unary", "stream_stream"):
             inner = getattr(handler, kind)
@@ -110,7 +82,7 @@ class MeteredCalls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
             try:
                 return await inner(request, context)
             finally:
-                self._meter.note(name, _code(context), time.monotonic() - began)
+                self._note(name, context, began)
 
         return timed
 
@@ -121,17 +93,15 @@ class MeteredCalls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
                 async for message in inner(request, context):
                     yield message
             finally:
-                self._meter.note(name, _code(context), time.monotonic() - began)
+                self._note(name, context, began)
 
         return timed
 
-
-def _code(context: Any) -> str:  # noqa: ANN401 - gRPC's own
-    """Return the status' name; an unset one is OK."""
-    code = context.code()
-    if isinstance(code, grpc.StatusCode):
-        return str(code.name)
-    return "OK" if not code else OTHER
+    def _note(self, name: str, context: Any, began: float) -> None:  # noqa: ANN401
+        code = context.code()
+        unset = OTHER if code else "OK"
+        status = str(code.name) if isinstance(code, grpc.StatusCode) else unset
+        self._times.labels(name, status).observe(time.monotonic() - began)
 
 
 def route_of(path: str, prefix: str = "/") -> str:
@@ -143,9 +113,9 @@ def route_of(path: str, prefix: str = "/") -> str:
 class MeteredApp:
     """An ASGI application whose calls are timed until their answer's last byte."""
 
-    def __init__(self, app: ASGIApp, meter: CallMeter, prefix: str = "/") -> None:
+    def __init__(self, app: ASGIApp, times: Histogram, prefix: str = "/") -> None:
         self._app = app
-        self._meter = meter
+        self._times = times
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,4 +136,30 @@ class MeteredApp:
             await self._app(scope, receive, noting)
         finally:
             name = route_of(scope["path"], self._prefix)
-            self._meter.note(name, status, time.monotonic() - began)
+            self._times.labels(name, status).observe(time.monotonic() - began)
+
+
+class CountedSigner:
+    """Passes admissions on and counts what comes back; thread-safe.
+
+    Attributes:
+        signed: admissions since the start.
+        refused: refusals since the start.
+    """
+
+    def __init__(self, signer: AdmissionSigner) -> None:
+        self._signer = signer
+        self._lock = threading.Lock()
+        self.signed = 0
+        self.refused = 0
+
+    def sign_admissions(
+        self, admissions: Sequence[tuple[bytes, bytes]]
+    ) -> list[bytes | StoiloError]:
+        """Return, for each (statement, proof), the envelope or the refusal."""
+        answers = self._signer.sign_admissions(admissions)
+        refused = sum(isinstance(one, StoiloError) for one in answers)
+        with self._lock:
+            self.refused += refused
+            self.signed += len(answers) - refused
+        return answers

@@ -8,21 +8,29 @@ A thread asks, not the caller: an answer never waits for what may hang.
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sqlalchemy import select
+
 from stoilo.core.errors import StoiloError
+from stoilo.server.db import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from stoilo.server.db.store import Store
+    from stoilo.server.release.expiry import ReleaseStatus
 
 
 LOGGER = logging.getLogger(__name__)
 
+# An answer of a check that is older than this says nothing any more, s
 STALE_S: Final = 30.0
-"""An answer of a check that is older than this says nothing any more, s."""
 
 INTERVAL_S: Final = 2.0
 
@@ -52,10 +60,10 @@ class Readiness:
         return bool(self.checks) and all(check.ok for check in self.checks)
 
 
-def ask(name: str, probe: Callable[[], str]) -> Check:
+def ask(name: str, probe: Callable[[], str | None]) -> Check:
     """Return a probe's answer; our errors are answers too, by code and message."""
     try:
-        return Check(name, probe())
+        return Check(name, probe() or "")
     except StoiloError as error:
         return Check(name, f"{error.message} [{error.code}]"[:200])
     except Exception:  # a probe's edge: its fault must not end the watch
@@ -63,7 +71,7 @@ def ask(name: str, probe: Callable[[], str]) -> Check:
         return Check(name, "the check itself failed")
 
 
-class Watchman:
+class ReadinessThread:
     """Asks all probes again and again, and keeps the newest answers.
 
     Args:
@@ -74,7 +82,7 @@ class Watchman:
 
     def __init__(
         self,
-        probes: Mapping[str, Callable[[], str]],
+        probes: Mapping[str, Callable[[], str | None]],
         clock: Callable[[], float] = time.monotonic,
         interval_s: float = INTERVAL_S,
     ) -> None:
@@ -87,7 +95,7 @@ class Watchman:
         self._at = clock()
         self._said: bool | None = None
         self._thread = threading.Thread(
-            target=self._run, name="stoilo-watchman", daemon=True
+            target=self._run, name="stoilo-readiness", daemon=True
         )
 
     def tell(self, told: Callable[[bool], None]) -> None:
@@ -129,3 +137,77 @@ class Watchman:
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
             self.look()
+
+
+@dataclass(frozen=True, slots=True)
+class LogFigures:
+    """One moment of the log."""
+
+    leaves: int  # acknowledged
+    published: int  # leaves under the newest checkpoint
+    lag_s: float  # for how long, at least, a leaf has waited for a checkpoint, s
+    trouble: str = ""  # what keeps the log from publishing; empty for nothing known
+
+
+class HeadFreshness:
+    """Remembers since when leaves have been waiting; thread-safe.
+
+    An idle log publishes nothing, so the checkpoint's own age says nothing. What counts is
+    how long ago the oldest leaf was seen here that no checkpoint covers yet.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._mark: tuple[int, float] | None = None
+
+    def lag(self, leaves: int, published: int, now: float) -> float:
+        """Return for how long leaves have waited, s; `now` is monotonic."""
+        with self._lock:
+            if self._mark is not None and published >= self._mark[0]:
+                self._mark = None
+            if self._mark is None and published < leaves:
+                self._mark = (leaves, now)
+            return 0.0 if self._mark is None else max(0.0, now - self._mark[1])
+
+
+# Below this the server takes no more work: uploads stop at half of it
+FREE_BYTES: Final = 128 * 1024 * 1024
+
+# How long a leaf may wait for a checkpoint, s
+LAG_S: Final = 30.0
+
+
+def check_store(store: Store) -> None:
+    """Ask the server's database for a row; counting all of them takes too long."""
+    with store.read() as connection:
+        connection.execute(select(schema.account.c.id).limit(1)).first()
+
+
+def check_log(figures: Callable[[], LogFigures]) -> str:
+    """Say whether the log is stopped, or behind its leaves."""
+    found = figures()
+    if found.lag_s <= LAG_S:
+        return found.trouble
+    waiting = found.leaves - found.published
+    return found.trouble or (
+        f"{waiting} leaves have waited {found.lag_s:.0f} s for a checkpoint"
+    )
+
+
+def check_release(status: Callable[[], ReleaseStatus]) -> str:
+    """Say whether volunteers would still accept what is admitted now."""
+    found = status()
+    if found.trouble:
+        return f"the release cannot be relied on [{found.trouble}]"
+    if found.epochs == "expired":
+        return "no gate epoch is open [STO-K096]"
+    return "" if found.state != "expired" else "the release's metadata has expired"
+
+
+def check_disk(places: Iterable[Path], least: int = FREE_BYTES) -> str:
+    """Say whether a disk is nearly full; names no path."""
+    try:
+        free = min(shutil.disk_usage(place).free for place in places)
+    except OSError as error:
+        return f"a disk cannot be asked (errno {error.errno})"
+    return "" if free >= least else f"{free} bytes are free, {least} are needed"

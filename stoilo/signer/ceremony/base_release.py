@@ -23,7 +23,7 @@ from tuf.api.metadata import Metadata, Root, Signed, TargetFile, Targets
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.files import read_bounded
-from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
+from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     open_role,
@@ -79,6 +79,11 @@ class BaseRelease:
             yield file.role, open_targets(file).signed
         for file in self.online:
             yield file.role, open_role(file).signed
+
+    def names(self) -> Iterator[str]:
+        """Yield the name of every target."""
+        for file in (self.targets, *self.delegated):
+            yield from targets_of(file)
 
     def info(self, name: str) -> TargetFile | None:
         """Return what the release says of target `name`."""

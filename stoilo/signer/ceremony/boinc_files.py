@@ -21,6 +21,7 @@ from typing import Final
 
 from stoilo.core.errors import TrustError
 from stoilo.signer.boinc_keys import (
+    BoincPrivateKey,
     BoincPublicKey,
     check_boinc_signature,
     parse_boinc_public,
@@ -29,7 +30,6 @@ from stoilo.signer.boinc_keys import (
 )
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget
-from stoilo.signer.offline_keys import OfflineKey
 
 BOINC_FOLDER: Final = "boinc"
 BOINC_KEY_FILE: Final = "key.pub"
@@ -64,17 +64,16 @@ def missing_boinc_files(ceremony: Ceremony) -> tuple[str, ...]:
     )
 
 
-def sign_boinc_files(ceremony: Ceremony, key: OfflineKey) -> Ceremony:
+def sign_boinc_files(ceremony: Ceremony, key: BoincPrivateKey) -> Ceremony:
     """Return `ceremony` with BOINC's signatures on its launchers and verifiers.
 
     Call it after the review: builders' attestations are checked there, not here.
 
     Raises:
-        TrustError: STO-K070 when `key` is not BOINC's, STO-K076 when the folder has
-            another key's signatures or a file is no longer what is proposed.
+        TrustError: STO-K076 when the folder has another key's signatures or a file is no
+            longer what is proposed.
     """
-    private = key.boinc()
-    public = render_boinc_public(private.public).encode()
+    public = render_boinc_public(key.public).encode()
     files = dict(ceremony.boinc)
     # Hosts take files of one key only.
     if files.get(BOINC_KEY_FILE, public) != public:
@@ -86,7 +85,7 @@ def sign_boinc_files(ceremony: Ceremony, key: OfflineKey) -> Ceremony:
     files[BOINC_KEY_FILE] = public
     for one in ceremony.proposal.targets:
         if is_boinc_file(one.name):
-            text = sign_md5(_md5_of(one), private)
+            text = sign_md5(_md5_of(one), key)
             files[signature_name(one.name)] = text.encode()
     return replace(ceremony, boinc=tuple(sorted(files.items())))
 

@@ -20,7 +20,7 @@ from typing import Final
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
-from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
+from stoilo.executor.verifier.targets import PartFile, part_target, read_target
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes
 from stoilo.signer.ceremony.proposal import Changes, NewTarget

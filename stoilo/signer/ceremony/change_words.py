@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import parse_public_key
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     EpochFile,
     EpochsFile,

@@ -5,20 +5,23 @@ Each check yields errors instead of raising them, so that a person sees all of t
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from typing import IO, Final
 
 import msgspec
 from tuf.api.metadata import Root, Targets
 
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import parse_public_key
+from stoilo.executor.verifier.installation import parse_built
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
     part_target,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     DEVELOPMENT_MARK,
     REHEARSAL_MARK,
@@ -29,13 +32,19 @@ from stoilo.signer.ceremony.content_checks import (
     named_targets,
     release_parts,
 )
-from stoilo.signer.ceremony.expiry import expiries
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import check_role_keys
 from stoilo.signer.ceremony.metadata import open_role, open_root, open_targets
-from stoilo.signer.ceremony.proposal import Proposal
+from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.ceremony.signatures import authorities, stray_signatures
-from stoilo.signer.roles import DELEGATED, OFFLINE, ceremony_bounds, role_limits
+from stoilo.signer.pairing import check_built, check_launcher, read_tree
+from stoilo.signer.roles import (
+    DELEGATED,
+    OFFLINE,
+    ceremony_bounds,
+    expiries,
+    role_limits,
+)
 
 
 class BuildView(msgspec.Struct, frozen=True):
@@ -259,3 +268,89 @@ def _is_new(proposal: Proposal, part: PartFile) -> bool:
         return True
     record = f"{part_target(part.part, part.platform)}.json"
     return base.info(record) != named_targets(proposal).get(record)
+
+
+MAX_PROGRAM_BYTES: Final = 16 * 1024**2
+
+
+def check_pairs(ceremony: Ceremony) -> Iterator[StoiloError]:
+    """Yield what does not belong together, among the new launchers and verifiers.
+
+    Args:
+        ceremony: its files hashed already, hostile.
+    """
+    try:
+        parts = release_parts(ceremony.proposal)
+    except StoiloError:
+        return  # said by `check_content`
+    verifiers = {one.platform: one for one in parts if one.part == "verifier"}
+    new = {one.name: one for one in ceremony.proposal.targets}
+    for part in parts:
+        verifier = verifiers.get(part.platform)
+        if verifier is None or part.part not in {"launcher", "verifier"}:
+            continue
+        target = part_target(part.part, part.platform)
+        file = new.get(target if part.part == "launcher" else f"{target}.tar")
+        if file is None:
+            # It holds the digest of the old verifier and would not start
+            # the new one.
+            if part.part == "launcher" and _is_other(ceremony, verifier):
+                yield TrustError(
+                    "STO-F034",
+                    f"the launcher for {part.platform} stays, and starts the verifier "
+                    "before this one",
+                    hint="publish the verifier and the launcher of one `stoilo release "
+                    "build`",
+                )
+            continue
+        try:
+            if part.part == "launcher":
+                with _open(file) as stream:
+                    check_launcher(part, stream.read(MAX_PROGRAM_BYTES + 1), verifier)
+            else:
+                _check_verifier(ceremony, part, file)
+        except StoiloError as error:
+            yield error
+
+
+def _is_other(ceremony: Ceremony, verifier: PartFile) -> bool:
+    """Whether the published release holds another archive of this verifier, or none."""
+    base = ceremony.proposal.base
+    known = release_parts(Proposal(base)) if base else ()
+    return not any(
+        (one.part, one.platform, one.archive)
+        == (verifier.part, verifier.platform, verifier.archive)
+        for one in known
+    )
+
+
+def _check_verifier(ceremony: Ceremony, part: PartFile, file: NewTarget) -> None:
+    """Check that a new verifier knows a published root; raises ``STO-F034``, ``STO-F035``.
+
+    An archive that holds no readable tree is not judged here: no builder's tool attests one.
+    """
+    try:
+        with _open(file) as stream:
+            data = read_tree(stream, part.tree)
+    except TrustError:
+        return
+    if not data:
+        raise TrustError("STO-F034", f"the verifier for {part.platform} knows no root")
+    base = ceremony.proposal.base
+    check_built(
+        parse_built(data),
+        part,
+        roots=() if base is None else tuple(one.data for one in base.roots),
+        origin=ceremony.about.origin,
+        rehearsal=ceremony.about.rehearsal,
+        development=DEVELOPMENT_MARK in base.root.unrecognized_fields
+        if base
+        else False,
+    )
+
+
+def _open(file: NewTarget) -> IO[bytes]:
+    """Open a proposed file, which was hashed when the folder was read."""
+    if isinstance(file.content, bytes):
+        return io.BytesIO(file.content)
+    return file.content.open("rb")

@@ -16,10 +16,10 @@ from tuf.api.metadata import Role, TargetFile
 
 from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import parse_levels
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import parse_public_key
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     EpochFile,
     EpochsFile,
@@ -34,7 +34,7 @@ from stoilo.executor.verifier.release.targets import (
     read_parts,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -49,7 +49,7 @@ from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.roles import DELEGATED, ceremony_bounds
+from stoilo.signer.roles import DELEGATED, ceremony_bounds, open_until
 
 REQUIRED: Final = (
     PROJECT_FILE,
@@ -338,31 +338,20 @@ def _read(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT:
     return read_target(data, kind, name)
 
 
-_NOTHING: Final = b"{}"
-
-
-def open_until(proposal: Proposal, now: int) -> int:
-    """Return until when an epoch is open from `now` on, Unix seconds; 0: none is open.
+def admits_until(proposal: Proposal, now: int) -> int:
+    """Return until when work can be admitted from `now` on, Unix seconds; 0: it cannot.
 
     Withdrawn epochs do not count: whoever withdraws the present one sees that no work can
-    be admitted before the next begins.
-
-    Raises:
-        TrustError: ``STO-K013``, ``STO-K052`` for what cannot be read.
+    be admitted before the next begins. Raises ``STO-K013``, ``STO-K052``.
     """
-    listed = proposal.target(EPOCHS_FILE) or _NOTHING
-    denied = read_target(
-        proposal.target(REVOCATION_FILE) or _NOTHING, RevocationFile, REVOCATION_FILE
-    )
+    denied = _or_empty(proposal, REVOCATION_FILE, RevocationFile)
     epochs = []
-    for number in read_target(listed, EpochsFile, EPOCHS_FILE).epochs:
-        name = f"gate/{number}.json"
-        data = proposal.target(name)
+    for number in _or_empty(proposal, EPOCHS_FILE, EpochsFile).epochs:
+        data = proposal.target(f"gate/{number}.json")
         if data and number >= denied.min_epoch and number not in denied.epochs:
-            epochs.append(read_target(data, EpochFile, name))
-    until = 0
-    for epoch in sorted(epochs, key=lambda one: one.not_before):
-        # Epochs may overlap; a gap between two ends the count.
-        if epoch.not_before <= max(until, now) < epoch.not_after:
-            until = max(until, epoch.not_after)
-    return until
+            epochs.append(read_target(data, EpochFile, f"gate/{number}.json"))
+    return open_until(((one.not_before, one.not_after) for one in epochs), now)
+
+
+def _or_empty(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT:
+    return read_target(proposal.target(name) or b"{}", kind, name)

@@ -19,8 +19,8 @@ from securesystemslib.signer import SSlibKey
 from tuf.api.metadata import Key, Role, Root, Targets
 
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.signatures import PublicKey, parse_public_key
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.roles import DELEGATED, role_limits
 

@@ -28,7 +28,7 @@ from tuf.api.metadata import (
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.trust import REHEARSAL_MARK
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.signer.ceremony.base_release import BaseRelease, stored_name
 from stoilo.signer.ceremony.key_holders import (
     ONLINE_ROLES,
@@ -111,12 +111,14 @@ class ReleasePlan:
         put: every target.
         rehearsal: whether the root is one of a staging project.
         now: Unix seconds.
+        development: whether all keys lie on one machine.
     """
 
     roles: Mapping[str, RoleSet]
     put: tuple[NewTarget, ...]
     rehearsal: bool
     now: int
+    development: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,8 @@ def first_proposal(plan: ReleasePlan) -> Proposal:
             an impossible threshold, or sharing a key with another role.
     """
     draft = Draft(None, (), (), plan.now)
-    draft.start(plan.roles, {REHEARSAL_MARK: True} if plan.rehearsal else {})
+    marks = {REHEARSAL_MARK: plan.rehearsal, DEVELOPMENT_MARK: plan.development}
+    draft.start(plan.roles, {mark: True for mark, holds in marks.items() if holds})
     draft.put(plan.put)
     return Proposal(None, *draft.result())
 

@@ -125,8 +125,7 @@ def publish(
         with _locked(directory, 0o755 if public else 0o700):
             # Under the lock: another publication may just have ended.
             _check_place(ceremony, directory)
-            _write_release(ceremony, files)
-            _write_evidence(ceremony, files)
+            write_release(ceremony, files)
     except OSError as error:
         raise InternalError(
             "STO-K068",
@@ -227,7 +226,8 @@ def _published(directory: Path) -> tuple[RoleFile, ...]:
     return tuple(found)
 
 
-def _write_release(ceremony: Ceremony, files: ReleaseWriter) -> None:
+def write_release(ceremony: Ceremony, files: ReleaseWriter) -> None:
+    """Write what a signed ceremony publishes; whoever calls has checked the signatures."""
     proposal = ceremony.proposal
     # Files first: metadata that names a missing file would stop every reader.
     for one in proposal.targets:
@@ -240,6 +240,7 @@ def _write_release(ceremony: Ceremony, files: ReleaseWriter) -> None:
         root = proposal.role("root")
         assert root is not None  # noqa: S101 - a complete first release has one
         files.write("root.json", root.data)
+    _write_evidence(ceremony, files)
 
 
 def _write_evidence(ceremony: Ceremony, files: ReleaseWriter) -> None:

@@ -24,11 +24,12 @@ from stoilo.audit.format.policy import (
     succeed,
 )
 from stoilo.audit.witness.client import with_log, without_urls
-from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PublicKey, parse_public_key
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     BuilderKey,
+    EpochFile,
     EpochsFile,
     FloorsFile,
     InstalledRelease,
@@ -38,7 +39,7 @@ from stoilo.executor.verifier.release.targets import (
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -52,7 +53,6 @@ from stoilo.executor.verifier.release.trust import (
 )
 from stoilo.policies.policy import Policy
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
-from stoilo.signer.ceremony.expiry import expiries
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile, NamedBytes
 from stoilo.signer.ceremony.key_holders import (
     ONLINE_ROLES,
@@ -64,7 +64,7 @@ from stoilo.signer.ceremony.key_holders import (
 from stoilo.signer.ceremony.metadata import open_root
 from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal
 from stoilo.signer.process.online_keys import OnlineKeys
-from stoilo.signer.roles import OFFLINE, ceremony_bounds
+from stoilo.signer.roles import OFFLINE, ceremony_bounds, expiries
 
 SERVER = "server"
 """Who holds the online keys."""
@@ -86,7 +86,8 @@ def find_release(directory: Path) -> Path:
     raise UsageError(
         "STO-K052",
         f"there is no release in {directory.name}",
-        hint="give a release directory, or the data directory of `stoilo up`",
+        hint="give a release directory, or the data directory of `stoilo up`; what a "
+        "ceremony's folder proposes shows `stoilo release review`",
     )
 
 
@@ -187,12 +188,12 @@ def first_targets(release: FirstRelease) -> tuple[NewTarget, ...]:
     return (
         *_with_levels(project, release.installed, release.level_files),
         NewTarget.of(POLICY_FILE, render_policy(policy)),
-        _record(FLOORS_FILE, FloorsFile()),
-        _record(BUILDERS_FILE, release.builders),
-        *_epoch_targets(release.online),
+        named_record(FLOORS_FILE, FloorsFile()),
+        named_record(BUILDERS_FILE, release.builders),
+        *epoch_targets(release.online.epochs),
         *accept_policies(empty, release.policies).put,
-        _record(REVOCATION_FILE, revocation),
-        _record(REVIEWERS_FILE, ReviewerFile()),
+        named_record(REVOCATION_FILE, revocation),
+        named_record(REVIEWERS_FILE, ReviewerFile()),
     )
 
 
@@ -230,7 +231,7 @@ def _with_levels(
     languages = _first(installed.language_digest, project.languages, kept)
     record = msgspec.structs.replace(project, levels=levels, languages=languages)
     texts = (NewTarget.of(f"levels/{name}.toml", data) for name, data in files.items())
-    return (_record(PROJECT_FILE, record), *texts)
+    return (named_record(PROJECT_FILE, record), *texts)
 
 
 def _first(one: str, others: Iterable[str], kept: int) -> tuple[str, ...]:
@@ -254,16 +255,17 @@ def take_online_keys(proposal: Proposal, online: OnlineKeys) -> Changes:
     if denied.keys != (online.revocation,):
         denied = msgspec.structs.replace(denied, keys=(online.revocation,))
     return Changes(
-        put=(*_epoch_targets(online), _record(REVOCATION_FILE, denied)),
+        put=(*epoch_targets(online.epochs), named_record(REVOCATION_FILE, denied)),
         drop=tuple(f"gate/{number}.json" for number in sorted(over)),
         keys=tuple(_online_changes(proposal, online)),
     )
 
 
-def _epoch_targets(online: OnlineKeys) -> tuple[NewTarget, ...]:
-    numbers = EpochsFile(tuple(epoch.epoch for epoch in online.epochs))
-    files = (_record(f"gate/{epoch.epoch}.json", epoch) for epoch in online.epochs)
-    return (_record(EPOCHS_FILE, numbers), *files)
+def epoch_targets(epochs: Sequence[EpochFile]) -> tuple[NewTarget, ...]:
+    """Return the files by which the gate role certifies exactly `epochs`."""
+    numbers = EpochsFile(tuple(epoch.epoch for epoch in epochs))
+    files = (named_record(f"gate/{epoch.epoch}.json", epoch) for epoch in epochs)
+    return (named_record(EPOCHS_FILE, numbers), *files)
 
 
 def _online_changes(proposal: Proposal, online: OnlineKeys) -> Iterable[RoleChange]:
@@ -348,12 +350,12 @@ def accept_policies(
         reviewed[policy.digest] = names
     # Rules of a policy that is no longer accepted would confuse the next reader.
     kept = {digest: names for digest, names in reviewed.items() if digest in digests}
-    return Changes((_record(POLICIES_FILE, PolicyFile(tuple(digests), kept)),))
+    return Changes((named_record(POLICIES_FILE, PolicyFile(tuple(digests), kept)),))
 
 
 def take_reviewers(reviewers: ReviewerFile) -> Changes:
     """Name exactly these reviewers."""
-    return Changes((_record(REVIEWERS_FILE, reviewers),))
+    return Changes((named_record(REVIEWERS_FILE, reviewers),))
 
 
 def change_builders(
@@ -371,7 +373,7 @@ def change_builders(
     keys |= {one.key: one for one in add}
     wanted = known.threshold if threshold is None else threshold
     record = BuilderFile(tuple(keys.values()), wanted)
-    return Changes((_record(BUILDERS_FILE, record),))
+    return Changes((named_record(BUILDERS_FILE, record),))
 
 
 def raise_floors(proposal: Proposal, floors: Mapping[str, int]) -> Changes:
@@ -381,7 +383,7 @@ def raise_floors(proposal: Proposal, floors: Mapping[str, int]) -> Changes:
         part: serial for part, serial in floors.items() if part != "verifier"
     }
     verifier = floors.get("verifier", known.verifier)
-    return Changes((_record(FLOORS_FILE, FloorsFile(verifier, serials)),))
+    return Changes((named_record(FLOORS_FILE, FloorsFile(verifier, serials)),))
 
 
 def withdraw(
@@ -414,7 +416,7 @@ def withdraw(
     # Most likely a digest with a typing error.
     if take_back and record == known:
         raise UsageError("STO-K054", "nothing of this is withdrawn by the offline list")
-    return Changes((_record(REVOCATION_FILE, record),))
+    return Changes((named_record(REVOCATION_FILE, record),))
 
 
 def _plus(known: tuple[_ItemT, ...], more: tuple[_ItemT, ...]) -> tuple[_ItemT, ...]:
@@ -442,5 +444,6 @@ def _or_new(proposal: Proposal, name: str, new: _FileT) -> _FileT:
     return new if data is None else read_target(data, type(new), name)
 
 
-def _record(name: str, record: msgspec.Struct) -> NewTarget:
+def named_record(name: str, record: msgspec.Struct) -> NewTarget:
+    """Return `record` as the target of that name."""
     return NewTarget.of(name, msgspec.json.encode(record))

@@ -12,13 +12,17 @@ import msgspec
 from tuf.api.metadata import Root, TargetFile, Targets
 
 from stoilo.core.errors import StoiloError
-from stoilo.executor.verifier.release.targets import RevocationFile
-from stoilo.executor.verifier.release.trust import BUILDERS_FILE, REVOCATION_FILE
+from stoilo.executor.verifier.targets import RevocationFile
+from stoilo.executor.verifier.trust import BUILDERS_FILE, REVOCATION_FILE
 from stoilo.signer.ceremony.boinc_files import missing_boinc_files
 from stoilo.signer.ceremony.change_words import describe_target
-from stoilo.signer.ceremony.checks import BuildView, check_ceremony, find_builds
-from stoilo.signer.ceremony.content_checks import open_until
-from stoilo.signer.ceremony.expiry import expiries
+from stoilo.signer.ceremony.checks import (
+    BuildView,
+    check_ceremony,
+    check_pairs,
+    find_builds,
+)
+from stoilo.signer.ceremony.content_checks import admits_until
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import (
     ONLINE_ROLES,
@@ -28,10 +32,9 @@ from stoilo.signer.ceremony.key_holders import (
     role_set,
 )
 from stoilo.signer.ceremony.metadata import RoleFile, open_role, targets_of
-from stoilo.signer.ceremony.part_checks import check_pairs
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import Quorum, quorums
-from stoilo.signer.roles import DELEGATED, OFFLINE
+from stoilo.signer.roles import DELEGATED, OFFLINE, expiries
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -281,7 +284,7 @@ def _has_new(roles: tuple[RoleReview, ...], name: str) -> bool:
 def _closed_gate(proposal: Proposal, now: int) -> Iterator[str]:
     """Yield that no work could be admitted."""
     try:
-        until = open_until(proposal, now)
+        until = admits_until(proposal, now)
     except StoiloError:
         return  # said as a problem
     if not until:

@@ -173,11 +173,12 @@ def sign_proposal(proposal: Proposal, key: SigningKey) -> Proposal:
     return replace(proposal, metadata=done)
 
 
-def add_signature(file: RoleFile, signer: Signer) -> RoleFile:
-    """Return `file` with one more signature; those that are there stay."""
+def add_signature(file: RoleFile, *signers: Signer) -> RoleFile:
+    """Return `file` with more signatures; those that are there stay."""
     metadata = open_role(file)
     try:
-        metadata.sign(signer, append=True)
+        for signer in signers:
+            metadata.sign(signer, append=True)
     except RepositoryError as error:
         raise InternalError("STO-K067", f"{file.name} could not be signed") from error
     return role_file(file.role, metadata)

@@ -7,33 +7,34 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.executor.verifier.release.targets import ProjectFile, read_target
-from stoilo.executor.verifier.release.trust import PROJECT_FILE
+from stoilo.executor.verifier.targets import ProjectFile, read_target
+from stoilo.executor.verifier.trust import PROJECT_FILE
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
-from stoilo.signer.ceremony.content_checks import open_until, release_parts
-from stoilo.signer.ceremony.expiry import ExpiryState, RoleExpiry, expiries, worst_state
-from stoilo.signer.ceremony.folder import Ceremony, read_folder
-from stoilo.signer.ceremony.key_holders import Person, RoleSet, role_set
+from stoilo.signer.ceremony.content_checks import admits_until, release_parts
+from stoilo.signer.ceremony.key_holders import Person, role_set
 from stoilo.signer.ceremony.metadata import open_targets
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.requests import find_release
-from stoilo.signer.ceremony.signatures import quorums
-from stoilo.signer.roles import DAY_S, DELEGATED, ceremony_bounds, role_limits
+from stoilo.signer.roles import (
+    DELEGATED,
+    ExpiryState,
+    RoleExpiry,
+    epochs_state,
+    expiries,
+    role_limits,
+    worst_state,
+)
 
 
-class RoleState(msgspec.Struct, frozen=True):
-    """One role; `expires` in Unix seconds."""
+class RoleState(RoleExpiry, frozen=True):
+    """One role, and who signs for it."""
 
-    role: str
-    version: int
-    expires: int
-    state: ExpiryState
     threshold: int
     keys: tuple[Person, ...]
 
 
 class ReleaseState(msgspec.Struct, frozen=True):
-    """A release, and what of it ends; `signed` is of a ceremony's folder."""
+    """A release, and what of it ends; times in Unix seconds."""
 
     origin: str
     state: ExpiryState
@@ -41,43 +42,27 @@ class ReleaseState(msgspec.Struct, frozen=True):
     epochs_until: int
     parts: tuple[str, ...]
     warnings: tuple[str, ...]
-    signed: tuple[str, ...] = ()
 
 
 def read_state(directory: Path, now: int) -> ReleaseState:
-    """Return how the release in `directory`, or below a ceremony, stands at `now`.
+    """Return how the release in `directory` stands at `now`, Unix seconds.
 
     Raises:
         UsageError: ``STO-K052`` when there is none.
         TrustError: when it does not hold.
     """
-    if (directory / "ceremony.json").exists():
-        ceremony = read_folder(directory)
-        return judge_ceremony(ceremony, now)
-    return judge_state(open_published(find_release(directory)), now)
-
-
-def judge_ceremony(ceremony: Ceremony, now: int) -> ReleaseState:
-    """Return how the release below a ceremony stands, and who has signed the ceremony."""
-    proposal = ceremony.proposal
-    signed = tuple(_signatures(proposal))
-    if proposal.base is None:
-        return ReleaseState(ceremony.about.origin, "ok", (), 0, (), (), signed)
-    return msgspec.structs.replace(judge_state(proposal.base, now), signed=signed)
-
-
-def judge_state(current: BaseRelease, now: int) -> ReleaseState:
-    """Return how a release stands at `now`, Unix seconds. Pure."""
+    current = open_published(find_release(directory))
     proposal = Proposal(current)
     found = expiries(current.signed(), now)
-    until = open_until(proposal, now)
-    gate = _epochs_state(until, now)
-    # Without an open epoch nothing is admitted, however fresh the metadata is.
-    state = max(worst_state(found), gate, key=("ok", "soon", "urgent", "expired").index)
+    until = admits_until(proposal, now)
+    gate = epochs_state(until, now)
     project = current.target(PROJECT_FILE)
     return ReleaseState(
-        origin="" if project is None else _origin(project),
-        state=state,
+        origin=read_target(project, ProjectFile, PROJECT_FILE).origin
+        if project
+        else "",
+        # Without an open epoch nothing is admitted, however fresh the metadata is.
+        state=worst_state((gate, *(one.state for one in found))),
         roles=tuple(_role_state(current, one) for one in found),
         epochs_until=until,
         parts=tuple(
@@ -89,33 +74,15 @@ def judge_state(current: BaseRelease, now: int) -> ReleaseState:
     )
 
 
-def _epochs_state(until: int, now: int) -> ExpiryState:
-    """Return what the last gate epoch's end means."""
-    bounds = ceremony_bounds()
-    days = (until - now) / DAY_S
-    if days <= 0:
-        return "expired"
-    if days <= bounds.epochs_urgent_days:
-        return "urgent"
-    return "soon" if days <= bounds.epochs_warn_days else "ok"
-
-
-def _origin(project: bytes) -> str:
-    return read_target(project, ProjectFile, PROJECT_FILE).origin
-
-
 def _role_state(current: BaseRelease, one: RoleExpiry) -> RoleState:
-    keys = _keys(current, one.role)
+    owner = (
+        open_targets(current.targets).signed if one.role in DELEGATED else current.root
+    )
+    keys = role_set(owner, one.role)
     people = tuple(holder.person for holder in keys.holders)
     return RoleState(
         one.role, one.version, one.expires, one.state, keys.threshold, people
     )
-
-
-def _keys(current: BaseRelease, role: str) -> RoleSet:
-    if role in DELEGATED:
-        return role_set(open_targets(current.targets).signed, role)
-    return role_set(current.root, role)
 
 
 def _warnings(found: tuple[RoleExpiry, ...], gate: ExpiryState) -> Iterator[str]:
@@ -131,13 +98,3 @@ def _warnings(found: tuple[RoleExpiry, ...], gate: ExpiryState) -> Iterator[str]
             f"gate epochs are {gate}; stoilo release online-keys on the server, then "
             "stoilo release request --online FILE"
         )
-
-
-def _signatures(proposal: Proposal) -> Iterator[str]:
-    for file in proposal.metadata:
-        for quorum in quorums(proposal, file):
-            names = ", ".join(one.name for one in quorum.signed) or "nobody"
-            yield (
-                f"{file.name} ({quorum.standing}): {len(quorum.signed)} of "
-                f"{quorum.threshold}, by {names}"
-            )

@@ -1,4 +1,4 @@
-"""Reviewers and withdrawals of a development root, published by its own offline keys.
+"""Reviewers, withdrawals and epochs of a development root, signed by its own offline keys.
 
 A new list of withdrawals *settles* the online statements up to the one it was made from:
 what it does not take over from them is withdrawn no more. A statement that was signed
@@ -7,36 +7,42 @@ meanwhile has a higher number and stays in force, so nothing is lost between the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from stoilo.core.ed25519 import PrivateKey, parse_public_key
-from stoilo.core.errors import UsageError
-from stoilo.core.revocation import RevocationStatement
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.signatures import PrivateKey, parse_public_key
+from stoilo.core.statement import RevocationStatement
+from stoilo.executor.verifier.targets import (
     ReviewerFile,
     ReviewerKey,
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import REVIEWERS_FILE
+from stoilo.executor.verifier.trust import REVIEWERS_FILE, REVOCATION_FILE
+from stoilo.signer.ceremony.base_release import open_published
+from stoilo.signer.ceremony.proposal import Changes
+from stoilo.signer.ceremony.requests import epoch_targets, named_record
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     check_development,
-    offline_list,
-    publish_reviewers,
-    revoke,
+    publish_changes,
+    published_epochs,
+    with_online_key,
 )
 from stoilo.signer.key_files import write_private_file
-from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
-from stoilo.signer.repository import newest_file, publishing
+from stoilo.signer.process.memory import REVOCATION_LEDGER, RevocationLedger
+from stoilo.signer.process.online_keys import CLOCK_MARGIN_S, last_epoch, make_epoch
+from stoilo.signer.repository import (
+    publishing,
+)
 
 
 def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:
-    """Return the reviewers that the newest published file names."""
-    data = newest_file(directory, "reviewers", REVIEWERS_FILE)
+    """Return the reviewers whom the release in `directory` names."""
+    data = open_published(directory).target(REVIEWERS_FILE)
     return read_target(data, ReviewerFile, REVIEWERS_FILE).keys if data else ()
 
 
@@ -60,35 +66,58 @@ def without_reviewer(named: Sequence[ReviewerKey], key: str) -> ReviewerFile:
 
 
 def enroll_reviewer(directory: Path, entry: ReviewerKey, now: int) -> None:
-    """Publish `entry`, instead of an earlier one of the same key.
-
-    Args:
-        directory: of the release.
-        entry: key, name and own accounts.
-        now: Unix seconds.
-
-    Raises:
-        TrustError: STO-K001, STO-K002 for a key that is none.
-        UsageError: STO-K091 for a released project.
-    """
-    with publishing(directory):
-        publish_reviewers(
-            directory, with_reviewer(list_reviewers(directory), entry), now
-        )
+    """Publish `entry` in the release; raises as `with_reviewer`, and ``STO-K091``."""
+    _publish_reviewers(directory, lambda named: with_reviewer(named, entry), now)
 
 
 def withdraw_reviewer(directory: Path, key: str, now: int) -> None:
-    """Publish the list without `key` (hex), or raise ``STO-K030`` when it is not there.
+    """Publish the list without `key` (hex); raises ``STO-K030``, ``STO-K091``.
 
     From then on no executor that has the new metadata runs what this key reviewed.
-
-    Raises:
-        UsageError: also STO-K091, for a released project.
     """
+    _publish_reviewers(directory, lambda named: without_reviewer(named, key), now)
+
+
+def _publish_reviewers(
+    directory: Path, change: Callable[[Sequence[ReviewerKey]], ReviewerFile], now: int
+) -> None:
+    check_development(directory)
     with publishing(directory):
-        publish_reviewers(
-            directory, without_reviewer(list_reviewers(directory), key), now
-        )
+        record = named_record(REVIEWERS_FILE, change(list_reviewers(directory)))
+        publish_changes(directory, Changes((record,)), now)
+
+
+def certify_fresh_epoch(directory: Path, now: int) -> int:
+    """Certify one more gate epoch, open now, by the gate role; returns its number.
+
+    For when those certified ahead are withdrawn, because their keys were stolen too.
+    """
+    check_development(directory)
+    with publishing(directory):
+        epochs = published_epochs(open_published(directory))
+        if not epochs:
+            raise TrustError("STO-K014", "the release has no epochs")
+        number = last_epoch(directory) + 1
+        fresh = make_epoch(directory, number, now - CLOCK_MARGIN_S)
+        publish_changes(directory, Changes(tuple(epoch_targets([*epochs, fresh]))), now)
+    return number
+
+
+def offline_list(directory: Path) -> RevocationFile:
+    """Return what the offline revocation role has published last."""
+    data = open_published(directory).target(REVOCATION_FILE) or b"{}"
+    return read_target(data, RevocationFile, REVOCATION_FILE)
+
+
+def revoke(directory: Path, denied: RevocationFile, now: int) -> None:
+    """Publish `denied` by the revocation role's key.
+
+    Where it names no key that may add online, the directory's own stays.
+    """
+    check_development(directory)
+    record = named_record(REVOCATION_FILE, with_online_key(directory, denied))
+    with publishing(directory):
+        publish_changes(directory, Changes((record,)), now)
 
 
 def newest_online(directory: Path) -> RevocationStatement | None:

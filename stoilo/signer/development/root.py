@@ -1,12 +1,13 @@
 """A development root: every key of a project, made on one machine, and marked as such.
 
-It has the same shape as a real release (root 2-of-3, targets 2-of-3, one online key, gate
-epochs certified ahead by a delegated role, others for revocation, policy and reviewers), so
-that nothing changes but the ceremony. It protects nobody, because its offline keys lie beside
-the online ones: the root is marked and release-built verifiers refuse it (I3).
+It is a release as a ceremony makes it (root 2-of-3, targets 2-of-3, one online key, gate
+epochs certified ahead by a delegated role, others for revocation, policy and reviewers), made
+by the same proposals and signed here by every key at once. It protects nobody, because its
+offline keys lie beside the online ones: the root is marked and release-built verifiers refuse
+it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.executor.verifier.release.trust.read_release`
+    DIR/metadata, targets    public, see `stoilo.executor.verifier.trust.read_release`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -16,24 +17,24 @@ the online ones: the root is marked and release-built verifiers refuse it (I3).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
-from tuf.api.metadata import Root, TargetFile, Targets
+from securesystemslib.signer import CryptoSigner
+from tuf.api.metadata import Root
 
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.targets import (
     EpochFile,
     EpochsFile,
-    FloorsFile,
     InstalledRelease,
     PolicyFile,
     ProjectFile,
@@ -43,7 +44,7 @@ from stoilo.executor.verifier.release.targets import (
     is_part_file,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import (
+from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -54,49 +55,53 @@ from stoilo.executor.verifier.release.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
+    read_release,
 )
-from stoilo.signer.ceremony.requests import next_log_policy
+from stoilo.signer.ceremony.base_release import BaseRelease, open_published
+from stoilo.signer.ceremony.content_checks import release_parts
+from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.proposal import (
+    Changes,
+    NewTarget,
+    Proposal,
+    ReleasePlan,
+    first_proposal,
+    next_proposal,
+)
+from stoilo.signer.ceremony.publication import ReleaseWriter, write_release
+from stoilo.signer.ceremony.requests import (
+    epoch_targets,
+    named_record,
+    next_log_policy,
+    roles_ending,
+)
+from stoilo.signer.ceremony.signatures import add_signature, quorums
 from stoilo.signer.key_files import (
     ensure_key,
     make_private_directory,
-    write_private_file,
 )
-from stoilo.signer.process.checkpoint_memory import (
-    LEDGER_FILE,
-    CheckpointLedger,
-    create_ledger,
-)
+from stoilo.signer.process.memory import LEDGER_FILE, CheckpointLedger, create_ledger
 from stoilo.signer.process.online_keys import (
-    CLOCK_MARGIN_S,
     DAY_S,
     EPOCH_LIFE_S,
     EPOCH_STEP_S,
     REQUESTED_FILE,
     epochs_ahead,
-    last_epoch,
-    make_epoch,
 )
 from stoilo.signer.repository import (
-    Delegation,
-    RoleKeys,
     newest,
-    newest_file,
-    publish_root,
-    publish_targets,
     publishing,
     refresh_online_metadata,
-    store_target,
 )
-from stoilo.signer.roles import DELEGATED
+from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
 
 EPOCHS_AHEAD: Final = 2
-
-_EPOCH_NAME: Final = re.compile(r"gate/[0-9]{1,10}\.json")
-
-_NO_FILES: Final[Mapping[str, bytes]] = {}
-
 ONLINE_REVOCATION_KEY: Final = "revocation.pem"
 """File, below ``online``, of the key that may add to the offline list."""
+
+_NO_REVIEWS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
+_NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,19 @@ class DevelopmentRoot:
     trust: TrustedRelease
 
 
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What the offline roles certify; see `create_development_root`."""
+
+    origin: str
+    log_vkey: str
+    installed: InstalledRelease
+    policies: Sequence[str]
+    reviewed: Mapping[str, Sequence[str]]
+    witnesses: LogPolicy
+    level_files: Mapping[str, bytes]
+
+
 def create_development_root(
     directory: Path,
     origin: str,
@@ -125,7 +143,7 @@ def create_development_root(
     *,
     installed: InstalledRelease,
     policies: Sequence[str] = (),
-    reviewed: Mapping[str, Sequence[str]] | None = None,
+    reviewed: Mapping[str, Sequence[str]] = _NO_REVIEWS,
     witnesses: LogPolicy = NO_WITNESSES,
     level_files: Mapping[str, bytes] = _NO_FILES,
 ) -> DevelopmentRoot:
@@ -149,32 +167,28 @@ def create_development_root(
     """
     check_development(directory)
     make_private_directory(directory)
-    online = make_private_directory(directory / "online")
-    make_private_directory(directory / "offline")
-    state = make_private_directory(directory / "state")
-    _check_origin(directory, origin)
-    with publishing(directory):
-        accepted = _accept(directory, policies, reviewed or {})
-        certified = _Certified(origin, installed, witnesses, level_files)
-        _publish_all(directory, certified, accepted, now)
-        _sign_online(directory, now)
+    for part in ("online", "offline", "state"):
+        make_private_directory(directory / part)
+    log_key = ensure_key(directory / "online" / "log.pem")
+    vkey = render_vkey(private_vkey(origin, KeyType.ED25519, log_key.key))
+    terms = _Terms(origin, vkey, installed, policies, reviewed, witnesses, level_files)
     root_file = directory / "root.json"
-    if not root_file.exists():
-        # Only with the first root: a memory that was lost later must not begin
-        # anew.
-        create_ledger(state / LEDGER_FILE, origin)
-        first = directory / "metadata" / "1.root.json"
-        write_private_file(root_file, first.read_bytes())
-    log_key = ensure_key(online / "log.pem")
-    trust = load_trust(
-        read_release(directory), root_file.read_bytes(), now, installed=installed
-    )
+    with publishing(directory):
+        base = _published(directory)
+        if base is None:
+            # Only with the first root: a memory that was lost later must not begin anew.
+            create_ledger(directory / "state" / LEDGER_FILE, origin)
+        else:
+            _check_origin(base, origin)
+        _sign(directory, _renewed(directory, base, terms, now), now)
     return DevelopmentRoot(
         directory=directory,
         root_file=root_file,
         origin=origin,
-        log_vkey=render_vkey(private_vkey(origin, KeyType.ED25519, log_key.key)),
-        trust=trust,
+        log_vkey=vkey,
+        trust=load_trust(
+            read_release(directory), root_file.read_bytes(), now, installed=installed
+        ),
     )
 
 
@@ -189,294 +203,167 @@ def check_development(directory: Path) -> None:
         raise UsageError(
             "STO-K091",
             "this is a released project: its offline keys are not on this machine",
-            hint="people sign such a change: stoilo release request, rotate or revoke",
+            hint="people sign such a change: stoilo release request",
         )
 
 
-def certify_parts(
-    directory: Path,
-    files: Mapping[str, Path],
-    now: int,
-    *,
-    floors: FloorsFile | None = None,
-) -> None:
-    """Publish launcher, verifier or flavors into a development root.
-
-    Args:
-        directory: the release, made by `create_development_root`.
-        files: target name (``verifier/x86_64-linux.tar``, ``.json``, ``.tree`` …) → file;
-            all of a part belong into one call. Parts published earlier stay.
-        now: Unix seconds.
-        floors: the oldest parts that may still work; None leaves them as they are.
+def publish_changes(directory: Path, changes: Changes, now: int) -> None:
+    """Sign and publish `changes`; the caller holds `publishing`.
 
     Raises:
-        TrustError: STO-K014 when the release has no targets.
-        UsageError: STO-K082 when a name is not one of a part.
-    """
-    for name in files:
-        if not is_part_file(name):
-            raise UsageError("STO-K082", f"{name[:80]!r} is not a file of a part")
-    with publishing(directory):
-        # Parts published earlier stay named: hosts may still be fetching them.
-        infos = dict(_named(directory))
-        infos |= {
-            name: store_target(directory, name, file) for name, file in files.items()
-        }
-        changed = {} if floors is None else {FLOORS_FILE: msgspec.json.encode(floors)}
-        kept = {name: info for name, info in infos.items() if name not in changed}
-        _publish_targets(directory, changed, kept, now)
-        _sign_online(directory, now)
-
-
-def revoke(directory: Path, denied: RevocationFile, now: int) -> None:
-    """Publish `denied` by the revocation role's key, and fresh online metadata.
-
-    Where it names no key that may add online, the directory's own stays.
-    """
-    key = offline_role(directory, "revocation")
-    files = {REVOCATION_FILE: _with_online_key(directory, denied)}
-    with publishing(directory):
-        publish_targets(directory, "revocation", key, files, now)
-        _sign_online(directory, now)
-
-
-def offline_list(directory: Path) -> RevocationFile:
-    """Return what the offline revocation role has published last."""
-    data = newest_file(directory, "revocation", REVOCATION_FILE)
-    if data is None:
-        return RevocationFile()
-    return read_target(data, RevocationFile, REVOCATION_FILE)
-
-
-def publish_reviewers(directory: Path, named: ReviewerFile, now: int) -> None:
-    """Publish who may review; the caller holds `publishing`."""
-    files = {REVIEWERS_FILE: msgspec.json.encode(named)}
-    role = offline_role(directory, "reviewers")
-    publish_targets(directory, "reviewers", role, files, now)
-    _sign_online(directory, now)
-
-
-def certify_fresh_epoch(directory: Path, now: int) -> int:
-    """Certify one more gate epoch, open now, by the gate role; returns its number.
-
-    For when those certified ahead are withdrawn, because their keys were stolen too.
+        UsageError: STO-K091 for a released project's directory.
+        TrustError: STO-K012 when a key here is not one that its role has.
     """
     check_development(directory)
-    with publishing(directory):
-        epochs = published_epochs(directory)
-        if not epochs:
-            raise TrustError("STO-K014", "the release has no epochs")
-        number = last_epoch(directory) + 1
-        fresh = make_epoch(directory, number, now - CLOCK_MARGIN_S)
-        publish_epochs(directory, [*epochs, fresh], now)
-        _sign_online(directory, now)
-    return number
+    proposal = next_proposal(open_published(directory), changes, now)
+    _sign(directory, development_ceremony(proposal, now), now)
 
 
-def published_epochs(directory: Path) -> list[EpochFile]:
-    """Return the epochs that the newest metadata certifies, by number."""
-    current = newest(directory, "gate", Targets)
-    names = () if current is None else current.signed.targets
-    found = []
-    for name in names:
-        if _EPOCH_NAME.fullmatch(name):
-            data = newest_file(directory, "gate", name) or b""
-            found.append(read_target(data, EpochFile, name))
-    return sorted(found, key=lambda epoch: epoch.epoch)
+def publish_ceremony(directory: Path, ceremony: Ceremony, now: int) -> None:
+    """Sign and publish what `development_ceremony` returned; as `publish_changes`."""
+    _sign(directory, ceremony, now)
 
 
-def log_policy_files(directory: Path, policy: LogPolicy, now: int) -> dict[str, bytes]:
-    """Return the targets that say whom to believe about the log, by name.
-
-    Args:
-        directory: of the development root; its newest targets say what was in force.
-        policy: to be in force from now on.
-        now: Unix seconds.
-
-    Raises:
-        TrustError: ``STO-K014`` or ``STO-K028`` when what is there is damaged.
-    """
-    current = newest_file(directory, "targets", POLICY_FILE)
-    history = newest_file(directory, "targets", HISTORY_FILE)
-    path = directory / "state" / LEDGER_FILE
-    size = CheckpointLedger(path).last.size if path.exists() else 0
-    return next_log_policy(current, history, policy, now=now, size=size)
-
-
-@dataclass(frozen=True, slots=True)
-class _Certified:
-    """What the offline targets role certifies; see `create_development_root`."""
-
-    origin: str
-    installed: InstalledRelease
-    witnesses: LogPolicy
-    level_files: Mapping[str, bytes]
-
-
-def _publish_all(
-    directory: Path, certified: _Certified, accepted: PolicyFile, now: int
-) -> None:
-    """Publish root, delegated roles and targets, each only where it changed."""
-    offline = directory / "offline"
-    online = RoleKeys((ensure_key(directory / "online" / "online.pem"),), 1)
-    roles = {
-        "root": role_keys(offline, "root", 3, threshold=2),
-        "targets": role_keys(offline, "targets", 3, threshold=2),
-        "snapshot": online,
-        "timestamp": online,
-    }
-    publish_root(directory, roles, now, development=True)
-    # Read, not made anew: a restart must not allow what was withdrawn.
-    denied = _with_online_key(directory, offline_list(directory))
-    named = newest_file(directory, "reviewers", REVIEWERS_FILE)
-    delegated = {
-        REVOCATION_FILE: denied,
-        POLICIES_FILE: msgspec.json.encode(accepted),
-        REVIEWERS_FILE: named or msgspec.json.encode(ReviewerFile()),
-    }
-    publish_epochs(directory, wanted_epochs(directory, now), now)
-    for path, data in delegated.items():
-        name = path.partition("/")[0]
-        publish_targets(
-            directory, name, offline_role(directory, name), {path: data}, now
-        )
-    files = _target_files(directory, certified, now)
-    parts = {
-        name: info
-        for name, info in _named(directory).items()
-        if name not in files and (is_part_file(name) or name == FLOORS_FILE)
-    }
-    _publish_targets(directory, files, parts, now)
-
-
-def offline_role(directory: Path, name: str) -> RoleKeys:
-    """Return the keys of a delegated role."""
-    check_development(directory)
-    return RoleKeys((ensure_key(directory / "offline" / f"{name}.pem"),), 1)
-
-
-def role_keys(folder: Path, name: str, count: int, *, threshold: int) -> RoleKeys:
-    """Return a role's keys, one file each."""
-    check_development(folder.parent)
-    files = (folder / f"{name}-{number}.pem" for number in range(1, count + 1))
-    return RoleKeys(tuple(ensure_key(file) for file in files), threshold)
-
-
-def publish_epochs(directory: Path, epochs: Sequence[EpochFile], now: int) -> None:
-    """Publish the gate role, which certifies exactly `epochs`."""
-    numbers = EpochsFile(tuple(epoch.epoch for epoch in epochs))
-    files = {EPOCHS_FILE: msgspec.json.encode(numbers)} | {
-        f"gate/{epoch.epoch}.json": msgspec.json.encode(epoch) for epoch in epochs
-    }
-    publish_targets(directory, "gate", offline_role(directory, "gate"), files, now)
-
-
-def wanted_epochs(directory: Path, now: int) -> tuple[EpochFile, ...]:
-    """Return the epochs to certify: those not long over, and enough ahead of `now`."""
-    kept = [
-        epoch
-        for epoch in published_epochs(directory)
-        if epoch.not_after > now - EPOCH_LIFE_S
-    ]
-    until = now + (EPOCHS_AHEAD - 1) * EPOCH_STEP_S - DAY_S
-    return epochs_ahead(directory, now, kept, until)
-
-
-def _with_online_key(directory: Path, denied: RevocationFile) -> bytes:
-    """Return the file's bytes, naming the online revocation key if it names none."""
-    # Without a key that may add, nothing could be withdrawn before the next start.
-    if not denied.keys:
-        online = ensure_key(directory / "online" / ONLINE_REVOCATION_KEY)
-        keys = (online.public.raw.hex(),)
-        denied = msgspec.structs.replace(denied, keys=keys)
-    return msgspec.json.encode(denied)
-
-
-def _sign_online(directory: Path, now: int) -> None:
-    refresh_online_metadata(
-        directory, ensure_key(directory / "online" / "online.pem"), now
+def development_ceremony(proposal: Proposal, now: int) -> Ceremony:
+    """Return the ceremony of a proposal that this machine signs alone."""
+    project = read_target(
+        proposal.target(PROJECT_FILE) or b"", ProjectFile, PROJECT_FILE
     )
+    base = "" if proposal.base is None else proposal.base.digest
+    about = CeremonyFile(project.origin, rehearsal=False, created=now, base=base)
+    return Ceremony(about, proposal)
 
 
-def _accept(
-    directory: Path, policies: Sequence[str], reviewed: Mapping[str, Sequence[str]]
-) -> PolicyFile:
-    """Return the policies to certify; what was said of earlier ones is kept."""
-    data = newest_file(directory, "policy", POLICIES_FILE)
-    earlier = read_target(data, PolicyFile, POLICIES_FILE).reviewed if data else {}
-    known = earlier | {digest: tuple(levels) for digest, levels in reviewed.items()}
-    # Tasks admitted under an earlier policy are still judged by its rules.
-    kept = {digest: levels for digest, levels in known.items() if digest in policies}
-    return PolicyFile(tuple(policies), kept)
+def published_epochs(base: BaseRelease) -> list[EpochFile]:
+    """Return the epochs that a release certifies, by number."""
+    listed = base.target(EPOCHS_FILE) or b"{}"
+    numbers = read_target(listed, EpochsFile, EPOCHS_FILE).epochs
+    names = [f"gate/{number}.json" for number in sorted(numbers)]
+    return [read_target(base.target(name) or b"", EpochFile, name) for name in names]
 
 
-def _check_origin(directory: Path, origin: str) -> None:
-    """Refuse a directory that was made for another project."""
-    data = newest_file(directory, "targets", PROJECT_FILE)
-    known = (
-        origin if data is None else read_target(data, ProjectFile, PROJECT_FILE).origin
-    )
+def _published(directory: Path) -> BaseRelease | None:
+    # The timestamp comes last: without one nobody has read what an interrupted first
+    # publication left, and it is made again from the beginning.
+    there = (directory / "metadata" / "timestamp.json").exists()
+    return open_published(directory) if there else None
+
+
+def _check_origin(base: BaseRelease, origin: str) -> None:
+    data = base.target(PROJECT_FILE) or b""
+    known = read_target(data, ProjectFile, PROJECT_FILE).origin
     if known != origin:
         raise TrustError("STO-K029", f"this root was made for {known!r}")
 
 
-def _publish_targets(
-    directory: Path,
-    files: Mapping[str, bytes],
-    kept: Mapping[str, TargetFile],
-    now: int,
-) -> None:
-    """Publish the top-level targets."""
-    offline = directory / "offline"
-    publish_targets(
-        directory,
-        "targets",
-        role_keys(offline, "targets", 3, threshold=2),
-        files,
-        now,
-        delegations=_delegations(directory),
-        kept=kept,
+def _renewed(
+    directory: Path, base: BaseRelease | None, terms: _Terms, now: int
+) -> Ceremony:
+    """Return what makes the release say `terms`, and renews what ends soon."""
+    put = tuple(_targets(directory, base, terms, now))
+    if base is None:
+        roles = dict(_roles(directory))
+        plan = ReleasePlan(roles, put, rehearsal=False, now=now, development=True)
+        return development_ceremony(first_proposal(plan), now)
+    wanted = {one.name for one in put}
+    # Parts and floors are published by calls of their own; hosts still fetch them.
+    gone = (
+        name
+        for name in base.names()
+        if name not in wanted and not is_part_file(name) and name != FLOORS_FILE
     )
+    changes = Changes(put, tuple(gone), renew=roles_ending(base, now))
+    return development_ceremony(next_proposal(base, changes, now), now)
 
 
-def _named(directory: Path) -> Mapping[str, TargetFile]:
-    """Return what the newest top-level targets name."""
-    current = newest(directory, "targets", Targets)
-    return {} if current is None else current.signed.targets
-
-
-def _delegations(directory: Path) -> tuple[Delegation, ...]:
-    """Return the roles that targets delegates, and what each may speak for."""
-    return tuple(
-        Delegation(name, offline_role(directory, name), f"{name}/*")
-        for name in DELEGATED
-    )
-
-
-def _target_files(directory: Path, certified: _Certified, now: int) -> dict[str, bytes]:
-    """Return what the offline targets role certifies, by name."""
-    log_key = ensure_key(directory / "online" / "log.pem")
-    vkey = render_vkey(private_vkey(certified.origin, KeyType.ED25519, log_key.key))
-    installed = certified.installed
-    project = ProjectFile(
-        origin=certified.origin,
-        levels=_accepted_levels(installed),
-        languages=(installed.language_digest, *installed.languages),
-    )
-    levels = {
-        f"levels/{name}.toml": data for name, data in certified.level_files.items()
-    }
-    policy = without_urls(with_log(certified.witnesses, vkey))
-    return (
-        {PROJECT_FILE: msgspec.json.encode(project)}
-        | levels
-        | log_policy_files(directory, policy, now)
-    )
-
-
-def _accepted_levels(installed: InstalledRelease) -> dict[str, tuple[str, ...]]:
-    """Return the digests of the installed levels by name, in the package's order."""
-    found: dict[str, tuple[str, ...]] = {}
+def _targets(
+    directory: Path, base: BaseRelease | None, terms: _Terms, now: int
+) -> Iterator[NewTarget]:
+    """Yield everything that the release names, but for parts and floors."""
+    proposal = Proposal(base)
+    installed = terms.installed
+    levels: dict[str, tuple[str, ...]] = {}
     for level in installed.levels:
-        found[level.name] = (*found.get(level.name, ()), level.digest)
-    return found
+        levels[level.name] = (*levels.get(level.name, ()), level.digest)
+    languages = (installed.language_digest, *installed.languages)
+    yield named_record(PROJECT_FILE, ProjectFile(terms.origin, levels, languages))
+    for name, data in terms.level_files.items():
+        yield NewTarget.of(f"levels/{name}.toml", data)
+    policy = without_urls(with_log(terms.witnesses, terms.log_vkey))
+    path = directory / "state" / LEDGER_FILE
+    size = CheckpointLedger(path).last.size if path.exists() else 0
+    old = (proposal.target(POLICY_FILE), proposal.target(HISTORY_FILE))
+    for name, data in next_log_policy(*old, policy, now=now, size=size).items():
+        yield NewTarget.of(name, data)
+    yield from epoch_targets(_wanted_epochs(directory, base, now))
+    yield _policies(proposal, terms)
+    # Read, not made anew: a restart must not allow what was withdrawn.
+    data = proposal.target(REVOCATION_FILE) or b"{}"
+    denied = read_target(data, RevocationFile, REVOCATION_FILE)
+    yield named_record(REVOCATION_FILE, with_online_key(directory, denied))
+    named = proposal.target(REVIEWERS_FILE)
+    yield NewTarget.of(REVIEWERS_FILE, named or msgspec.json.encode(ReviewerFile()))
+
+
+def _wanted_epochs(
+    directory: Path, base: BaseRelease | None, now: int
+) -> tuple[EpochFile, ...]:
+    """Return the epochs to certify: those not long over, and enough ahead of `now`."""
+    known = () if base is None else published_epochs(base)
+    kept = [epoch for epoch in known if epoch.not_after > now - EPOCH_LIFE_S]
+    until = now + (EPOCHS_AHEAD - 1) * EPOCH_STEP_S - DAY_S
+    return epochs_ahead(directory, now, kept, until)
+
+
+def _policies(proposal: Proposal, terms: _Terms) -> NewTarget:
+    """Return the policies to certify; what was said of earlier ones is kept."""
+    data = proposal.target(POLICIES_FILE) or b"{}"
+    known = dict(read_target(data, PolicyFile, POLICIES_FILE).reviewed)
+    known |= {digest: tuple(levels) for digest, levels in terms.reviewed.items()}
+    # Tasks admitted under an earlier policy are still judged by its rules.
+    kept = {one: levels for one, levels in known.items() if one in terms.policies}
+    return named_record(POLICIES_FILE, PolicyFile(tuple(terms.policies), kept))
+
+
+def with_online_key(directory: Path, denied: RevocationFile) -> RevocationFile:
+    """Return the list, naming the directory's online revocation key if it names none."""
+    # Without a key that may add, nothing could be withdrawn before the next start.
+    if denied.keys:
+        return denied
+    online = ensure_key(directory / "online" / ONLINE_REVOCATION_KEY)
+    return msgspec.structs.replace(denied, keys=(online.public.raw.hex(),))
+
+
+def _roles(directory: Path) -> Iterator[tuple[str, RoleSet]]:
+    for role in OFFLINE:
+        keys = _keys(directory, role)
+        holders = (KeyHolder(name, key.public) for name, key in keys.items())
+        yield role, RoleSet(tuple(holders), role_limits(role).min_threshold)
+    online = ensure_key(directory / "online" / "online.pem")
+    for role in ("snapshot", "timestamp"):
+        yield role, RoleSet((KeyHolder("server", online.public),), 1)
+
+
+def _keys(directory: Path, role: str) -> dict[str, PrivateKey]:
+    """Return a role's keys, as many as it must have at least, by their files' names."""
+    count = role_limits(role).min_keys
+    names = [role] if role in DELEGATED else [f"{role}-{n + 1}" for n in range(count)]
+    return {name: ensure_key(directory / "offline" / f"{name}.pem") for name in names}
+
+
+def _sign(directory: Path, ceremony: Ceremony, now: int) -> None:
+    """Sign a ceremony by every key that its files need, publish it, and name it online."""
+    signed = []
+    for unsigned in ceremony.proposal.metadata:
+        keys = _keys(directory, unsigned.role).values()
+        file = add_signature(unsigned, *(CryptoSigner(key.key) for key in keys))
+        # A key file that was exchanged: nothing it signs would be believed.
+        if not all(one.met for one in quorums(ceremony.proposal, file)):
+            raise TrustError("STO-K012", f"the keys here may not sign {file.role}")
+        signed.append(file)
+    proposal = replace(ceremony.proposal, metadata=tuple(signed))
+    release_parts(proposal)  # refused here, not by every host
+    files = ReleaseWriter(directory, public=False)
+    write_release(replace(ceremony, proposal=proposal), files)
+    online = ensure_key(directory / "online" / "online.pem")
+    refresh_online_metadata(directory, online, now)

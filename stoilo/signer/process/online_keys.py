@@ -21,10 +21,10 @@ import msgspec
 from tuf.api.metadata import Root
 
 from stoilo.audit.format.note import KeyType, parse_vkey, private_vkey, render_vkey
-from stoilo.core.ed25519 import PrivateKey, PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.signatures import PrivateKey, PublicKey, parse_public_key
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release.targets import MAX_EPOCHS, EpochFile
+from stoilo.executor.verifier.targets import MAX_EPOCHS, EpochFile
 from stoilo.signer.key_files import (
     ensure_key,
     make_private_directory,
@@ -32,7 +32,7 @@ from stoilo.signer.key_files import (
     read_private_key,
     write_private_file,
 )
-from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, create_ledger
+from stoilo.signer.process.memory import LEDGER_FILE, create_ledger
 from stoilo.signer.repository import newest, publishing, refresh_online_metadata
 
 ONLINE_KEYS_FORMAT: Final = "stoilo-online-keys/1"

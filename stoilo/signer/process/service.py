@@ -3,7 +3,7 @@
 It believes its caller in nothing. An admission is signed only when the log proof holds
 under the release's own log policy, its times lie inside its epoch, nothing in it is
 withdrawn and the epoch's rate is not exhausted. A checkpoint is signed only after it has
-been recorded as the next one of its log (`stoilo.signer.process.checkpoint_memory`).
+been recorded as the next one of its log (`stoilo.signer.process.memory`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,20 @@ from stoilo.audit.format.note import (
     render_vkey,
     sign_note,
 )
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.rate_limit import WindowLimit
-from stoilo.core.revocation import RECORD_PAYLOAD
-from stoilo.core.statement import Statement, parse_statement, statement_digest
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    PrivateKey,
+    render_envelope,
+    sign_envelope,
+)
+from stoilo.core.statement import (
+    RECORD_PAYLOAD,
+    Statement,
+    parse_statement,
+    statement_digest,
+)
 from stoilo.executor.verifier.admission import (
     admission_leaf,
     check_review_rules,
@@ -36,13 +44,17 @@ from stoilo.executor.verifier.admission import (
     check_times,
     prove_leaf,
 )
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import GateEpoch, InstalledRelease
-from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.revocation import in_force, prove_revocation
+from stoilo.executor.verifier.targets import GateEpoch, InstalledRelease
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.executor.verifier.workunit import VerifiedAdmission
 from stoilo.signer.key_files import read_private_key, read_trusted_file
-from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, CheckpointLedger
+from stoilo.signer.process.memory import (
+    LEDGER_FILE,
+    REVOCATION_LEDGER,
+    CheckpointLedger,
+    RevocationLedger,
+)
 from stoilo.signer.process.online_keys import certified_online_key, find_key
 from stoilo.signer.process.protocol import (
     Admission,
@@ -62,7 +74,6 @@ from stoilo.signer.process.protocol import (
     Signed,
     SignRevocation,
 )
-from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import publishing, refresh_online_metadata
 
 MINUTE_S: Final = 60

@@ -18,8 +18,8 @@ from tuf.api.metadata import TargetFile, Targets
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.release.pack import travels
-from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
+from stoilo.executor.verifier.targets import PartFile, part_target, read_target
+from stoilo.executor.verifier.tuf_client import travels
 from stoilo.flavors.tree import parse_tree, tree_digest
 from stoilo.signer.pairing import read_tree
 from stoilo.signer.published.history import History, RoleVersion

@@ -20,11 +20,11 @@ from stoilo.audit.format.proof import (
     parse_proof,
 )
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
+from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
     TrustedRelease,

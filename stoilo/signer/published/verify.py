@@ -15,13 +15,9 @@ from stoilo.audit.format.proof import LoggedRelease
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
-from stoilo.executor.verifier.release.targets import (
-    InstalledRelease,
-    PartFile,
-    TrustedRelease,
-)
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.targets import InstalledRelease, PartFile, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.metadata import RoleFile

@@ -42,7 +42,7 @@ from stoilo.audit.format.leaf import (
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import RunLimits
-from stoilo.core.revocation import RevocationStatement, render_revocation
+from stoilo.core.statement import RevocationStatement, render_revocation
 from stoilo.core.types import Redundancy
 
 ORIGIN, NOW = "log.test/t", 1_700_000_000

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from stoilo.cli.boinc import programs as boinc_programs
 from stoilo.cli.main import main
@@ -20,7 +21,7 @@ ORIGIN = "project.example/log"
 def data(tmp_path):
     keys = tmp_path / "data" / "keys"
     create_development_root(keys, ORIGIN, NOW, installed=INSTALLED)
-    built = built_for(project_root(keys), origin=ORIGIN)
+    built = replace(built_for(project_root(keys), origin=ORIGIN), version="0.1")
     write_build(tmp_path / "build", make_verifier(tmp_path / "verifier", built))
     return tmp_path / "data"
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from stoilo.cli.main import cli
 from stoilo.core.errors import StoiloError
-from stoilo.executor.verifier.release.targets import InstalledRelease
+from stoilo.executor.verifier.targets import InstalledRelease
 from stoilo.policies.levels import load_levels
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from tests.support.stage import ReleaseStage

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from stoilo.client.capture import capture_task
-from stoilo.core.codec import forms, skeleton
+from stoilo.core.codec import nodes, skeleton
 from stoilo.core.codec.nodes import Instance
 from stoilo.core.errors import UsageError
 from stoilo.policies.levels import find_argument_types
@@ -63,7 +63,7 @@ def test_weight_in_two_places_is_sent_once():
     modules = node.base.state["modules"]
     first = modules["first"].base.state["parameters"]["weight"]
     second = modules["second"].base.state["parameters"]["weight"]
-    assert second == Instance(forms.SHARED, {}, first.base)
+    assert second == Instance(nodes.SHARED, {}, first.base)
 
 
 def test_same_model_gives_the_same_bytes():
@@ -84,13 +84,13 @@ def test_argument_types_choose_the_level():
 @pytest.mark.parametrize(
     ("value", "form"),
     [
-        (torch.bfloat16, forms.DTYPE),
-        (torch.device("cpu"), forms.DEVICE),
-        (torch.Size([1, 2]), forms.SIZE),
-        (OrderedDict(b=1, a=2), forms.ORDERED),
-        (nn.Parameter(torch.ones(1)), forms.PARAMETER),
-        (torch.ones(1, requires_grad=True), forms.TENSOR),
-        (torch.ones(1, requires_grad=True) * 2, forms.TENSOR),
+        (torch.bfloat16, nodes.DTYPE),
+        (torch.device("cpu"), nodes.DEVICE),
+        (torch.Size([1, 2]), nodes.SIZE),
+        (OrderedDict(b=1, a=2), nodes.ORDERED),
+        (nn.Parameter(torch.ones(1)), nodes.PARAMETER),
+        (torch.ones(1, requires_grad=True), nodes.TENSOR),
+        (torch.ones(1, requires_grad=True) * 2, nodes.TENSOR),
     ],
 )
 def test_small_library_value_has_its_form(value, form):

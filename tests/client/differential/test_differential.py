@@ -12,14 +12,13 @@ import cloudpickle
 import pytest
 
 from stoilo.client.capture import capture_task
-from stoilo.core.codec.equality import nodes_equal
-from stoilo.core.codec.skeleton import decode
+from stoilo.core.codec.skeleton import decode, nodes_equal
 from stoilo.core.codec.values import to_node
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 PROGRAMS = Path(__file__).parent / "programs"

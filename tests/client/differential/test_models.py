@@ -14,11 +14,12 @@ import pytest
 from stoilo.client.capture import capture_task
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.codec.values import to_node
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import find_argument_types, load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 PROGRAM = Path(__file__).parent / "programs" / "models.py"

@@ -12,7 +12,8 @@ from stoilo.core.errors import UsageError
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, read_outcome, run_task
+from stoilo.sandbox.process.report import TaskRequest, read_outcome
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 PROGRAM = Path(__file__).parent / "programs" / "stepping.py"

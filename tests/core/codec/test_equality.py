@@ -5,8 +5,8 @@ import time
 import pytest
 from hypothesis import given
 
-from stoilo.core.codec.equality import nodes_equal
 from stoilo.core.codec.nodes import Ndarray
+from stoilo.core.codec.skeleton import nodes_equal
 from tests.support.strategies import nodes
 
 

@@ -23,19 +23,21 @@ from stoilo.audit.format.note import (
 from stoilo.audit.format.policy import parse_policy
 from stoilo.audit.format.proof import ProvenLeaf, parse_proof, render_proof
 from stoilo.core.codebook import load_codebook
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.limits import RunLimits
-from stoilo.core.revocation import join_revocations, split_revocations
-from stoilo.core.statement import render_statement, statement_digest
+from stoilo.core.signatures import PrivateKey
+from stoilo.core.statement import (
+    join_revocations,
+    render_statement,
+    split_revocations,
+    statement_digest,
+)
 from stoilo.executor.verifier.admission import (
     admission_leaf,
     check_times,
     verify_admission,
     verify_bundle,
 )
-from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.review import (
     ANY_ARGUMENTS,
     Review,
@@ -43,14 +45,15 @@ from stoilo.executor.verifier.review import (
     digest_arguments,
     sign_review,
 )
+from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import (
     HostState,
     InputFile,
     TaskBundle,
     VerifiedTask,
 )
-from stoilo.signer.development.lists import withdraw_reviewer
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke, withdraw_reviewer
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

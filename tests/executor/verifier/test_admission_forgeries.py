@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import parse_envelope, render_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError
 from stoilo.core.limits import BOUNDS
+from stoilo.core.signatures import PrivateKey, parse_envelope, render_envelope
 from stoilo.executor.verifier import admission
 from stoilo.executor.verifier.admission import check_validator_module, verify_bundle
-from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import Floors, HostState, TaskBundle
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

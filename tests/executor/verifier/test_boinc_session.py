@@ -21,7 +21,7 @@ from stoilo.executor.verifier.checkpoints import (
     render_checkpoint,
 )
 from stoilo.executor.verifier.installation import installed_release, render_built
-from stoilo.executor.verifier.release.pack import pack_release, read_release
+from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.process.exchange import Exchange
 from tests.support.boincslot import (

@@ -10,15 +10,19 @@ import pytest
 from stoilo.audit.format.proof import parse_proof
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
-from stoilo.core.run_status import RunStatus
+from stoilo.core.signatures import (
+    IN_TOTO_PAYLOAD,
+    PrivateKey,
+    render_envelope,
+    sign_envelope,
+)
+from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition, parse_result
+from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import HostState, Work
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
 from stoilo.executor.verifier.admission import check_verifier_floor, verify_bundle
-from stoilo.executor.verifier.memory import FloorMemory, raise_floors
-from stoilo.executor.verifier.release.targets import ArchiveFile, FloorsFile, PartFile
+from stoilo.executor.verifier.host_verifier import FloorMemory, raise_floors
+from stoilo.executor.verifier.targets import ArchiveFile, FloorsFile, PartFile
 from stoilo.executor.verifier.workunit import Floors, HostState
 from tests.support.gate import FLAVOR
 

@@ -20,7 +20,7 @@ from stoilo.executor.verifier.inspection import (
     read_logged,
     render_check,
 )
-from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
+from stoilo.executor.verifier.targets import ArchiveFile, PartFile
 from tests.support.frozen import make_tree
 
 LAUNCHER, TREE, ARCHIVE = "a" * 64, "b" * 64, "c" * 64

@@ -13,9 +13,9 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.main import Surroundings, main, run_verifier
-from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition
 from stoilo.executor.verifier.runtimes import InstalledRuntimes
+from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.signer.key_files import read_private_key

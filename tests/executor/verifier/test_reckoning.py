@@ -9,7 +9,7 @@ from stoilo.core.limits import RunLimits
 from stoilo.executor.verifier.boinc_session import Reckoning
 from stoilo.executor.verifier.boinc_slot import SlotInfo
 from stoilo.executor.verifier.checkpoints import Checkpoint, KeptRun
-from stoilo.sandbox.process.progress import Progress
+from stoilo.sandbox.process.channel import Progress
 
 INFO = SlotInfo("pure", "w", "w_0", cpu_s=100.0, checkpoint_period_s=60.0)
 RUN = KeptRun("ab" * 32, RunLimits(cpu_s=50, wall_s=80, result_bytes=4000))

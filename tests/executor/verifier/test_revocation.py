@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.core.revocation import join_revocations, split_revocations
+from stoilo.core.signatures import PrivateKey
+from stoilo.core.statement import join_revocations, split_revocations
 from stoilo.executor.verifier import admission, revocation
 from stoilo.executor.verifier.admission import verify_bundle
-from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease
-from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.verifier.revocation import (
     SeenRevocations,
     check_revocation_age,
@@ -23,8 +21,10 @@ from stoilo.executor.verifier.revocation import (
     newest_seen,
     open_revocations,
 )
+from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke
 from tests.support.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
 
 OTHER = content_digest(b"something else")

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.verifier import memory as revocationmemory
-from stoilo.executor.verifier.memory import RevocationMemory
+from stoilo.executor.verifier import host_verifier as revocationmemory
+from stoilo.executor.verifier.host_verifier import RevocationMemory
 from tests.support.gate import NOW, GateBench
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
 from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
 from stoilo.executor.verifier.runtimes import (
     InstalledRuntimes,
     TreeRuntimes,
     installed_flavors,
 )
+from stoilo.executor.verifier.targets import ArchiveFile, PartFile
 from stoilo.executor.verifier.trees import set_aside
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import platform_name

@@ -42,7 +42,7 @@ import sys
 from pathlib import Path
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.run import probe_source
-from stoilo.sandbox.kernel.building import Denied
+from stoilo.sandbox.kernel.filters import Denied
 source = Path(sys.argv[1]).read_text()
 outcome = probe_source(source, load_level("pure"), denied=Denied.ERRNO)
 print(outcome.status.value, outcome.error, outcome.output)

@@ -194,14 +194,14 @@ DISK = """
 import sys
 from pathlib import Path
 from stoilo.core.errors import StoiloError
-from stoilo.sandbox.kernel import libc
+from stoilo.sandbox.kernel import calls
 from stoilo.executor.verifier.trees import WantedTree, hold_tree
 home, archive, options, *wanted = sys.argv[1:]
 try:
-    libc.unshare(0x00020000)
-    libc.mount("none", "/", "", 0x4000 | 0x40000, "")
+    calls.unshare(0x00020000)
+    calls.mount("none", "/", "", 0x4000 | 0x40000, "")
     flags = 1 if options == "ro" else 0
-    libc.mount("tmpfs", home, "tmpfs", flags, "" if flags else options)
+    calls.mount("tmpfs", home, "tmpfs", flags, "" if flags else options)
 except OSError:
     sys.exit(77)
 wanted = WantedTree(wanted[0], wanted[1], int(wanted[2]))

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
-from stoilo.executor.verifier.release.trust import load_trust
-from stoilo.executor.volunteer.release_fetch import (
+from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.volunteer.programs import (
     MAX_INDEX_BYTES,
     fetch_release,
     wanted_names,

@@ -12,14 +12,15 @@ from torch import nn
 from stoilo.client.capture import capture_task
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import from_node
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.learn.backends.interface import Job
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.core.models import TorchModel
 from stoilo.learn.kernels import torch_models
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 LOSS = nn.functional.cross_entropy

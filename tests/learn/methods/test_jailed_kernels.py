@@ -10,12 +10,13 @@ from torch import nn
 from stoilo.client.capture import capture_task
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.codec.values import from_node
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.learn.kernels import array_models, torch_models
 from stoilo.learn.kernels.checks import are_alike
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from recorder import Laboratory
 from samples import CONSTANTS, LURES, SAMPLES, SPECIAL
 
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.loader import prepare_runtime
+from stoilo.sandbox.language.runtime import prepare_runtime
 
 SECONDS = 4
 MEMORY = 1 << 30

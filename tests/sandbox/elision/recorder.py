@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from stoilo.sandbox.language.guards import Guards
 from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.language.rules import TASK_FILENAME, TASK_MODULE
-from stoilo.sandbox.language.stand_ins import StandIn
+from stoilo.sandbox.language.substitutes import StandIn
 from stoilo.sandbox.language.transformer import restrict_tree
 
 NEVER = (

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from recorder import Laboratory
 
 from stoilo.policies.levels import level_names, load_level
-from stoilo.sandbox.language import names, narrowed
+from stoilo.sandbox.language import names, substitutes
 from stoilo.sandbox.language.rules import NameKind
+from stoilo.sandbox.language.runtime import prepare_runtime
 from stoilo.sandbox.language.statements import TaskTransformer
-from stoilo.sandbox.process.loader import prepare_runtime
 
 CHOICES = st.lists(st.integers(0, 0xFFFF), min_size=60, max_size=300)
 BRIEF = settings(
@@ -90,7 +90,7 @@ def without_refused_names(_, patch):
 
 
 def without_format_check(_, patch):
-    patch.setattr(narrowed, "check_template", lambda *_: None)
+    patch.setattr(substitutes, "check_template", lambda *_: None)
 
 
 def without_hidden_classes(runtime, patch):

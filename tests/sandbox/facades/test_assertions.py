@@ -86,7 +86,7 @@ def test_facades_do_not_load_the_test_tools():
     script = (
         "import sys\n"
         "from stoilo.policies.levels import load_level\n"
-        "from stoilo.sandbox.facades.tree import build_facades\n"
+        "from stoilo.sandbox.language.runtime import build_facades\n"
         "build_facades(load_level('numeric'))\n"
         "print({'unittest', 'subprocess', 'numpy.testing'} & set(sys.modules))\n"
     )

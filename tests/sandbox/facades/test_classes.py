@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from stoilo.sandbox.facades.classes import FACADES
+from stoilo.sandbox.facades.functions import FACADES
 from stoilo.sandbox.language.rules import GuardError
 
 BUILDERS = ("BuiltinFunctionType", "FunctionType", "GeneratorType", "LambdaType")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.kernel import building, filter_text
+from stoilo.sandbox.kernel import filter_text, filters
 from stoilo.sandbox.kernel.filter_text import (
     ARCHITECTURES,
     describe_action,
@@ -21,9 +21,9 @@ from stoilo.sandbox.kernel.filter_text import (
 HERE = next(a for a, m in ARCHITECTURES.items() if m == platform.machine())
 OTHER = 0x40000003  # AUDIT_ARCH_I386
 ALLOW, STOP, KILL = 0x7FFF0000, 0x7FC00000, 0x80000000
-PROGRAM = building.build_filter(load_level("pure").syscalls, threads=False)
-THREADED = building.build_filter(load_level("pure").syscalls, threads=True)
-NUMBERS = {building.name_syscall(number): number for number in range(480)}
+PROGRAM = filters.build_filter(load_level("pure").syscalls, threads=False)
+THREADED = filters.build_filter(load_level("pure").syscalls, threads=True)
+NUMBERS = {filters.name_syscall(number): number for number in range(480)}
 THREAD = 0x3D0F00
 
 
@@ -104,7 +104,7 @@ def test_thread_may_wait_on_a_shared_word_but_wake_nobody_there(clock):
 @given(st.integers(0, 600), st.lists(st.integers(0, 2**64 - 1), max_size=6))
 def test_errno_mode_lets_nothing_more_through(number, arguments):
     rules = load_level("pure").syscalls
-    polite = building.build_filter(rules, threads=False, denied=building.Denied.ERRNO)
+    polite = filters.build_filter(rules, threads=False, denied=filters.Denied.ERRNO)
     one = evaluate(PROGRAM, HERE, number, arguments)
     other = evaluate(polite, HERE, number, arguments)
     refused = 0x00050000 | errno.EPERM
@@ -112,7 +112,7 @@ def test_errno_mode_lets_nothing_more_through(number, arguments):
 
 
 def test_listing_has_a_line_for_each_instruction_and_names_calls():
-    lines = list(disassemble(PROGRAM, building.name_syscall))
+    lines = list(disassemble(PROGRAM, filters.name_syscall))
     assert len(lines) == len(PROGRAM) // 8
     text = "\n".join(lines)
     assert "if not A == clone:" in text

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from stoilo.cli.main import cli
 from stoilo.policies.levels import load_level, load_levels
-from stoilo.sandbox.kernel import building
+from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filter_text import (
     ARCHITECTURES,
     HANDOVER,
@@ -63,7 +63,7 @@ def read_words(text, heading):
 def test_words_say_of_every_call_what_the_program_does(level):
     text = read_committed(level)
     rules = load_level(level).syscalls
-    program = building.build_filter(rules, threads=False)
+    program = filters.build_filter(rules, threads=False)
     free = read_words(text, "Let through with any arguments:")
     refused = {
         call: REFUSE | getattr(errno, name)
@@ -73,7 +73,7 @@ def test_words_say_of_every_call_what_the_program_does(level):
     assert read_words(text, "without effect:") == set(refused)
     checked = {*rules.guarded, "sendmsg"}
     for number in range(600):
-        call = building.name_syscall(number)
+        call = filters.name_syscall(number)
         if call in checked:
             continue
         for arguments in ((0,) * 6, (2**64 - 1,) * 6, (5, 6, 7, 8, 9, 10)):
@@ -132,9 +132,9 @@ def test_zygote_opens_nothing_that_the_audit_does_not_name(level):
     rules = load_level(level)
     audit = audit_level(rules)
     named = {one.call for one in (*audit.zygote, *audit.runs) if one.answer == "allow"}
-    program = building.build_zygote_filter(rules.syscalls, threads=True)
+    program = filters.build_zygote_filter(rules.syscalls, threads=True)
     found = {
-        building.name_syscall(number)
+        filters.name_syscall(number)
         for number in range(600)
         for first in (0, 1, 4, 0x3D0F00)
         if evaluate(program, HERE, number, (first,)) == ALLOW

@@ -11,7 +11,7 @@ started = []
 sys.addaudithook(lambda event, _: started.append(event) if event in
                  ("subprocess.Popen", "os.posix_spawn", "os.exec", "os.fork") else None)
 from pathlib import Path
-from stoilo.sandbox.kernel.building import load_binding
+from stoilo.sandbox.kernel.filters import load_binding
 bpf = load_binding({tree})
 assert bpf.resolve_syscall(bpf.system_arch(), 0)
 print(sorted(set(started)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoilo.sandbox.kernel.optional import find_bounds
+from stoilo.sandbox.kernel.mechanisms import find_bounds
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoilo.sandbox.kernel.optional import restrict_speculation
+from stoilo.sandbox.kernel.mechanisms import restrict_speculation
 
 GET, SET, INDIRECT_BRANCH, FORCE_DISABLE = 52, 53, 1, 8
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox.kernel import mandatory
+from stoilo.sandbox.kernel import mechanisms
 
 
 def in_child(work):
@@ -34,7 +34,7 @@ def test_every_limit_is_hard_and_as_asked(cpu, memory, processes):
     limits = RunLimits(cpu_s=cpu, memory_bytes=memory)
 
     def work():
-        mandatory.apply_limits(
+        mechanisms.apply_limits(
             limits, base_bytes=1 << 30, descriptors=64, processes=processes
         )
         return [
@@ -55,7 +55,7 @@ def test_every_limit_is_hard_and_as_asked(cpu, memory, processes):
 def test_limit_is_never_raised_above_what_the_host_gives():
     def work():
         resource.setrlimit(resource.RLIMIT_CPU, (7, 7))
-        mandatory.apply_limits(
+        mechanisms.apply_limits(
             RunLimits(cpu_s=100), base_bytes=1 << 33, descriptors=64, processes=None
         )
         return resource.getrlimit(resource.RLIMIT_CPU)
@@ -66,6 +66,6 @@ def test_limit_is_never_raised_above_what_the_host_gives():
 def test_address_space_is_read_from_statm():
     statm = os.open("/proc/self/statm", os.O_RDONLY)
     try:
-        assert mandatory.read_address_space(statm) > 1 << 20
+        assert mechanisms.read_address_space(statm) > 1 << 20
     finally:
         os.close(statm)

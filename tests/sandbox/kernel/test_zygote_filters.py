@@ -13,30 +13,29 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError
 from stoilo.policies.levels import load_level, load_levels
-from stoilo.sandbox.kernel import building
+from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filter_text import ARCHITECTURES, evaluate
 from stoilo.sandbox.kernel.filters import WAITER_CALLS, find_own
-from stoilo.sandbox.kernel.identity import ZYGOTE_UID
+from stoilo.sandbox.kernel.mechanisms import ZYGOTE_UID
 from stoilo.sandbox.process.channel import PROBE_JOB
-from stoilo.sandbox.process.run import encode_probe
-from stoilo.sandbox.process.selection import narrow_level
+from stoilo.sandbox.process.run import encode_probe, narrow_level
 from stoilo.sandbox.process.supervisor import Jail, zygote_command
 
 HERE = next(a for a, m in ARCHITECTURES.items() if m == platform.machine())
 ALLOW, TRACE, KILL = 0x7FFF0000, 0x7FF00000, 0x80000000
-NUMBERS = {building.name_syscall(number): number for number in range(480)}
+NUMBERS = {filters.name_syscall(number): number for number in range(480)}
 LEVELS = [level.name for level in load_levels()]
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 FORK = 0x1200011
 
 
 def build(name, *, threads):
-    return building.build_zygote_filter(load_level(name).syscalls, threads=threads)
+    return filters.build_zygote_filter(load_level(name).syscalls, threads=threads)
 
 
 ZYGOTES = {name: build(name, threads=name != "pure") for name in LEVELS}
 RUNS = {
-    (name, threads): building.build_filter(load_level(name).syscalls, threads=threads)
+    (name, threads): filters.build_filter(load_level(name).syscalls, threads=threads)
     for name in LEVELS
     for threads in ((False,) if name == "pure" else (False, True))
 }
@@ -121,7 +120,7 @@ def test_level_that_was_narrowed_to_one_thread_shares_no_filter_with_the_whole()
 
 
 def test_process_that_waits_may_only_wait():
-    program = building.build_waiter_filter()
+    program = filters.build_waiter_filter()
     for call, number in NUMBERS.items():
         open_ = evaluate(program, HERE, number) != KILL
         assert open_ == (call in WAITER_CALLS) or call == "futex", call
@@ -165,8 +164,8 @@ def tell(layers):
 zygote.Ready = lambda layers=(), **rest: tell(layers) if layers else channel.Ready(**rest)
 """
 WITHOUT_WALL = """
-from stoilo.sandbox.kernel import seccomp
-seccomp.close_process = lambda program: None
+from stoilo.sandbox.kernel import calls
+calls.close_process = lambda program: None
 """
 
 
@@ -216,8 +215,8 @@ def test_zygote_and_who_waits_for_it_are_nobody_with_few_capabilities(pure):
 
 
 ROOT_STAYS = """
-from stoilo.sandbox.kernel import identity
-identity.can_leave_root = lambda: False
+from stoilo.sandbox.kernel import mechanisms
+mechanisms.can_leave_root = lambda: False
 """
 
 
@@ -233,10 +232,10 @@ def test_zygote_that_has_no_user_to_become_still_works(pure):
 
 
 FAILING = """
-from stoilo.sandbox.kernel import seccomp
+from stoilo.sandbox.kernel import calls
 def fail(program):
     raise OSError(1, "switched off by a test")
-seccomp.close_process = fail
+calls.close_process = fail
 """
 
 

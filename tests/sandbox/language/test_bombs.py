@@ -12,9 +12,10 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.limits import MIB, RunLimits
-from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunLayer, RunStatus
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 LIMITS = RunLimits(

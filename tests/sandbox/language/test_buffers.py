@@ -7,12 +7,12 @@ from types import FunctionType
 
 import pytest
 
-from stoilo.sandbox.language.builtin_types import converts, exact_index
+from stoilo.sandbox.language.hardening import converts, exact_index
 
 PRELUDE = """
 import sys
 from array import array
-from stoilo.sandbox.language.builtin_types import seal_stores, seal_text
+from stoilo.sandbox.language.hardening import seal_stores, seal_text
 if sys.argv[1] == "sealed":
     seal_text()
     seal_stores()
@@ -71,7 +71,7 @@ HONEST = """
 import sys
 from array import array
 from fractions import Fraction
-from stoilo.sandbox.language.builtin_types import seal_stores, seal_text
+from stoilo.sandbox.language.hardening import seal_stores, seal_text
 if sys.argv[1] == "sealed":
     seal_text()
     seal_stores()

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.language import receivers
-from stoilo.sandbox.language.receivers import replace_members
+from stoilo.sandbox.language import hardening
+from stoilo.sandbox.language.hardening import replace_members
 
 EXCHANGE = """
-from stoilo.sandbox.language.receivers import replace_members
+from stoilo.sandbox.language.hardening import replace_members
 store = bytearray.__dict__["__setitem__"]
 seen = []
 def setitem(self, key, value):
@@ -44,6 +44,6 @@ def test_class_that_python_code_defined_is_refused():
 
 
 def test_interpreter_with_another_layout_is_refused(monkeypatch):
-    monkeypatch.setattr(receivers, "_FLAGS_OFFSET", object.__basicsize__)
+    monkeypatch.setattr(hardening, "_FLAGS_OFFSET", object.__basicsize__)
     with pytest.raises(InternalError):
         replace_members(bytearray, {})

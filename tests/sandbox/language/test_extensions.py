@@ -15,11 +15,17 @@ from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.sandbox.facades import logs
-from stoilo.sandbox.language.extensions import Extensions, known_names, stored_names
 from stoilo.sandbox.language.output import TextBuffer
-from stoilo.sandbox.language.ownership import PLAIN_TYPES, class_mro, is_guarded_name
+from stoilo.sandbox.language.ownership import (
+    PLAIN_TYPES,
+    Extensions,
+    class_mro,
+    is_guarded_name,
+    known_names,
+    stored_names,
+)
 from stoilo.sandbox.language.rules import TASK_MODULE, GuardError
-from stoilo.sandbox.process.loader import prepare_runtime
+from stoilo.sandbox.language.runtime import prepare_runtime
 from stoilo.sandbox.process.supervisor import zygote_environment
 from stoilo.sandbox.process.task_job import run_call
 

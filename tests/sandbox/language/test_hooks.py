@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.sandbox.language import hooks, instances
+from stoilo.sandbox.language import hooks, substitutes
 from stoilo.sandbox.language import hooks as groups
 from stoilo.sandbox.language.rules import GUARDED_DUNDERS, NameKind, attribute_kind
 
@@ -130,7 +130,7 @@ def run(kwargs):
 @given(st.one_of(st.sampled_from(NAMES), st.text("_ax", min_size=1, max_size=8)))
 def test_dictionary_takes_the_names_that_a_source_spells(name):
     real = {"kept": 1, "__hidden__": 2}
-    shown = instances.InstanceDict(real)
+    shown = substitutes.InstanceDict(real)
     assert dict(shown) == shown.copy() == {"kept": 1}
     try:
         shown[name] = 3
@@ -145,7 +145,7 @@ def test_dictionary_takes_the_names_that_a_source_spells(name):
 def test_dictionary_without_the_rule_takes_everything(language, monkeypatch):
     name = {"name": "__array_interface__"}
     assert language.call(STORED, name)[0]["code"] == "STO-G102"
-    monkeypatch.setattr(instances, "_is_spelled", _admit)
+    monkeypatch.setattr(substitutes, "_is_spelled", _admit)
     assert language.value(STORED, name) == [["__array_interface__"], True]
 
 

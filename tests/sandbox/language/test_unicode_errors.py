@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stoilo.sandbox.language.builtin_types import seal_unicode_errors
+from stoilo.sandbox.language.hardening import seal_unicode_errors
 from stoilo.sandbox.language.rules import GuardError
 
 MAKE = {

@@ -6,8 +6,11 @@ import sys
 
 import pytest
 
-from stoilo.sandbox.process.environment import pin_instructions, read_processor_flags
-from stoilo.sandbox.process.supervisor import zygote_environment
+from stoilo.sandbox.process.supervisor import (
+    pin_instructions,
+    read_processor_flags,
+    zygote_environment,
+)
 
 AVX2 = frozenset({"avx2", "fma", "bmi1", "bmi2"})
 

@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from stoilo.cli.main import cli
 from stoilo.core.errors import InternalError
-from stoilo.core.run_status import RunStatus
-from stoilo.sandbox.kernel.building import Denied
+from stoilo.core.types import RunStatus
+from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
 from stoilo.sandbox.process.run import probe_source
 from stoilo.sandbox.process.supervisor import Jail

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from stoilo.core.codec import forms, skeleton
+from stoilo.core.codec import nodes, skeleton
 from stoilo.core.codec.nodes import FunctionRef, Instance, Tensor
 from stoilo.core.errors import StoiloError
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 SOURCE = """
@@ -75,21 +76,21 @@ GROUPS = {"defaults": {"lr": 0.1}, "groups": [], "state": []}
 
 def parameter(label=1, **changes):
     state = {"data": WEIGHT, "requires_grad": True} | changes
-    return Instance(forms.PARAMETER, state, label)
+    return Instance(nodes.PARAMETER, state, label)
 
 
 def module(name="Net", state=None, label=0, **fields):
-    base = Instance(forms.MODULE, EMPTY | fields, label)
+    base = Instance(nodes.MODULE, EMPTY | fields, label)
     return Instance(name, state or {}, base)
 
 
 def optimizer(name="Descent", state=None, **fields):
     given = {"groups": [{"params": [parameter()], "lr": 0.1}]} | fields
-    return Instance(name, state or {}, Instance(forms.OPTIMIZER, GROUPS | given, 0))
+    return Instance(name, state or {}, Instance(nodes.OPTIMIZER, GROUPS | given, 0))
 
 
 def shared(label):
-    return Instance(forms.SHARED, {}, label)
+    return Instance(nodes.SHARED, {}, label)
 
 
 GENUINE = {
@@ -99,7 +100,7 @@ GENUINE = {
     "library": (module("torch.nn.Identity"), "type(x) is nn.Identity", True),
     "optimizer": (optimizer(), "x.param_groups[0]['lr'], calls", (0.1, [])),
     "shared": ([parameter(), shared(1)], "x[0] is x[1]", True),
-    "dtype": (Instance(forms.DTYPE, {}, "float64"), "x is torch.float64", True),
+    "dtype": (Instance(nodes.DTYPE, {}, "float64"), "x is torch.float64", True),
 }
 
 
@@ -145,13 +146,13 @@ FORGED = {
     "function as module": module(modules={"w": FunctionRef("run")}),
     "unknown temporary": module(temporary=["w"]),
     "training of text": module(training="x"),
-    "missing table": Instance("Net", {}, Instance(forms.MODULE, {}, 0)),
+    "missing table": Instance("Net", {}, Instance(nodes.MODULE, {}, 0)),
     "class not handed out": module("torch.nn.DataParallel"),
     "script": module("torch.jit.ScriptModule"),
     "function": module("torch.nn.functional.relu"),
     "class of the source": module("Plain"),
     "no class": module("torch.nn"),
-    "form by itself": Instance(forms.MODULE, EMPTY, 0),
+    "form by itself": Instance(nodes.MODULE, EMPTY, 0),
     "label twice": [parameter(), parameter()],
     "label of nothing": shared(1),
     "label of text": parameter("x"),
@@ -159,10 +160,10 @@ FORGED = {
     "integers with gradients": parameter(data=Tensor("int64", (1,), bytes(8))),
     "parameter of text": parameter(data="x"),
     "more than a parameter": parameter(grad=1),
-    "dtype": Instance(forms.DTYPE, {}, "load"),
-    "device": Instance(forms.DEVICE, {}, "cuda"),
-    "shape": Instance(forms.SIZE, {}, ("x",)),
-    "ordered": Instance(forms.ORDERED, {}, [1]),
+    "dtype": Instance(nodes.DTYPE, {}, "load"),
+    "device": Instance(nodes.DEVICE, {}, "cuda"),
+    "shape": Instance(nodes.SIZE, {}, ("x",)),
+    "ordered": Instance(nodes.ORDERED, {}, [1]),
     "optimizer of text": optimizer(groups=[{"params": "x"}]),
     "group": optimizer(groups=["x"]),
     "parameters of text": optimizer(groups=[{"params": ["x"]}]),
@@ -183,7 +184,7 @@ def test_forged_node_is_refused(tensor_jail, name):
 def test_narrower_level_has_no_modules():
     with Jail(load_level("pure"), TASK_JOB) as jail:
         source = "def run(kwargs):\n    return 1\n"
-        for node in (module("torch.nn.Identity"), Instance(forms.DTYPE, {}, "bool")):
+        for node in (module("torch.nn.Identity"), Instance(nodes.DTYPE, {}, "bool")):
             outcome = execute(jail, source, "run", skeleton.encode({"x": node}))
             assert (outcome.status.value, outcome.code) == ("refused", "STO-G111")
         outcome = execute(jail, source, "run", skeleton.encode({"x": WEIGHT}))
@@ -198,7 +199,7 @@ LIBRARY_NAMES = ("_parameters", "_forward_hooks", "_all_weights", "_keys", "_siz
 NAMES = st.sampled_from(USUAL_NAMES + ODD_NAMES + LIBRARY_NAMES)
 OWN_CLASSES = ("Net", "Plain", "torch.jit.load", "x.y")
 LIBRARY_CLASSES = ("torch.nn.Linear", "torch.nn.LSTM", "torch.optim.SGD")
-CLASSES = st.sampled_from((*OWN_CLASSES, *LIBRARY_CLASSES, *sorted(forms.FORMS)))
+CLASSES = st.sampled_from((*OWN_CLASSES, *LIBRARY_CLASSES, *sorted(nodes.FORMS)))
 LEAVES = st.sampled_from(
     [
         None,
@@ -226,7 +227,7 @@ def instances(inner):
     fields |= dict.fromkeys(("parameters", "buffers", "modules"), tables)
     module_base = st.builds(
         Instance,
-        st.just(forms.MODULE),
+        st.just(nodes.MODULE),
         st.fixed_dictionaries(fields),
         st.integers(0, 9),
     )
@@ -237,7 +238,7 @@ def instances(inner):
     }
     optimizer_base = st.builds(
         Instance,
-        st.just(forms.OPTIMIZER),
+        st.just(nodes.OPTIMIZER),
         st.fixed_dictionaries(optimizer_fields),
         st.integers(0, 9),
     )

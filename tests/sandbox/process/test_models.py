@@ -11,7 +11,8 @@ from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import Tensor
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.run import TaskRequest, read_items, run_task
+from stoilo.sandbox.process.report import TaskRequest, read_items
+from stoilo.sandbox.process.run import run_task
 
 pytestmark = pytest.mark.usefixtures("caches_of_torch")
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunLayer, RunStatus
 
 KEYS = {"status", "value", "error", "code", "layer", "output", "limit", "usage"}
 

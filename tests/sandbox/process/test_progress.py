@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox.process.channel import FRAME_HEADER, PROBE_JOB, PROGRESS_FLAG
-from stoilo.sandbox.process.progress import (
+from stoilo.sandbox.process.channel import (
+    FRAME_HEADER,
+    PROBE_JOB,
+    PROGRESS_FLAG,
     FrameTooLargeError,
     Progress,
     Teller,

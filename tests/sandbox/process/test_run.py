@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
-from stoilo.core.run_status import RunLayer, RunStatus
-from stoilo.core.types import RunOutcome
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.process.channel import OUT_OF_MEMORY, Ended
-from stoilo.sandbox.process.report import Evidence, JailReport, JailStatus, judge
-from stoilo.sandbox.process.run import (
+from stoilo.sandbox.process.report import (
+    Evidence,
+    JailReport,
+    JailStatus,
     TaskRequest,
     choose_limits,
+    judge,
     read_items,
     read_outcome,
 )

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import FunctionRef, Ndarray, NumpyScalar
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.run import TaskRequest, run_source, run_task
-from stoilo.sandbox.process.selection import narrow_level
+from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.run import narrow_level, run_source, run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 TESTS = Path(__file__).parents[2]
@@ -27,9 +27,9 @@ PATCHES = """
 import sys
 from types import ModuleType
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.language.receivers import is_bound
-from stoilo.sandbox.process.loader import prepare_runtime
-from stoilo.sandbox.process.selection import narrow_level
+from stoilo.sandbox.language.hardening import is_bound
+from stoilo.sandbox.language.runtime import prepare_runtime
+from stoilo.sandbox.process.run import narrow_level
 
 def meaning(value):
     # a method that looks at its receiver does what it did, for whoever may call it

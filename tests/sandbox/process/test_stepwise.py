@@ -6,9 +6,9 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.progress import parse_progress
-from stoilo.sandbox.process.run import TaskRequest, read_outcome, run_task
+from stoilo.sandbox.process.channel import TASK_JOB, parse_progress
+from stoilo.sandbox.process.report import TaskRequest, read_outcome
+from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
 PURE = """

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunLayer, RunStatus
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.report import JailStatus

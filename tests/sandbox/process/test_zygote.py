@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.run_status import RunStatus
-from stoilo.sandbox.kernel.mandatory import KernelHost, Mechanism, find_missing
+from stoilo.core.types import RunStatus
+from stoilo.sandbox.kernel.mechanisms import KernelHost, Mechanism, find_missing
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.run import encode_probe
 from stoilo.sandbox.process.supervisor import Jail, zygote_command
 from tests.support.openpython import find_open_python, library_paths
 
 WITHOUT = """
-from stoilo.sandbox.kernel.mandatory import KernelHost
+from stoilo.sandbox.kernel.mechanisms import KernelHost
 from stoilo.sandbox.process.zygote import main
 
 class Without(KernelHost):
@@ -65,10 +65,10 @@ main()
 @pytest.mark.parametrize(
     ("module", "function", "mechanism"),
     [
-        ("mandatory", "restrict_self", "landlock"),
-        ("seccomp", "load_filter", "seccomp"),
-        ("mandatory", "apply_limits", "rlimits"),
-        ("identity", "drop_identity", "non_root_uid"),
+        ("mechanisms", "restrict_self", "landlock"),
+        ("calls", "load_filter", "seccomp"),
+        ("mechanisms", "apply_limits", "rlimits"),
+        ("mechanisms", "drop_identity", "non_root_uid"),
     ],
 )
 def test_mechanism_that_fails_in_the_child_refuses(pure, module, function, mechanism):
@@ -258,9 +258,9 @@ def is_gone(pid):
 
 
 WITHOUT_NAMESPACES = """
-from stoilo.sandbox.kernel import optional
+from stoilo.sandbox.kernel import mechanisms
 from stoilo.sandbox.process.zygote import main
-optional.enter_namespaces = lambda: ()
+mechanisms.enter_namespaces = lambda: ()
 main()
 """
 
@@ -294,10 +294,10 @@ def test_jail_without_namespaces_still_stops_everything(pure):
 
 ROOT_PROGRAM = """
 import errno, os
-from stoilo.sandbox.kernel import optional
-entered = optional.enter_namespaces()
+from stoilo.sandbox.kernel import mechanisms
+entered = mechanisms.enter_namespaces()
 print("before", len(os.listdir("/")) > 0)
-if "mount" in entered and optional.empty_root():
+if "mount" in entered and mechanisms.empty_root():
     print("after", os.listdir("/"))
 else:
     print("after []")

@@ -16,7 +16,7 @@ import torch
 
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import to_node
-from stoilo.sandbox.language.determinism import start_item
+from stoilo.sandbox.language.runtime import start_item
 
 torch.set_num_threads(1)
 torch.backends.mkldnn.set_flags(_enabled=False)

@@ -24,10 +24,9 @@ from typing import Any
 import walk
 
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.facades import tree
-from stoilo.sandbox.facades.tree import find_class
+from stoilo.sandbox.language import runtime as language_runtime
 from stoilo.sandbox.language.rules import TASK_MODULE
-from stoilo.sandbox.process.loader import prepare_runtime
+from stoilo.sandbox.language.runtime import find_class, prepare_runtime
 
 MARK = "stoilo_mark"
 TEXT = f"{MARK}()"
@@ -193,7 +192,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     level = load_level(sys.argv[-1])
     if "--unbound" in sys.argv:
-        tree.bind_receivers = lambda _classes: None
+        language_runtime.bind_receivers = lambda _classes: None
     runtime = prepare_runtime(level)
     if "--control" in sys.argv:
         leaky = types.ModuleType("leaky")

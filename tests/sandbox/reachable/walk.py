@@ -29,10 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.facades.tree import Closed
-from stoilo.sandbox.language.receivers import trusting_methods
+from stoilo.sandbox.language.hardening import trusting_methods
 from stoilo.sandbox.language.rules import NameKind, attribute_kind
-from stoilo.sandbox.process.loader import LanguageRuntime, prepare_runtime
+from stoilo.sandbox.language.runtime import Closed, LanguageRuntime, prepare_runtime
 
 CALLS_DEEP = 2
 ITEMS = 3

@@ -19,7 +19,7 @@ from pathlib import Path
 from source_scan import Finding, scan_level
 
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.loader import prepare_runtime
+from stoilo.sandbox.language.runtime import prepare_runtime
 
 FOLDER = Path(__file__).parent
 LEVELS = ("pure", "numeric", "tensor")

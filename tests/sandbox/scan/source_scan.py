@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.receivers import classes_with_bases
+from stoilo.sandbox.language.hardening import classes_with_bases
 
 __all__ = [
     "Finding",
@@ -186,9 +186,9 @@ def _source_path(code: CodeType) -> str:
 def settle(finding: Finding, given: frozenset[str]) -> Finding:
     """Return `finding` without what the language layer settles for every method.
 
-    A receiver is a real instance (`stoilo.sandbox.language.receivers`), so its class is
+    A receiver is a real instance (`stoilo.sandbox.language.hardening`), so its class is
     no metaclass; and its private methods are the library's own, but for the names that a
-    level gives to own classes (`stoilo.sandbox.language.extensions`).
+    level gives to own classes (`stoilo.sandbox.language.ownership`).
 
     Args:
         finding: what a function holds.

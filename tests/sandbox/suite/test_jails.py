@@ -1,8 +1,8 @@
 from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.kernel.building import Denied
+from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.run import encode_probe, read_probe
 from stoilo.sandbox.suite.runner import SuiteJails
 

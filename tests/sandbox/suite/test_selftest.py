@@ -6,7 +6,7 @@ import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.kernel.mandatory import KernelHost, Mechanism
+from stoilo.sandbox.kernel.mechanisms import KernelHost, Mechanism
 from stoilo.sandbox.process.supervisor import zygote_command
 from stoilo.sandbox.suite.selftest import OPTIONAL, run_selftest, trials_command
 from stoilo.sandbox.suite.verdicts import State, Verdict, judge_rows
@@ -18,8 +18,8 @@ child.STEPS = tuple(s for s in child.STEPS if s.mechanism.value != {name!r})
 """
 WITHOUT_FILTER = """
 import os
-from stoilo.sandbox.kernel import seccomp
-seccomp.load_filter = lambda program: os.dup2(0, 6)
+from stoilo.sandbox.kernel import calls
+calls.load_filter = lambda program: os.dup2(0, 6)
 """
 FAILING_STEP = """
 from stoilo.sandbox.process import child
@@ -91,9 +91,7 @@ def test_filter_that_is_silently_left_out_did_not_hold():
 
 
 def test_zygote_without_its_filter_is_found():
-    without = (
-        "from stoilo.sandbox.kernel import seccomp\nseccomp.close_process = print\n"
-    )
+    without = "from stoilo.sandbox.kernel import calls\ncalls.close_process = print\n"
     (row,) = run_weakened(without, "seccomp")
     through = {attempt.words for attempt in row.attempts if attempt.reached}
     assert "find a zygote without a filter" in through

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.signatures import PrivateKey
 from stoilo.server.admission.outdated import UnwitnessedWork, is_accepted
 from tests.support.gate import GateBench
 

@@ -16,9 +16,9 @@ from sqlalchemy import exc
 from stoilo.client import mapping
 from stoilo.client.connection import Connection, connect
 from stoilo.client.journal import Journal
-from stoilo.core.backoff import Backoff
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, StoiloError, UnreachableError
+from stoilo.core.rate_limit import Backoff
 from stoilo.server.api import service
 from stoilo.server.db import store
 from stoilo.server.db.store import (

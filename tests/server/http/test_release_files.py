@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 from stoilo.core.digests import content_digest
-from stoilo.executor.verifier.release.pack import parse_release_pack
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust, parse_release_pack
 from stoilo.server.http import release_files
 from stoilo.server.http.release_files import is_public_name, read_index, release_routes
 from stoilo.server.release.expiry import ReleaseStatus, judge_release, read_roles

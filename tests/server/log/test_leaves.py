@@ -23,7 +23,7 @@ from stoilo.audit.format.leaf import parse_leaf, record_leaf, task_commitment
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.core.revocation import RevocationStatement, render_revocation
+from stoilo.core.statement import RevocationStatement, render_revocation
 from stoilo.server.admission import tokens
 from stoilo.server.db import schema
 from stoilo.server.log.leaves import LeafBook, log_changes

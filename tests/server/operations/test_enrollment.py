@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.release.targets import ReviewerFile, read_target
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.targets import ReviewerFile, read_target
 from stoilo.server.admission import tokens
 from stoilo.server.data_directory import ConnectionFile
 from stoilo.server.db.store import Store

@@ -14,7 +14,7 @@ from stoilo.audit.log.side import ObjectKind
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.release.targets import ReviewerKey
+from stoilo.executor.verifier.targets import ReviewerKey
 from stoilo.server.admission import tokens
 from stoilo.server.db import schema
 from stoilo.server.db.records import Owner

@@ -1,11 +1,11 @@
-
-
 from __future__ import annotations
 
 from dataclasses import replace
+
 import pytest
+
 from stoilo.audit.format.facts import KeyRecord, LevelRecord, PolicyRecord, Record
-from stoilo.executor.verifier.release.pack import read_release
+from stoilo.executor.verifier.trust import read_release
 from stoilo.server.release.changes import (
     Standing,
     facts_in_force,
@@ -15,8 +15,6 @@ from stoilo.server.release.changes import (
 )
 from tests.support.gate import NOW, GateBench
 from tests.support.serverbench import Bench
-
-
 
 ROLES = {"root", "targets", "snapshot", "timestamp", "gate", "log", "reviewer"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.server.release.expiry import (
     ReleaseStatus,
     ReleaseWatch,
@@ -65,13 +65,6 @@ def test_last_epoch_s_end_is_told_before_admissions_are_cut_short(
     days = (epochs_until(trust, NOW) - NOW) // DAY_S
     seen = [status(project, trust, days - left).epochs for left in (30, 20, 10, -1)]
     assert seen == ["ok", "soon", "urgent", "expired"]
-
-
-def test_gap_between_epochs_ends_what_can_be_relied_on(trust: TrustedRelease) -> None:
-    first, _, *rest = trust.epochs
-    late = [dataclasses.replace(one, not_before=first.not_after + 1) for one in rest]
-    gap = dataclasses.replace(trust, epochs=(first, *late))
-    assert epochs_until(gap, NOW) == first.not_after
 
 
 def test_withdrawn_epochs_do_not_count(trust: TrustedRelease) -> None:

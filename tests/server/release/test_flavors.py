@@ -11,11 +11,7 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, StoiloError
-from stoilo.executor.verifier.release.targets import (
-    ArchiveFile,
-    PartFile,
-    TrustedRelease,
-)
+from stoilo.executor.verifier.targets import ArchiveFile, PartFile, TrustedRelease
 from stoilo.executor.verifier.workunit import FLAVOR, open_name_bound
 from stoilo.flavors.archive import write_archive
 from stoilo.flavors.manifest import find_flavor

@@ -10,11 +10,7 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.targets import (
-    ArchiveFile,
-    PartFile,
-    TrustedRelease,
-)
+from stoilo.executor.verifier.targets import ArchiveFile, PartFile, TrustedRelease
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.programs import AppProgram, CodeSignKey
 from stoilo.server.release.programs import offer_programs, read_programs

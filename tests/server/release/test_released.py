@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.errors import StoiloError, TrustError, UsageError
-from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.policies.policy import default_policy
 from stoilo.server.release.expiry import read_roles
 from stoilo.server.release.released import (

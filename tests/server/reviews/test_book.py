@@ -15,7 +15,6 @@ from stoilo.audit.format.leaf import parse_leaf, parse_record, task_commitment
 from stoilo.audit.log.side import ObjectKind
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import (
     DeniedError,
     PolicyRefusal,
@@ -24,9 +23,9 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.limits import RunLimits
+from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import parse_statement
 from stoilo.core.types import TaskState
-from stoilo.executor.verifier.release.targets import Reviewer
 from stoilo.executor.verifier.review import (
     ANY_ARGUMENTS,
     MAX_REVIEW_BYTES,
@@ -34,6 +33,7 @@ from stoilo.executor.verifier.review import (
     digest_arguments,
     sign_review,
 )
+from stoilo.executor.verifier.targets import Reviewer
 from stoilo.policies.policy import LevelRule, Policy, default_policy
 from stoilo.policies.policy import Review as ReviewRule
 from stoilo.server.admission import tokens

@@ -17,9 +17,9 @@ from stoilo.core.errors import (
     UsageError,
     WaitError,
 )
-from stoilo.core.revocation import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.core.statement import FRESH_S, MAX_DIGESTS, RevocationStatement
 from stoilo.executor.verifier.revocation import open_revocations
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.server.revocation.issuer import (
     REISSUE_S,
     RevocationIssuer,
@@ -27,8 +27,11 @@ from stoilo.server.revocation.issuer import (
     offline_records,
 )
 from stoilo.server.revocation.wishes import Withdrawals, wish
-from stoilo.signer.development.lists import replace_online_key, settle_revocations
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import (
+    replace_online_key,
+    revoke,
+    settle_revocations,
+)
 from stoilo.signer.process.protocol import (
     LastRevocation,
     Refused,

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.codec.skeleton import encode
-from stoilo.core.run_status import RunStatus
-from stoilo.core.types import TaskState
+from stoilo.core.types import RunStatus, TaskState
 from stoilo.server.validation.answers import Answer, ItemAnswer
 from stoilo.server.validation.classes import item_outcome, item_outcomes, same_items
 

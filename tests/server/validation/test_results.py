@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.result import Disposition
 from stoilo.server.db import schema
 from stoilo.server.engines.interface import OutcomeKind, ResultVerdict

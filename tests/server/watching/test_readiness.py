@@ -8,9 +8,18 @@ import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.server.release.expiry import ReleaseStatus
-from stoilo.server.watching.freshness import HeadFreshness, LogFigures
-from stoilo.server.watching.probes import LAG_S, check_disk, check_log, check_release
-from stoilo.server.watching.readiness import STALE_S, Readiness, Watchman, ask
+from stoilo.server.watching.readiness import (
+    LAG_S,
+    STALE_S,
+    HeadFreshness,
+    LogFigures,
+    Readiness,
+    ReadinessThread,
+    ask,
+    check_disk,
+    check_log,
+    check_release,
+)
 from tests.support.server import ManualClock
 
 
@@ -27,9 +36,9 @@ def test_no_checks_is_not_ready() -> None:
 
 
 def test_all_yes_is_ready() -> None:
-    watchman = Watchman({"a": lambda: "", "b": lambda: ""})
-    assert watchman.look().ready
-    assert watchman.newest().ready
+    thread = ReadinessThread({"a": lambda: "", "b": lambda: ""})
+    assert thread.look().ready
+    assert thread.newest().ready
 
 
 @pytest.mark.parametrize(
@@ -41,26 +50,26 @@ def test_all_yes_is_ready() -> None:
     ],
 )
 def test_any_no_is_not_ready_and_says_why(probe, reason) -> None:
-    found = Watchman({"good": lambda: "", "bad": probe}).look()
+    found = ReadinessThread({"good": lambda: "", "bad": probe}).look()
     assert not found.ready
     assert [one.reason for one in found.checks] == ["", reason]
 
 
 def test_answers_grow_stale() -> None:
     clock = ManualClock()
-    watchman = Watchman({"a": lambda: ""}, clock)
-    watchman.look()
+    thread = ReadinessThread({"a": lambda: ""}, clock)
+    thread.look()
     clock.now += int(STALE_S) + 1
-    assert not watchman.newest().ready
-    assert watchman.newest().checks[0].name == "watch"
+    assert not thread.newest().ready
+    assert thread.newest().checks[0].name == "watch"
 
 
 def test_changes_are_told_once() -> None:
     answers, told = iter(["", "", "no", "no", ""]), []
-    watchman = Watchman({"a": lambda: next(answers)})
-    watchman.tell(told.append)
+    thread = ReadinessThread({"a": lambda: next(answers)})
+    thread.tell(told.append)
     for _ in range(5):
-        watchman.look()
+        thread.look()
     assert told == [True, False, True]
 
 

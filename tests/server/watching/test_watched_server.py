@@ -16,7 +16,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from stoilo.server.watching.catalogue import METRICS
+from stoilo.server.watching.metrics import METRICS
 from stoilo.signer.process.client import SignerClient
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
@@ -81,7 +81,7 @@ def test_figures_move_with_work_and_readiness_with_the_signer(
     )
     text = read(f"{watch}metrics")[1]
     assert value(text, "stoilo_admissions_total") == 1
-    assert value(text, 'stoilo_rpc_seconds_count{method="CreateTask",code="OK"}') == 1
+    assert value(text, 'stoilo_rpc_seconds_count{code="OK",method="CreateTask"}') == 1
     missing = {one.name for one in METRICS if f"# TYPE {one.name} " not in text}
     assert not missing
     serving = health_pb2.HealthCheckResponse

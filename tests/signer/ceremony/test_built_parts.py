@@ -9,7 +9,7 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
+from stoilo.executor.verifier.targets import ArchiveFile, PartFile
 from stoilo.flavors.archive import XzWriter, write_archive
 from stoilo.flavors.tree import Tree, TreeFile, describe_tree, render_tree
 from stoilo.signer.ceremony.built_parts import (

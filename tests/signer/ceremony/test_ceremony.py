@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.targets import ReviewerFile, ReviewerKey
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.signer.ceremony.folder import read_folder, write_folder
 from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.publication import publish

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.executor.verifier.release.targets import (
+from stoilo.executor.verifier.targets import (
     ArchiveFile,
     EpochFile,
     PartFile,

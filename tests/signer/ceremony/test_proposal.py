@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.release.trust import FLOORS_FILE
+from stoilo.executor.verifier.trust import FLOORS_FILE
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.metadata import open_root, open_targets
 from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
@@ -204,7 +203,7 @@ def test_new_launcher_takes_boincs_signature_with_it(
     second = with_parts(stage, release, tmp_path / "2")
     with pytest.raises(TrustError, match="STO-K068"):
         publish(second, release, stage.now)
-    publish(sign_boinc_files(second, stage.boinc), release, stage.now)
+    publish(sign_boinc_files(second, stage.boinc.boinc()), release, stage.now)
 
 
 def test_signature_of_a_former_boinc_key_stays_with_the_next_release(
@@ -215,7 +214,7 @@ def test_signature_of_a_former_boinc_key_stays_with_the_next_release(
     kept, gone = (release / "boinc" / name for name in ("old_key_0", "notes"))
     for path in (kept, gone):
         path.write_text("text")
-    publish(sign_boinc_files(second, stage.boinc), release, stage.now)
+    publish(sign_boinc_files(second, stage.boinc.boinc()), release, stage.now)
     assert (kept.exists(), gone.exists()) == (True, False)
 
 
@@ -224,9 +223,12 @@ def test_boinc_signature_of_another_file_or_key_is_not_published(
     stage: ReleaseStage, tmp_path: Path, name: str
 ) -> None:
     release = tmp_path / "boinc-release"
-    second = sign_boinc_files(with_parts(stage, release, tmp_path / "2"), stage.boinc)
+    second = sign_boinc_files(
+        with_parts(stage, release, tmp_path / "2"), stage.boinc.boinc()
+    )
     other = sign_boinc_files(
-        with_parts(stage, release, tmp_path / "3"), make_offline_key("boinc", "eve")
+        with_parts(stage, release, tmp_path / "3"),
+        make_offline_key("boinc", "eve").boinc(),
     )
     mixed = dict(second.boinc) | {name: dict(other.boinc)[name]}
     forged = replace(second, boinc=tuple(sorted(mixed.items())))
@@ -255,7 +257,7 @@ def test_attestation_under_another_builders_name_is_not_published(
     stage: ReleaseStage, tmp_path: Path
 ) -> None:
     second = with_parts(stage, tmp_path / "boinc-release", tmp_path / "2")
-    signed = sign_boinc_files(second, stage.boinc)
+    signed = sign_boinc_files(second, stage.boinc.boinc())
     (first, one), (other, two), *rest = signed.builds
     swapped = replace(signed, builds=((first, two), (other, one), *rest))
     with pytest.raises(TrustError, match="STO-F031"):

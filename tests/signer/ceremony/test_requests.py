@@ -5,10 +5,9 @@ from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import parse_policy
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.digests import Digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.targets import (
+from stoilo.core.signatures import PrivateKey
+from stoilo.executor.verifier.targets import (
     BuilderKey,
     InstalledRelease,
     PolicyFile,
@@ -16,7 +15,12 @@ from stoilo.executor.verifier.release.targets import (
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.release.trust import HISTORY_FILE, POLICY_FILE, load_trust
+from stoilo.executor.verifier.trust import (
+    HISTORY_FILE,
+    POLICY_FILE,
+    load_trust,
+    read_release,
+)
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.proposal import Changes, Proposal
 from stoilo.signer.ceremony.publication import publish

@@ -1,8 +1,6 @@
 import pytest
 
 from stoilo.core.errors import StoiloError
-from stoilo.signer.ceremony.folder import write_folder
-from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.status import read_state
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench
 
@@ -29,24 +27,6 @@ def test_holders_are_named_beside_their_roles(bench: CeremonyBench) -> None:
     roles = {one.role: one for one in read_state(bench.directory, NOW).roles}
     assert [one.name for one in roles["gate"].keys] == ["ada"]
     assert roles["root"].threshold == 2
-
-
-def test_folder_tells_who_has_signed(bench: CeremonyBench) -> None:
-    ceremony = bench.request(Changes(renew=("root",)))
-    folder = bench.directory.with_name("stick")
-    write_folder(folder, bench.sign(ceremony, bench.keys["root"][:1]))
-    signed = read_state(folder, NOW).signed
-    assert signed == (
-        "2.root.json (in force): 1 of 2, by ada",
-        "2.root.json (proposed): 1 of 2, by ada",
-    )
-
-
-def test_first_ceremony_has_no_release_yet(fresh: CeremonyBench) -> None:
-    folder = fresh.directory.with_name("stick")
-    write_folder(folder, fresh.first())
-    found = read_state(folder, NOW)
-    assert (found.roles, len(found.signed)) == ((), 6)
 
 
 def test_place_without_a_release_is_refused(fresh: CeremonyBench) -> None:

@@ -2,24 +2,22 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.revocation import RevocationStatement, render_revocation
-from stoilo.executor.verifier.release.targets import ReviewerKey, RevocationFile
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.core.signatures import PrivateKey
+from stoilo.core.statement import RevocationStatement, render_revocation
 from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.development.lists import (
+    certify_fresh_epoch,
     enroll_reviewer,
     list_reviewers,
+    offline_list,
     settle_list,
     settle_revocations,
     withdraw_reviewer,
 )
-from stoilo.signer.development.root import (
-    certify_fresh_epoch,
-    create_development_root,
-    offline_list,
-)
+from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.protocol import RevocationSigned, SignRevocation
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import DAY_S, INSTALLED, NOW, GateBench

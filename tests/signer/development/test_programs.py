@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release.pack import read_release
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.signer.boinc_keys import check_boinc_signature, parse_boinc_public
 from stoilo.signer.development.programs import (
     next_serial,
@@ -33,7 +33,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def make_build(folder: Path, keys: Path, root: bytes | None = None) -> Path:
-    built = built_for(root or project_root(keys), origin=ORIGIN)
+    built = replace(built_for(root or project_root(keys), origin=ORIGIN), version="0.1")
     files = make_verifier(folder / "verifier", built)
     write_build(folder / "build", files | make_flavor(folder / "flavor", "pure", 1))
     return folder / "build"
@@ -86,7 +86,7 @@ def test_origin_is_the_root_s(keys: Path) -> None:
 def test_verifier_of_another_root_is_refused(keys: Path, tmp_path: Path) -> None:
     create_development_root(tmp_path / "other", ORIGIN, NOW, installed=INSTALLED)
     build = make_build(tmp_path, keys, project_root(tmp_path / "other"))
-    with pytest.raises(TrustError, match="STO-E091"):
+    with pytest.raises(TrustError, match="STO-F034"):
         publish_programs(keys, build, NOW)
     assert not (keys / "boinc").exists()
 

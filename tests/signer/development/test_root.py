@@ -14,10 +14,10 @@ from stoilo.audit.format.note import (
 from stoilo.audit.format.policy import LogPolicy, Witness, open_checkpoint
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release.trust import is_development_root, load_trust
+from stoilo.executor.verifier.trust import is_development_root, load_trust
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
-from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, CheckpointLedger
+from stoilo.signer.process.memory import LEDGER_FILE, CheckpointLedger
 from tests.support.gate import DAY_S, INSTALLED, NOW
 from tests.support.notekeys import NoteKey
 

@@ -21,8 +21,7 @@ from stoilo.audit.format.merkle import (
 )
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.errors import TrustError, UnreachableError
-from stoilo.signer.process.client import SignerClient
-from stoilo.signer.process.launch import SignerProcess
+from stoilo.signer.process.client import SignerClient, SignerProcess
 from stoilo.signer.process.listener import check_peer
 from tests.support.gate import GateBench
 
@@ -193,7 +192,7 @@ def test_signer_ends_with_its_server(
     """kill -9 of the server leaves no process with keys behind."""
     program = (
         "import sys,time;from pathlib import Path;"
-        "from stoilo.signer.process.launch import SignerProcess;"
+        "from stoilo.signer.process.client import SignerProcess;"
         "s=SignerProcess(Path(sys.argv[1]),Path(sys.argv[2]));s.start();"
         "print(s.pid,flush=True);time.sleep(60)"
     )

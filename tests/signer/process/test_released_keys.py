@@ -9,19 +9,17 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
-from stoilo.executor.verifier.release.targets import ReviewerKey, RevocationFile
+from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
 from stoilo.server.app.trust import facts_of
 from stoilo.signer.development.lists import (
+    certify_fresh_epoch,
     enroll_reviewer,
     replace_online_key,
+    revoke,
     settle_revocations,
     withdraw_reviewer,
 )
-from stoilo.signer.development.root import (
-    certify_fresh_epoch,
-    create_development_root,
-    revoke,
-)
+from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.online_keys import (
     certified_online_key,
     make_online_keys,

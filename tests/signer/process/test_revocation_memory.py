@@ -2,21 +2,24 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.dsse import parse_envelope, verify_envelope
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.core.revocation import (
+from stoilo.core.signatures import PrivateKey, parse_envelope, verify_envelope
+from stoilo.core.statement import (
     RECORD_PAYLOAD,
     RevocationStatement,
     render_revocation,
+    render_statement,
     split_revocations,
 )
-from stoilo.core.statement import render_statement
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.executor.verifier.revocation import open_revocations, revocation_leaf
-from stoilo.signer.development.lists import replace_online_key
-from stoilo.signer.development.root import revoke
+from stoilo.executor.verifier.targets import RevocationFile
+from stoilo.signer.development.lists import replace_online_key, revoke
+from stoilo.signer.process.memory import (
+    REVOCATION_LEDGER,
+    RevocationLedger,
+    judge_statement,
+)
 from stoilo.signer.process.protocol import (
     Admission,
     EnvelopesSigned,
@@ -26,11 +29,6 @@ from stoilo.signer.process.protocol import (
     RevocationSigned,
     SignAdmissions,
     SignRevocation,
-)
-from stoilo.signer.process.revocation_memory import (
-    REVOCATION_LEDGER,
-    RevocationLedger,
-    judge_statement,
 )
 from stoilo.signer.process.service import SignerService
 from tests.support.gate import NOW, GateBench

@@ -5,12 +5,12 @@ import pytest
 
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.rate_limit import WindowLimit
+from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.admission import verify_bundle
-from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.workunit import HostState
-from stoilo.signer.development.root import revoke
+from stoilo.signer.development.lists import revoke
 from stoilo.signer.process.protocol import (
     Admission,
     CheckpointSigned,

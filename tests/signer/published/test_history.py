@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.signatures import PrivateKey
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.published.history import History, read_history

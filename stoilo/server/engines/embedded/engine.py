@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoilo.core.background import Repeater
-from stoilo.executor.verifier.release.pack import parse_release_pack
+from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.accounts.roster import Roster

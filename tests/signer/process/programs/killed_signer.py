@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stoilo.signer.process import listener
 from stoilo.signer.process import service
-from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, CheckpointLedger
+from stoilo.signer.process.memory import LEDGER_FILE, CheckpointLedger
 from stoilo.signer.process.service import SignerService
 
 DIRECTORY, SOCKET, MOMENT = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]

@@ -13,36 +13,35 @@ would silently replace the researcher's.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import secrets
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
 from sqlalchemy import func, insert, select, update
-from stoilo.executor.verifier.release.pack import parse_release_pack
-from stoilo.executor.verifier.workunit import RELEASE
+
+from stoilo.core.boinc.xml import escape
+from stoilo.executor.verifier.trust import parse_release_pack
+from stoilo.executor.verifier.workunit import RELEASE, RESULT
 from stoilo.server.db.bulk import select_in
-from stoilo.server.engines.stock.creation.creator import stdin_line
-from stoilo.server.engines.stock.creation.creator import Draft
+from stoilo.server.engines.stock.creation.creator import Draft, stdin_line
 from stoilo.server.engines.stock.creation.staging import Stage, StagedFile
-from stoilo.server.engines.stock.creation.input_files import InputSlot, input_template, result_template
 from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.directory import fan_out
-from stoilo.server.engines.workunits import WorkunitFile
-import math
-from dataclasses import dataclass
-from stoilo.core.boinc.xml import escape
-from stoilo.executor.verifier.workunit import RELEASE, RESULT
-from stoilo.server.engines.stock.creation.creator import Draft, stdin_line
 from stoilo.server.engines.stock.project.levels import NO_BATCH, batch_of
+from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
     from sqlalchemy import Connection, Row
+
     from stoilo.server.engines.stock.project.boinc_rows import BoincRows
     from stoilo.server.engines.stock.project.database import Database, Settings
     from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.engines.workunits import WorkunitSpec
-
 
 
 _DIGITS: Final = 2

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import write_durably
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.server.engines.stock.installation.app_versions import (
     check_signatures,
     version_xml,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.installation.app_versions import VersionFolder
     from stoilo.server.engines.stock.installation.plan import Plan, Step
     from stoilo.server.engines.stock.project.directory import StockProject
+    from stoilo.server.release.programs import ReleasedPrograms
+
 
 TOOL_S: Final = 600.0
 _SHOWN: Final = 500

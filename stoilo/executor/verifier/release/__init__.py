@@ -1,1 +1,0 @@
-"""What a project released: targets under TUF metadata, read and verified up to one root."""

@@ -1,0 +1,445 @@
+"""python-tuf's own client on files in memory, with the caller's clock and our errors.
+
+The workflow (root chain, thresholds, rollback, expiry, hashes) is python-tuf's. Ours is what it
+leaves open: one encoding of metadata, every key counted once, no two roles for one name, and
+which attack a refusal is, since its dozen kinds of error mean other things at other steps.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final, Literal
+
+from tuf.api import exceptions
+from tuf.api.metadata import Delegations, Metadata, Role, Root, TargetFile, Targets
+from tuf.api.serialization import DeserializationError
+from tuf.ngclient.config import UpdaterConfig
+from tuf.ngclient.fetcher import FetcherInterface
+from tuf.ngclient.updater import Updater
+
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.limits import BOUNDS
+from stoilo.core.strict_json import parse_strict_json
+
+if TYPE_CHECKING:
+    from tuf.ngclient._internal.trusted_metadata_set import TrustedMetadataSet
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFiles:
+    """A release's public files, hostile: ``metadata/…`` and ``targets/…`` by name."""
+
+    files: tuple[tuple[str, bytes], ...]
+
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes of file `name`."""
+        return next((data for known, data in self.files if known == name), None)
+
+
+def travels(name: str) -> bool:
+    """Whether release file or target `name` travels with every workunit.
+
+    Metadata and small records do; launchers, archives, their manifests and their bills
+    of materials are fetched by those who need them.
+    """
+    return name.endswith((".json", ".txt", ".toml")) and not name.endswith(".sbom.json")
+
+
+Phase = Literal["root", "timestamp", "snapshot", "targets", "file"]
+"""Step of the client's workflow; the delegated roles are ``targets`` too."""
+
+ROLLBACK_CODES: Final = frozenset(
+    {"STO-K010", "STO-K016", "STO-K017", "STO-K018", "STO-K044"}
+)
+"""The release is older than one seen here: honest for a task of yesterday, whose own
+metadata is then judged by the newer release that is known; else an attack."""
+
+_EXPIRED: Final = {
+    "root": "STO-K033",
+    "timestamp": "STO-K011",
+    "snapshot": "STO-K034",
+    "targets": "STO-K035",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """An error of python-tuf's client, and where it came up."""
+
+    phase: Phase  # the step
+    name: str  # role or file that was being loaded
+    error: Exception  # the client's
+    known: TrustedMetadataSet  # what it had accepted by then
+    highest_root: int  # the highest version of a root that the release has
+
+
+def named_refusal(setback: Setback) -> TrustError:
+    """Return our refusal, with the code of the attack that it looks like."""
+    for kind, name in _NAMED:
+        if isinstance(setback.error, kind):
+            return name(setback)
+    return _malformed(setback)
+
+
+def _expired(setback: Setback) -> TrustError:
+    role = _expired_role(setback.known) or setback.name
+    return TrustError(_EXPIRED.get(role, "STO-K036"), f"{role} has expired")
+
+
+def _expired_role(known: TrustedMetadataSet) -> str:
+    """Return the first top-level role that has expired, empty for none."""
+    for name in ("root", "timestamp", "snapshot"):
+        role = known.get(name)
+        if role is not None and role.is_expired(known.reference_time):
+            return name
+    return ""
+
+
+def _missing(setback: Setback) -> TrustError:
+    return TrustError("STO-K014", f"{setback.name}: {setback.error}")
+
+
+def _too_long(setback: Setback) -> TrustError:
+    return TrustError("STO-K037", f"{setback.name} is longer than it may be")
+
+
+def _exchanged(setback: Setback) -> TrustError:
+    code = "STO-K038" if setback.phase == "file" else "STO-K019"
+    return TrustError(code, f"{setback.name} is not the file that the metadata names")
+
+
+def _unsigned(setback: Setback) -> TrustError:
+    known, highest = setback.known.root.version, setback.highest_root
+    if setback.phase == "root":
+        return TrustError(
+            "STO-K031", f"a new root is not of the old one's line: {setback.error}"
+        )
+    # Signed by a root that has been replaced here: honest for a task of yesterday.
+    if 0 < highest < known:
+        return TrustError(
+            "STO-K044", f"the release is of root {highest}, {known} is known here"
+        )
+    return TrustError("STO-K012", f"too few signatures: {setback.error}")
+
+
+def _bad_version(setback: Setback) -> TrustError:
+    """Return the refusal of a version: too low, or not the one that was named."""
+    text = str(setback.error)
+    if setback.phase == "root":
+        return TrustError("STO-K032", f"a root's version does not follow: {text}")
+    if setback.phase == "timestamp":
+        # python-tuf has one class for both and tells them apart by its words alone.
+        code = "STO-K016" if text.startswith("New snapshot") else "STO-K010"
+        return TrustError(code, f"a version went back: {text}")
+    rolled = setback.phase == "snapshot" and not text.startswith("Expected snapshot")
+    return TrustError("STO-K017" if rolled else "STO-K019", f"{setback.name}: {text}")
+
+
+def _malformed(setback: Setback) -> TrustError:
+    text = str(setback.error)
+    if any(words in text for words in _VANISHED):
+        return TrustError("STO-K018", f"a role has vanished: {text}")
+    return TrustError("STO-K013", f"{setback.name} cannot be read: {text}")
+
+
+_VANISHED: Final = (
+    "missing info",
+    "not contain information",
+    "not part of snapshot",
+)
+_NAMED: Final[tuple[tuple[type[Exception], Callable[[Setback], TrustError]], ...]] = (
+    (exceptions.ExpiredMetadataError, _expired),
+    (exceptions.BadVersionNumberError, _bad_version),
+    (exceptions.UnsignedMetadataError, _unsigned),
+    (exceptions.LengthOrHashMismatchError, _exchanged),
+    (exceptions.DownloadLengthMismatchError, _too_long),
+    (exceptions.DownloadError, _missing),
+)
+
+
+def check_form(data: bytes, name: str) -> None:
+    """Refuse metadata that is not in its one encoding.
+
+    `data`: a metadata file, hostile.
+
+    Raises:
+        TrustError: STO-K042, keys in another order, white space, a name twice, floats,
+            a field left to its default …
+    """
+    try:
+        parse_strict_json(data, max_bytes=BOUNDS.metadata_bytes, what=name)
+        read = Metadata[Root].from_bytes(data).to_bytes()
+    except DeserializationError:
+        return  # the client names what is wrong with it
+    except TrustError as error:
+        raise TrustError("STO-K042", f"{name}: {error.message}") from error
+    if read != data:
+        raise TrustError("STO-K042", f"{name} is not written in its one form")
+
+
+def check_keys(delegator: Root | Delegations) -> None:
+    """Refuse a role that one key could sign for twice, under two key ids.
+
+    Raises:
+        TrustError: STO-K040.
+    """
+    roles: Iterable[tuple[str, Role]] = (delegator.roles or {}).items()
+    for name, role in roles:
+        known = [delegator.keys[one] for one in role.keyids if one in delegator.keys]
+        values = [str(key.keyval.get("public")) for key in known]
+        # Key ids are chosen by who writes the metadata, so one key may stand under two.
+        if len(set(values)) != len(values):
+            raise TrustError("STO-K040", f"role {name} names one key twice")
+        if len(values) < role.threshold:
+            raise TrustError("STO-K012", f"role {name} has fewer keys than it needs")
+
+
+MAX_ROOT_ROTATIONS: Final = 64
+"""Most versions of the root that a host follows at once."""
+
+_LAST_SECOND: Final = 253_402_300_799
+"""Of the year 9999, Unix seconds: a clock that is further ahead means the same."""
+
+_BASE: Final = "release:///"
+_NO_FOLDER: Final = Path(os.devnull)
+"""Nothing can lie in it, so there is nothing to read."""
+_CONFIG: Final = UpdaterConfig(
+    max_root_rotations=MAX_ROOT_ROTATIONS,
+    max_delegations=8,
+    root_max_length=BOUNDS.metadata_bytes,
+    timestamp_max_length=16 * 1024,
+    snapshot_max_length=BOUNDS.metadata_bytes,
+    targets_max_length=BOUNDS.metadata_bytes,
+)
+
+
+class _MemoryFetcher(FetcherInterface):
+    """Serves a release's files to python-tuf's client."""
+
+    def __init__(self, files: ReleaseFiles) -> None:
+        self._files = dict(files.files)
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        """Yield a file's bytes; a missing one is the client's HTTP 404."""
+        data = self._files.get(url.removeprefix(_BASE))
+        if data is None:
+            raise exceptions.DownloadHTTPError(f"no file {url}", 404)
+        yield data
+
+    def download_bytes(self, url: str, max_length: int) -> bytes:
+        """Return a file's bytes without going through a temporary file."""
+        data = next(self._fetch(url))
+        if len(data) > max_length:
+            raise exceptions.DownloadLengthMismatchError(f"{url} is too large")
+        if url.startswith(f"{_BASE}metadata/"):
+            check_form(data, url.removeprefix(f"{_BASE}metadata/"))
+        return data
+
+    def has(self, name: str) -> bool:
+        """Whether the release has a file `name`."""
+        return name in self._files
+
+    def highest_root(self) -> int:
+        """Return the highest version of a root among the files, 0 without any."""
+        names = (PurePosixPath(name).name.split(".") for name in self._files)
+        numbers = (name[0] for name in names if name[1:] == ["root", "json"])
+        return max((int(one) for one in numbers if one.isdecimal()), default=0)
+
+
+class ReleaseUpdater(Updater):
+    """python-tuf's client with the caller's clock, and targets kept in memory.
+
+    Args:
+        folder: the cache's directory; None keeps nothing, so that a killed process leaves
+            nothing either.
+        files: the release, hostile.
+        root: the trusted root metadata.
+        at: the time to judge expiry by, Unix seconds.
+
+    Raises:
+        TrustError: STO-K013 when the root cannot be read.
+    """
+
+    def __init__(
+        self, folder: Path | None, files: ReleaseFiles, root: bytes, at: int
+    ) -> None:
+        self._memory = _MemoryFetcher(files)
+        self._keeps = folder is not None
+        try:
+            with _machine_errors():
+                super().__init__(
+                    str(folder or _NO_FOLDER),
+                    f"{_BASE}metadata/",
+                    fetcher=self._memory,
+                    config=_CONFIG,
+                    bootstrap=root,
+                )
+        except exceptions.UnsignedMetadataError as error:
+            raise TrustError("STO-K031", f"the trusted root: {error}") from error
+        except exceptions.RepositoryError as error:
+            raise TrustError("STO-K013", "the trusted root cannot be read") from error
+        # The client has no parameter for the time.
+        self._trusted_set.reference_time = datetime.fromtimestamp(
+            min(at, _LAST_SECOND), UTC
+        )
+
+    def read_all(self) -> dict[str, bytes]:
+        """Return every target that travels, by name, checked against the metadata.
+
+        Raises:
+            TrustError: STO-K014 for a missing file, STO-K037 for one that is longer than
+                it may be, STO-K038 for another than the metadata names; `infos`' codes.
+        """
+        found = {}
+        for name, info in self.infos().items():
+            if travels(name):
+                with self._phase("file", name):
+                    found[name] = self._read(info)
+        return found
+
+    def infos(self) -> dict[str, TargetFile]:
+        """Return what the targets role and those it delegates to name, by name.
+
+        Raises:
+            TrustError: STO-K083 where two roles speak for a name, or a role for names
+                outside of its own folder; this module's codes.
+        """
+        targets = self._trusted_set.targets
+        delegated = targets.delegations.roles if targets.delegations else {}
+        found = dict(targets.targets)
+        for name, role in (delegated or {}).items():
+            own = self._load_targets(name, Targets.type)
+            folder = f"{name}/"
+            strange = [path for path in own.targets if not path.startswith(folder)]
+            if role.paths != [f"{folder}*"] or strange or own.delegations is not None:
+                raise TrustError("STO-K083", f"role {name} speaks beyond {folder}")
+            if any(path.startswith(folder) for path in targets.targets):
+                raise TrustError("STO-K083", f"targets and {name} both name {folder}")
+            found |= own.targets
+        return found
+
+    def versions(self) -> tuple[int, int, int]:
+        """Return the versions of root, targets and timestamp."""
+        known = self._trusted_set
+        return known.root.version, known.targets.version, known.timestamp.version
+
+    def role_version(self, name: str) -> int:
+        """Return the version of a delegated role; raises ``STO-K014`` without it."""
+        role = self._trusted_set.get(name)
+        if role is None:
+            raise TrustError("STO-K014", f"the release has no role {name}")
+        return int(role.version)
+
+    def expiry(self) -> int:
+        """Return when the first role that was read expires, Unix seconds."""
+        return int(min(role.expires for role in self._trusted_set).timestamp())
+
+    def marks(self) -> frozenset[str]:
+        """Return the names of the newest root's own fields."""
+        return frozenset(self._trusted_set.root.unrecognized_fields)
+
+    def _read(self, info: TargetFile) -> bytes:
+        """Return the bytes of one target."""
+        path = PurePosixPath("targets", info.path)
+        stored = path.with_name(f"{next(iter(info.hashes.values()))}.{path.name}")
+        data = self._memory.download_bytes(f"{_BASE}{stored}", info.length)
+        info.verify_length_and_hashes(data)
+        return data
+
+    def _persist_metadata(self, rolename: str, data: bytes) -> None:
+        """Remember a role's metadata; see `Updater`."""
+        if self._keeps:
+            super()._persist_metadata(rolename, data)
+
+    def _persist_root(self, version: int, data: bytes) -> None:
+        """Remember a root; see `Updater`."""
+        if self._keeps:
+            super()._persist_root(version, data)
+
+    def _update_root_symlink(self) -> None:
+        """Name the newest root that is remembered; see `Updater`."""
+        if self._keeps:
+            super()._update_root_symlink()
+
+    def _load_root(self) -> None:
+        """Follow the chain of roots to its end; a gap or a chain without end refuses."""
+        with self._phase("root"):
+            super()._load_root()
+        version, highest = self._trusted_set.root.version, self._memory.highest_root()
+        if self._memory.has(f"metadata/{version + 1}.root.json"):
+            raise TrustError(
+                "STO-K039",
+                f"more than {MAX_ROOT_ROTATIONS} versions of the root to follow",
+            )
+        if highest > version:
+            raise TrustError("STO-K043", f"the root's version {version + 1} is missing")
+        check_keys(self._trusted_set.root)
+
+    def _load_timestamp(self) -> None:
+        """Load the timestamp; see `Updater`."""
+        with self._phase("timestamp"):
+            super()._load_timestamp()
+
+    def _load_snapshot(self) -> None:
+        """Load the snapshot; see `Updater`."""
+        with self._phase("snapshot"):
+            super()._load_snapshot()
+
+    def _load_targets(self, role: str, parent_role: str) -> Targets:
+        """Load a targets role; see `Updater`."""
+        with self._phase("targets", role):
+            targets = super()._load_targets(role, parent_role)
+        if targets.delegations is not None:
+            check_keys(targets.delegations)
+        return targets
+
+    @contextmanager
+    def _phase(self, phase: Phase, name: str = "") -> Iterator[None]:
+        try:
+            with _machine_errors():
+                yield
+        except (exceptions.RepositoryError, exceptions.DownloadError) as error:
+            known, highest = self._trusted_set, self._memory.highest_root()
+            raise named_refusal(
+                Setback(phase, name or phase, error, known, highest)
+            ) from error
+
+
+@contextmanager
+def cache_directory(cache: Path | None) -> Iterator[Path | None]:
+    """Yield the client's own directory, locked: several tasks start at once.
+
+    Args:
+        cache: kept between calls; None for none.
+
+    Raises:
+        InternalError: STO-X008 when it cannot be used.
+    """
+    if cache is None:
+        yield None
+        return
+    with _machine_errors():
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (cache / "lock").open("w")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield cache
+
+
+@contextmanager
+def _machine_errors() -> Iterator[None]:
+    """Name this machine's own trouble as such: it is no reason to distrust."""
+    try:
+        yield
+    except OSError as error:
+        raise InternalError(
+            "STO-X008",
+            f"the release's cache cannot be used (errno {error.errno})",
+            hint="make room on the disk",
+        ) from error
