@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
+from stoilo.core.boinc.codesign import parse_boinc_public, render_boinc_public
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PrivateKey, parse_public_key
@@ -38,9 +39,7 @@ from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,
     parse_boinc_private,
-    parse_boinc_public,
     render_boinc_private,
-    render_boinc_public,
 )
 
 if TYPE_CHECKING:

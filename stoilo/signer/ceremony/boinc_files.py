@@ -19,15 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from stoilo.core.errors import TrustError
-from stoilo.signer.boinc_keys import (
-    BoincPrivateKey,
+from stoilo.core.boinc.codesign import (
     BoincPublicKey,
     check_boinc_signature,
     parse_boinc_public,
     render_boinc_public,
-    sign_md5,
 )
+from stoilo.core.errors import TrustError
+from stoilo.signer.boinc_keys import BoincPrivateKey, sign_md5
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget
 

@@ -19,6 +19,7 @@ from stoilo.audit.format.proof import (
     check_release_proof,
     parse_proof,
 )
+from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
@@ -38,7 +39,6 @@ from stoilo.signer.attestations import (
     check_builds,
     read_attestation,
 )
-from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,

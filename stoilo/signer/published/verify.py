@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stoilo.audit.format.proof import LoggedRelease
+from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
@@ -19,7 +20,6 @@ from stoilo.executor.verifier.targets import InstalledRelease, PartFile, Trusted
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
 from stoilo.signer.attestations import BuildEvidence
-from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.published.contents import (
