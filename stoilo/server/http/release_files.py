@@ -36,7 +36,7 @@ from stoilo.server.http.log_files import (
     render_file,
     render_missing,
 )
-from stoilo.server.release.changes import TRANSCRIPT_FILE
+from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
