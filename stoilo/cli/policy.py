@@ -209,7 +209,7 @@ def diff(one: str, other: str, as_json: bool) -> None:
         changes = diff_levels(before, after)
     else:
         raise UsageError(
-            "STO-P007",
+            "STO-U003",
             "a level cannot be compared with a policy",
             hint="name two levels, or two policy files",
         )
