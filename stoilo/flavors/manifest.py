@@ -253,7 +253,7 @@ def smallest_flavor(
     raise PolicyRefusal(
         "STO-P062",
         f"no flavor of this project holds all of: {missing}",
-        hint="use what a flavor holds (`stoilo flavor list`) or ask for a new one",
+        hint="use what a flavor holds (`stoilo flavor show`) or ask for a new one",
     )
 
 

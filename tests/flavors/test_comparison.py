@@ -126,6 +126,6 @@ def test_verify_compares_with_a_releases_digest(tree, tmp_path, capsys):
 
 def test_inspect_of_an_archive_lists_its_files(tree, tmp_path, capsys):
     archive = pack(tree, tmp_path / "a.tar")
-    assert main(["flavor", "inspect", str(archive), "--json"]) == 0
+    assert main(["flavor", "show", str(archive), "--json"]) == 0
     assert '"path": "sub/data"' in capsys.readouterr().out
-    assert main(["flavor", "inspect", str(archive)]) == 0
+    assert main(["flavor", "show", str(archive)]) == 0

@@ -1,4 +1,4 @@
-"""`stoilo flavor inspect`, `verify` and `compare`: what lies in frozen trees."""
+"""`stoilo flavor verify` and `compare`, and what `show` tells of frozen trees."""
 
 from __future__ import annotations
 
@@ -20,15 +20,8 @@ _MANIFEST_BYTES = 16 << 20
 _SHOWN = 40
 
 
-@click.command()
-@click.argument("path", type=_PATH)
-@click.option("--modules", is_flag=True, help="List every module and library.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def inspect(path: Path, modules: bool, as_json: bool) -> None:
-    """Show what lies in a frozen tree: files, modules, libraries. Nothing of it is run.
-
-    PATH is the output of a build or an unpacked tree; of an archive, its files are listed.
-    """
+def inspect(path: Path, *, modules: bool, as_json: bool) -> None:
+    """Show what lies in a frozen tree: files, modules, libraries; of an archive its files."""
     from stoilo.flavors.inspect import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)

@@ -2,7 +2,7 @@
 
 The shapes are those of reference/boinc.md §3.3 to §3.5, taken from a real 7.20.5 client
 and a server that it accepts. The text is in `wire` and, for the project's half, in
-`stoilo.server.engines.embedded.web.messages`.
+`stoilo.server.engines.embedded.web`.
 """
 
 from __future__ import annotations
