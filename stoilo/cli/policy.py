@@ -190,7 +190,7 @@ def _compare(before: Policy | Level, after: Policy | Level) -> tuple[Change, ...
     if not isinstance(before, Policy) and not isinstance(after, Policy):
         return diff_levels(before, after)
     raise UsageError(
-        "STO-P007",
+        "STO-U003",
         "a level cannot be compared with a policy",
         hint="name two levels, or two policy files",
     )

@@ -102,7 +102,7 @@ EXIT_CODES = {
     RunStatus.KILLED: 4,
     RunStatus.USER_ERROR: 5,
 }
-_SEEN_BY_RUNNING = frozenset({"STO-P029", "STO-P030", "STO-P031"})
+_SEEN_BY_RUNNING = frozenset({"STO-P029", "STO-P030"})
 """What the gate foretells and a run shows: a limit that is hit, no function to call."""
 
 _KWARGS_BYTES = 64 * 1024 * 1024
