@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stoilo.audit.format.note import NoteSignature, VerifierKey
     from stoilo.audit.format.policy import LogPolicy
     from stoilo.audit.log.seen import SeenStore
-    from stoilo.executor.verifier.result import ResultHeader
+    from stoilo.executor.verifier.workunit import ResultHeader
 
 
 class Sightings:

@@ -66,6 +66,7 @@ def test_choice_of_apps_is_never_empty_for_boinc() -> None:
     assert text.count(b"<app_id>") == 2
     assert found is not None
     assert b"<max_level>numeric</max_level>" in text
+    assert b"<stoilo_work>numeric</stoilo_work>" in text
 
 
 def test_nobody_knows_the_password_that_stands_there() -> None:
