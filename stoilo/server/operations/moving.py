@@ -47,7 +47,7 @@ from stoilo.server.migrations import newest_revision
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 =======
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.stock.project.levels import CHOICE, chosen_work
 from stoilo.server.migrations import newest_revision
 
