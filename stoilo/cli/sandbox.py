@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from stoilo.cli.extras import require_extra
 from stoilo.cli.platforms import check_platform
