@@ -259,7 +259,6 @@ def _digest(path: Path, state: hashlib._Hash) -> str:
 
 
 def _disk(error: OSError) -> InternalError:
-    """Return ``STO-X008``."""
     return InternalError(
         "STO-X008", f"the project's programs cannot be kept (errno {error.errno})"
     )

@@ -332,7 +332,6 @@ class Transfer:
 
 
 def _no_answer(error: HttpError) -> UnreachableError:
-    """Return ``STO-X001``."""
     return UnreachableError("STO-X001", f"the project cannot be reached: {error}")
 
 
