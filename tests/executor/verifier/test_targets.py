@@ -136,7 +136,7 @@ def test_parts_and_floors_outlive_a_restart_of_the_server(tmp_path: Path) -> Non
     assert (trusted.floors.verifier, trusted.floors.serials.get("numeric", 1)) == (2, 3)
     assert trusted.part("verifier", PLATFORM) is not None
     certify_parts(tmp_path / "r", {}, NOW, floors=FloorsFile(verifier=5))
-    assert load(tmp_path / "r").floor("verifier") == 5
+    assert load(tmp_path / "r").floors.verifier == 5
 
 
 def test_newer_part_takes_the_older_ones_place(tmp_path: Path) -> None:
