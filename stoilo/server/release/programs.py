@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from stoilo.core.boinc.codesign import (
     check_boinc_signature,
@@ -40,9 +40,8 @@ from stoilo.signer.ceremony.boinc_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stoilo.executor.verifier.targets import PartFile, TrustedRelease
+    from stoilo.server.engines.interface import Engine
 
 
 LOGGER = logging.getLogger(__name__)
@@ -59,17 +58,7 @@ class ReleasedPrograms:
     key: CodeSignKey
 
 
-class TakesPrograms(Protocol):
-    """The part of `Engine` that is needed here."""
-
-    def set_programs(self, programs: Sequence[AppProgram], key: CodeSignKey) -> None:
-        """See `Engine`."""
-        ...
-
-
-def offer_programs(
-    engine: TakesPrograms, directory: Path, release: TrustedRelease
-) -> None:
+def offer_programs(engine: Engine, directory: Path, release: TrustedRelease) -> None:
     """Give the engine the programs of the release; a bad one leaves the former in force.
 
     What is wrong with them is logged: other volunteers must not wait for it.

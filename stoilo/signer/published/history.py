@@ -11,9 +11,9 @@ Source: TUF specification 1.0.34 §5.3 to §5.6.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import (
@@ -38,6 +38,8 @@ _SIGNATURE = re.compile(r"[0-9a-f]{128}")
 _T = TypeVar("_T", Root, Snapshot, Targets, Timestamp)
 
 Owner = Root | Targets
+Reader = Callable[[str, int], bytes | None]
+"""Reads one small file of a release, at most so many bytes; None when it is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +141,6 @@ def read_history(
             read, role, known, targets, former=role not in in_force
         )
     return History(roots, tuple(targets), tuple(delegated), (timestamp, *snapshots))
-
-
-class Reader(Protocol):
-    """Reads one small file of a release."""
-
-    def __call__(self, name: str, limit: int, /) -> bytes | None:
-        """Return the file's bytes, None when it is not there."""
 
 
 def _read_roots(read: Reader) -> tuple[RoleVersion, ...]:
