@@ -165,12 +165,10 @@ def is_whole(path: Path, size: int) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _unpacked_bytes(archive: Path, size: int) -> int:
-    """Return how large the tree of a published archive of `size` bytes is, bytes.
-
-    Read from the archive's own beginning, once: archives are named by their digests and
-    never change. One that cannot be read is taken for a usual one; the engine and every
-    volunteer check its digest.
-    """
+    """Return how large the tree of a published archive of `size` bytes is, bytes."""
+    # Read from the archive's own beginning, once: archives are named by their digests and
+    # never change. One that cannot be read is taken for a usual one; the engine and every
+    # volunteer check its digest.
     try:
         with archive.open("rb") as stream:
             first = next(read_any_archive(XzReader(stream)))

@@ -305,10 +305,8 @@ def _is_other(ceremony: Ceremony, verifier: PartFile) -> bool:
 
 
 def _check_verifier(ceremony: Ceremony, part: PartFile, file: NewTarget) -> None:
-    """Check that a new verifier knows a published root; raises ``STO-F034``, ``STO-F035``.
-
-    An archive that holds no readable tree is not judged here: no builder's tool attests one.
-    """
+    """Check that a new verifier knows a published root; raises ``STO-F034``, ``STO-F035``."""
+    # An archive that holds no readable tree is not judged here: no builder's tool attests one.
     try:
         with _open(file) as stream:
             data = read_tree(stream, part.tree)

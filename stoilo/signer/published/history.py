@@ -275,10 +275,8 @@ def _verified(
     data: bytes,
     owners: list[Owner],
 ) -> RoleVersion:
-    """Return the file once every one of `owners` has its threshold of signatures.
-
-    Every signature must be by one of their keys: what does not count does not belong.
-    """
+    """Return the file once every one of `owners` has its threshold of signatures."""
+    # Every signature must be by one of their keys: what does not count does not belong.
     name = f"{metadata.signed.version}.{role}.json"
     signers: dict[str, Key] = {}
     threshold = 0
@@ -306,10 +304,8 @@ def _verified(
 
 
 def _open(name: str, data: bytes, kind: type[_T], version: int) -> Metadata[_T]:
-    """Parse metadata (hostile) that must be of `kind` and in its one spelling.
-
-    `version` 0: any.
-    """
+    """Parse metadata (hostile) that must be of `kind` and in its one spelling."""
+    # `version` 0: any.
     try:
         check_shape(data, kind.type, name, BOUNDS.metadata_bytes)
         metadata = Metadata[_T].from_bytes(data)
