@@ -17,7 +17,7 @@ from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
-from stoilo.server.engines.replication import parse_replication
+from stoilo.server.engines.workunits import parse_replication
 
 EVERY_ONE = 100
 """Percent."""
@@ -247,7 +247,7 @@ def _check_watch(address: str) -> None:
         raise UsageError(
             "STO-B060",
             f"watch = {address[:80]!r} is not a loopback address",
-            hint="leave it empty and give Prometheus a token: stoilo metrics token",
+            hint="leave it empty; Prometheus needs `stoilo account service-key metrics`",
         )
 
 

@@ -204,7 +204,7 @@ def _not_waiting() -> UsageError:
     return UsageError(
         "STO-R027",
         "no such task waits for a review",
-        hint="`stoilo policy review list` shows what waits",
+        hint="`stoilo policy review show` shows what waits",
     )
 
 
