@@ -33,6 +33,7 @@ from stoilo.server.engines.programs import (
     SignedFile,
 )
 from stoilo.server.release.flavors import is_whole
+from stoilo.signer.ceremony.base_release import stored_name
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
@@ -93,8 +94,7 @@ def read_programs(directory: Path, release: TrustedRelease) -> ReleasedPrograms:
 def _signed_file(directory: Path, part: PartFile) -> SignedFile | None:
     """Return a part's file and signature; None when one of them is not here."""
     target = f"{part_target(part.part, part.platform)}{_SUFFIXES[part.part]}"
-    where, _, base = target.rpartition("/")
-    path = directory / "targets" / where / f"{part.archive.sha256}.{base}"
+    path = directory / "targets" / stored_name(target, part.archive.sha256)
     signature = _read_text(directory / BOINC_FOLDER / signature_name(target))
     if not signature:
         LOGGER.warning("%s has no BOINC signature: stock clients get none", target)

@@ -1,4 +1,4 @@
-"""The server's side of the signer's socket: typed calls that survive a restarted signer.
+"""The server's side of the signer: typed calls over its socket, and keeping it alive.
 
 Every request may be sent twice without harm (signing is deterministic and checkpoints are
 remembered), so a broken connection is opened again and the request repeated until the
@@ -64,11 +64,8 @@ class SignerClient:
     ) -> None:
         """Remember where the signer is; connects when first asked.
 
-        Args:
-            socket_path: the signer's unix socket.
-            timeout_s: how long one call may take, reconnecting included.
-            revive: called before each new connection after a broken one, for example
-                `SignerProcess.ensure`.
+        One call may take `timeout_s`, reconnecting included; `revive` is called before
+        each new connection after a broken one (`SignerProcess.ensure`).
         """
         self._revive = revive
         self._path = socket_path
