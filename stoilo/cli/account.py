@@ -46,9 +46,16 @@ def _open(data: Path) -> Iterator[Store]:
 
 @account.command("list")
 @DATA
+@click.argument("name", required=False)
 @JSON
-def list_accounts(data: Path, as_json: bool) -> None:
-    """List the accounts: who they are, how many good tokens and open tasks they have."""
+def list_accounts(data: Path, name: str | None, as_json: bool) -> None:
+    """List the accounts, with good tokens and open tasks; of NAME, its tokens.
+
+    The text of a token is kept nowhere.
+    """
+    if name is not None:
+        _list_tokens(data, name, as_json=as_json)
+        return
     with _open(data) as store:
         from stoilo.server.operations.accounts import list_accounts as read  # noqa: PLC0415
 
@@ -67,6 +74,29 @@ def list_accounts(data: Path, as_json: bool) -> None:
             f"suspended {_day(one.suspended_at)} {one.reason}".rstrip()
             if one.suspended_at
             else "",
+        )
+        for one in found
+    ]
+    echo_table([head, *rows])
+
+
+def _list_tokens(data: Path, name: str, *, as_json: bool) -> None:
+    with _open(data) as store:
+        from stoilo.server.operations.accounts import list_tokens  # noqa: PLC0415 - needs an extra
+
+        found = list_tokens(store, name)
+    if as_json:
+        click.echo(msgspec.json.encode({"name": name, "tokens": found}).decode())
+        return
+    head = ("token", "role", "scope", "made", "until", "")
+    rows = [
+        (
+            one.token,
+            one.role,
+            one.scope,
+            _day(one.created_at),
+            _day(one.expires_at),
+            f"revoked {_day(one.revoked_at)}" if one.revoked_at else "",
         )
         for one in found
     ]
@@ -107,36 +137,10 @@ def add(data: Path, name: str, place: Path, days: int, as_json: bool) -> None:
 
 @account.command()
 @DATA
-@click.argument("name")
-@JSON
-def tokens(data: Path, name: str, as_json: bool) -> None:
-    """List the tokens of the account NAME; their text is kept nowhere."""
-    with _open(data) as store:
-        from stoilo.server.operations.accounts import list_tokens  # noqa: PLC0415 - needs an extra
-
-        found = list_tokens(store, name)
-    if as_json:
-        click.echo(msgspec.json.encode({"name": name, "tokens": found}).decode())
-        return
-    head = ("token", "role", "scope", "made", "until", "")
-    rows = [
-        (
-            one.token,
-            one.role,
-            one.scope,
-            _day(one.created_at),
-            _day(one.expires_at),
-            f"revoked {_day(one.revoked_at)}" if one.revoked_at else "",
-        )
-        for one in found
-    ]
-    echo_table([head, *rows])
-
-
-@account.command()
-@DATA
 @click.argument("name", required=False)
-@click.option("--token", metavar="ID", help="One of its tokens, as `tokens` lists it.")
+@click.option(
+    "--token", metavar="ID", help="One of its tokens, as `list NAME` shows it."
+)
 @click.option("--all", "every", is_flag=True, help="Every token of the account.")
 @click.option(
     "--leaked",
@@ -183,9 +187,12 @@ def revoke(
 @click.argument("name")
 @click.option("--reason", default="", help="For yourself; shown by `list`.")
 @click.option("--cancel", is_flag=True, help="Cancel the account's open tasks too.")
+@click.option("--undo", is_flag=True, help="Let it submit again.")
 @JSON
-def suspend(data: Path, name: str, reason: str, cancel: bool, as_json: bool) -> None:
-    """Let the account NAME submit nothing (STO-R009) until it is resumed.
+def suspend(
+    data: Path, name: str, reason: str, cancel: bool, undo: bool, as_json: bool
+) -> None:
+    """Let the account NAME submit nothing (STO-R009), until --undo.
 
     It may still look at its tasks, fetch their results and cancel them. Tasks that were
     taken before go on, unless --cancel ends them.
@@ -193,8 +200,17 @@ def suspend(data: Path, name: str, reason: str, cancel: bool, as_json: bool) -> 
     with _open(data) as store:
         from stoilo.server.operations import accounts  # noqa: PLC0415 - needs an extra
 
-        done = accounts.suspend(store, name, reason, now())
+        if undo:
+            done = accounts.resume(store, name, now())
+        else:
+            done = accounts.suspend(store, name, reason, now())
         cancelled = accounts.cancel_tasks(store, name, now()) if cancel else 0
+    if undo:
+        if as_json:
+            _print({"name": name, "resumed": done})
+        else:
+            click.echo("resumed" if done else "it was not suspended")
+        return
     if as_json:
         _print({"name": name, "suspended": done, "cancelled": cancelled})
         return
@@ -203,20 +219,53 @@ def suspend(data: Path, name: str, reason: str, cancel: bool, as_json: bool) -> 
         click.echo(f"{cancelled} tasks cancelled")
 
 
-@account.command()
+@account.command("service-key")
 @DATA
-@click.argument("name")
+@click.argument("service", type=click.Choice(["metrics", "mirrors"]))
+@click.option("--days", type=click.IntRange(1, 3650), default=365, help="Of metrics.")
 @JSON
-def resume(data: Path, name: str, as_json: bool) -> None:
-    """Let the suspended account NAME submit again."""
-    with _open(data) as store:
-        from stoilo.server.operations import accounts  # noqa: PLC0415 - needs an extra
+def service_key(data: Path, service: str, days: int, as_json: bool) -> None:
+    """Print what a service beside the server needs; give it to its keeper alone.
 
-        done = accounts.resume(store, name, now())
-    if as_json:
-        _print({"name": name, "resumed": done})
+    metrics: a new token that reads `/metrics` and the reasons of `/readyz`, nothing else;
+    it is shown once, and the log notes it. mirrors: the key with which HTTP caches fetch
+    shared files, the same each time; who has it can read every file that tasks share.
+    """
+    directory = data / ("keys" if service == "metrics" else "engine")
+    if not directory.is_dir():
+        raise UsageError(
+            "STO-U004",
+            f"{data.name or data} is not the data directory of a server",
+            hint="start one with `stoilo up --data DIR`",
+        )
+    if service == "mirrors":
+        from stoilo.server.engines.embedded.accounts.accounts import (  # noqa: PLC0415 - heavy
+            load_secret,
+        )
+
+        made = load_secret(directory / "mirror.secret").hex()
     else:
-        click.echo("resumed" if done else "it was not suspended")
+        made = _make_metrics_token(data, days)
+    if as_json:
+        _print({"key": made})
+    else:
+        click.echo(made)
+
+
+def _make_metrics_token(data: Path, days: int) -> str:
+    with _open(data) as store:
+        from stoilo.server.admission import tokens  # noqa: PLC0415 - needs an extra
+        from stoilo.server.watching.routes import METRICS_SCOPE  # noqa: PLC0415
+
+        with store.write() as connection:
+            return tokens.issue_token(
+                connection,
+                "prometheus",
+                tokens.Role.OPERATOR,
+                now(),
+                scope=METRICS_SCOPE,
+                lifetime_s=days * DAY_S,
+            )
 
 
 def _print(value: dict[str, object]) -> None:

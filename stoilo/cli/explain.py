@@ -1,13 +1,29 @@
-"""`stoilo explain`: what a code means, and the reference page of all of them."""
+"""`stoilo explain`: what a code means, what levels make of a source, who hands a name out."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
+from stoilo.cli.policy import REFUSED, read_as_task, read_policy, read_source
 from stoilo.core.codebook import CodeEntry, find_entry, load_codebook, render_entry
+from stoilo.policies.check import check_in_child
+from stoilo.policies.explanation import (
+    explain_name,
+    explain_source,
+    render_name,
+    render_source,
+)
+from stoilo.policies.gate import GateRequest
+from stoilo.policies.levels import load_levels
+
+if TYPE_CHECKING:
+    from stoilo.core.types import Verdict
 
 _HEAD = """\
 # Error codes
@@ -34,7 +50,11 @@ _AREAS = {
 
 
 @click.command()
-@click.argument("code", required=False)
+@click.argument("subject", metavar="CODE|FILE|NAME", required=False)
+@click.option(
+    "--entry", default="", help="Of FILE, the function; default: the last def."
+)
+@click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
 @click.option("--all", "everything", is_flag=True, help="Every code's page.")
 @click.option(
     "--format",
@@ -44,19 +64,53 @@ _AREAS = {
     show_default=True,
 )
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
-def explain(code: str | None, everything: bool, output: str, as_json: bool) -> None:
+def explain(
+    subject: str | None,
+    entry: str,
+    policy_file: str | None,
+    everything: bool,
+    output: str,
+    as_json: bool,
+) -> int:
     """Say what an error CODE means and what to do; without one, list them.
+
+    Of FILE (- for stdin): what every level makes of it; nothing in it is run. Exit code
+    0: some open level admits it, 3: none does. NAME is a module, a name in one, a built-in
+    or a library type: the levels that hand it out.
 
     Example: stoilo explain STO-P040
     """
     output = "json" if as_json else output
-    if code is not None:
-        entry = find_entry(code)
-        click.echo(_render([entry], output, listing=False), nl=False)
-        return
-    entries = list(load_codebook().values())
-    listing = output == "text" and not everything
-    click.echo(_render(entries, output, listing=listing), nl=False)
+    if subject is None:
+        entries = list(load_codebook().values())
+        listing = output == "text" and not everything
+        click.echo(_render(entries, output, listing=listing), nl=False)
+        return 0
+    if subject == "-" or Path(subject).is_file():
+        return _explain_source(subject, entry, policy_file, as_json=output == "json")
+    if not subject.strip().upper().startswith("STO-"):
+        named = explain_name(subject, load_levels())
+        click.echo(_encode(named) if output == "json" else render_name(named))
+        return 0
+    click.echo(_render([find_entry(subject)], output, listing=False), nl=False)
+    return 0
+
+
+def _explain_source(
+    file: str, entry: str, policy_file: str | None, *, as_json: bool
+) -> int:
+    source, rules = read_as_task(read_source(file)), read_policy(policy_file)
+
+    def judge(level: str) -> Verdict:
+        return check_in_child(GateRequest(source, None, entry, level, rules))
+
+    explained = explain_source(judge, rules, load_levels())
+    click.echo(_encode(explained) if as_json else render_source(explained, file))
+    return 0 if explained.lowest else REFUSED
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def render_markdown(entries: list[CodeEntry]) -> str:

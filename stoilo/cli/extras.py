@@ -18,6 +18,7 @@ PACKAGES = {
     "server": (
         "alembic",
         "grpc_health",
+        "prometheus_client",
         "pymysql",
         "sqlalchemy",
         "starlette",

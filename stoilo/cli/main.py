@@ -64,14 +64,12 @@ COMMANDS = {
         "restore",
         "Make a server's data directory out of a backup.",
     ),
-    "mirror": ("stoilo.cli.mirror", "mirror", "Serve a project's shared files."),
-    "metrics": (
-        "stoilo.cli.metrics",
-        "metrics",
-        "Name a server's figures, and let somebody read them.",
-    ),
     "config": ("stoilo.cli.config", "config", "Show the configuration in force."),
-    "explain": ("stoilo.cli.explain", "explain", "Say what an error code means."),
+    "explain": (
+        "stoilo.cli.explain",
+        "explain",
+        "Say what a code, a source or a name means.",
+    ),
 }
 
 

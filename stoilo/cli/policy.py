@@ -1,4 +1,4 @@
-"""`stoilo policy`: check a source as the server would, show, explain and compare rules."""
+"""`stoilo policy`: check a source as the server would, show and compare rules."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from stoilo.cli.extras import require_extra
+from stoilo.cli.platforms import check_platform
 from stoilo.cli.review import review
 from stoilo.cli.schemas import SCHEMAS, render_schema
-from stoilo.core.codebook import CODE_PATTERN, find_entry, render_entry
 from stoilo.core.errors import UsageError
 from stoilo.policies.check import check_in_child
 from stoilo.policies.entry import read_script
 from stoilo.policies.explanation import (
+    Change,
     diff_levels,
     diff_policies,
-    explain_name,
-    explain_source,
     render_changes,
-    render_name,
-    render_source,
 )
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.levels import level_names, load_level, load_levels
@@ -37,7 +35,6 @@ from stoilo.policies.render import render_json, render_sarif, render_text
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
-    from stoilo.core.types import Verdict
 
 
 def read_as_task(data: bytes) -> bytes:
@@ -92,7 +89,7 @@ def _line(rules: Policy, level: Level) -> LevelLine:
 
 @click.group()
 def policy() -> None:
-    """Check source against a level; show, explain and compare levels and policies."""
+    """Check source against a level; show and compare levels and policies."""
 
 
 policy.add_command(review)
@@ -127,7 +124,7 @@ def check(
     """
     source = read_as_task(read_source(file))
     request = GateRequest(
-        source=source, entry=entry, level=level, policy=_read_policy(policy_file)
+        source=source, entry=entry, level=level, policy=read_policy(policy_file)
     )
     verdict = check_in_child(request)
     if output == "sarif":
@@ -140,92 +137,74 @@ def check(
 
 
 @policy.command()
-@click.argument("level", required=False)
+@click.argument("subject", metavar="LEVEL|POLICY", required=False)
 @click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
+@click.option(
+    "--against",
+    metavar="LEVEL|POLICY",
+    help="Only what it has otherwise than this one: + widens, - narrows, ~ neither.",
+)
+@click.option(
+    "--system-calls", is_flag=True, help="What the kernel layer lets through, and why."
+)
+@click.option(
+    "--schema",
+    type=click.Choice(list(SCHEMAS)),
+    help="JSON Schema of that kind of file.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def show(level: str | None, policy_file: str | None, as_json: bool) -> None:
-    """Show what LEVEL hands out, or list the levels and who may use them.
+def show(
+    subject: str | None,
+    policy_file: str | None,
+    against: str | None,
+    system_calls: bool,
+    schema: str | None,
+    as_json: bool,
+) -> None:
+    """Show what a level hands out, or list the levels and who may use them.
 
-    Example: stoilo policy show numeric
+    With --against two levels, or two policy files (`default`: the shipped one), are
+    compared. --system-calls reads the filters back that processes load on this machine.
+    Example: stoilo policy show numeric --against pure
     """
-    if level is None:
-        overview = Overview.of(_read_policy(policy_file), load_levels())
-        text = _encode(overview) if as_json else _render_overview(overview)
+    if schema is not None:
+        click.echo(render_schema(schema), nl=False)
+    elif subject is None and (against or system_calls):
+        raise UsageError("STO-U003", "name the level or policy to be shown")
+    elif subject is None:
+        overview = Overview.of(read_policy(policy_file), load_levels())
+        click.echo(_encode(overview) if as_json else _render_overview(overview))
+    elif against is not None:
+        changes = _compare(_read_side(against), _read_side(subject))
+        click.echo(_encode(changes) if as_json else render_changes(changes))
+    elif system_calls:
+        _show_system_calls(load_level(subject), as_json=as_json)
     else:
-        one = load_level(level)
-        text = _encode(one) if as_json else _render_level(one)
-    click.echo(text)
+        one = load_level(subject)
+        click.echo(_encode(one) if as_json else _render_level(one))
 
 
-@policy.command()
-@click.argument("subject", metavar="FILE|RULE")
-@click.option("--entry", default="", help="Function to call; default: the last def.")
-@click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def explain(
-    subject: str, entry: str, policy_file: str | None, as_json: bool
-) -> int | None:
-    """Say what every level makes of FILE (- for stdin), or what RULE means.
-
-    RULE is a code (STO-P040), or a module, a name in one, a built-in or a library type:
-    then the levels that hand it out. Nothing in FILE is run.
-
-    Exit code of FILE: 0 some open level admits it, 3 none does.
-    Example: stoilo policy explain numpy.linalg
-    """
-    if CODE_PATTERN.fullmatch(subject.strip().upper()):
-        entry_page = find_entry(subject)
-        click.echo(_encode(entry_page) if as_json else render_entry(entry_page))
-        return 0
-    if subject != "-" and not Path(subject).is_file():
-        named = explain_name(subject, load_levels())
-        click.echo(_encode(named) if as_json else render_name(named))
-        return 0
-    source, rules = read_as_task(read_source(subject)), _read_policy(policy_file)
-
-    def judge(level: str) -> Verdict:
-        """Judge in a child, at one level."""
-        return check_in_child(GateRequest(source, None, entry, level, rules))
-
-    explained = explain_source(judge, rules, load_levels())
-    click.echo(_encode(explained) if as_json else render_source(explained, subject))
-    return 0 if explained.lowest else REFUSED
-
-
-@policy.command()
-@click.argument("one", metavar="A")
-@click.argument("other", metavar="B")
-@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
-def diff(one: str, other: str, as_json: bool) -> None:
-    """Show what B has otherwise than A: two levels, or two policy files.
-
-    `default` is the shipped policy. + widens, - narrows, ~ does neither.
-    Example: stoilo policy diff pure numeric
-    """
-    before, after = _read_side(one), _read_side(other)
+def _compare(before: Policy | Level, after: Policy | Level) -> tuple[Change, ...]:
     if isinstance(before, Policy) and isinstance(after, Policy):
-        changes = diff_policies(before, after)
-    elif not isinstance(before, Policy) and not isinstance(after, Policy):
-        changes = diff_levels(before, after)
+        return diff_policies(before, after)
+    if not isinstance(before, Policy) and not isinstance(after, Policy):
+        return diff_levels(before, after)
+    raise UsageError(
+        "STO-P007",
+        "a level cannot be compared with a policy",
+        hint="name two levels, or two policy files",
+    )
+
+
+def _show_system_calls(rules: Level, *, as_json: bool) -> None:
+    check_platform()
+    require_extra("executor")
+    from stoilo.sandbox.kernel.filter_text import audit_level, render_filter  # noqa: PLC0415 - Linux only
+
+    if as_json:
+        click.echo(_encode(audit_level(rules)))
     else:
-        raise UsageError(
-            "STO-P007",
-            "a level cannot be compared with a policy",
-            hint="name two levels, or two policy files",
-        )
-    click.echo(_encode(changes) if as_json else render_changes(changes))
-
-
-@policy.command()
-@click.argument("kind", type=click.Choice(list(SCHEMAS)))
-@click.option("--json", "as_json", is_flag=True, help="No effect: it is JSON.")
-def schema(kind: str, as_json: bool) -> None:
-    """Print the JSON Schema of a kind of file, generated from the code that reads it.
-
-    Example: stoilo policy schema policy > policy.schema.json
-    """
-    del as_json
-    click.echo(render_schema(kind), nl=False)
+        click.echo(render_filter(rules), nl=False)
 
 
 def read_source(file: str) -> bytes:
@@ -248,7 +227,8 @@ def read_source(file: str) -> bytes:
     return data
 
 
-def _read_policy(file: str | None) -> Policy:
+def read_policy(file: str | None) -> Policy:
+    """Return the policy in a file, or the shipped one."""
     return default_policy() if file is None else parse_policy(read_source(file))
 
 
@@ -256,7 +236,7 @@ def _read_side(name: str) -> Policy | Level:
     """Return the level called `name`, or the policy in that file."""
     if name in level_names():
         return load_level(name)
-    return default_policy() if name == "default" else _read_policy(name)
+    return default_policy() if name == "default" else read_policy(name)
 
 
 def _encode(value: object) -> str:

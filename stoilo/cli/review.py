@@ -66,7 +66,7 @@ class WaitingLine(msgspec.Struct, frozen=True):
 def review() -> None:
     """Read, sign and refuse tasks that wait for a reviewer.
 
-    Reviewer: keygen once; then list, show, sign (offline), submit or refuse.
+    Reviewer: keygen once; then show, sign (offline), submit or refuse.
     Operator: enroll, withdraw, reviewers.
     """
 
@@ -79,7 +79,6 @@ def _call(
     from stoilo.client.wire import Wire  # noqa: PLC0415 - slow import
 
     async def inner() -> AnswerT:
-        """Open, work, close."""
         wire = Wire(resolve_address(connection))
         try:
             return await work(wire)
@@ -89,11 +88,7 @@ def _call(
     return asyncio.run(inner())
 
 
-@review.command("list")
-@where
-@json_option
-def list_waiting(connection: str | None, as_json: bool) -> None:
-    """List the tasks that wait for a review, longest waiting first."""
+def _list_waiting(connection: str | None, *, as_json: bool) -> None:
     from stoilo.core.rpc import reviews_pb2 as pb  # noqa: PLC0415 - slow import
 
     answer = _call(
@@ -127,17 +122,20 @@ def list_waiting(connection: str | None, as_json: bool) -> None:
 
 
 @review.command()
-@click.argument("task_id")
+@click.argument("task_id", required=False)
 @click.option("--output", type=_FOLDER, help="New folder for the files to sign.")
 @where
 @json_option
 def show(
-    task_id: str, output: Path | None, connection: str | None, as_json: bool
+    task_id: str | None, output: Path | None, connection: str | None, as_json: bool
 ) -> None:
-    """Show everything about TASK_ID that its review covers.
+    """Show all that a review of TASK_ID covers; without one, list what waits.
 
     With --output the files are written for `sign`, which needs no network.
     """
+    if task_id is None:
+        _list_waiting(connection, as_json=as_json)
+        return
     from stoilo.client.reviewing import (  # noqa: PLC0415 - needs an extra
         read_response,
         render_task,

@@ -1,4 +1,4 @@
-"""`stoilo sandbox`: run, probe, filter, selftest and suite of the jail (design §7)."""
+"""`stoilo sandbox`: run, probe, selftest and suite of the jail (design §7)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from stoilo.cli.extras import require_extra
 from stoilo.cli.platforms import check_platform
@@ -27,30 +26,6 @@ from stoilo.policies.levels import load_level
 
 if TYPE_CHECKING:
     from stoilo.sandbox.suite.verdicts import Attempt, Row
-
-
-@click.command("filter")
-@click.option("--level", default="pure", show_default=True, help="Policy level.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object, without listings."
-)
-def show_filter(level: str, as_json: bool) -> int:
-    """Print what system calls are open at a level and why, then the filters themselves.
-
-    The listings are read back from the bytes that processes load on this machine: runs,
-    their zygote, and the process that waits for it.
-    Example: stoilo sandbox filter --level numeric
-    """
-    check_platform()
-    require_extra("executor")
-    from stoilo.sandbox.kernel.filter_text import audit_level, render_filter  # noqa: PLC0415 - Linux only
-
-    rules = load_level(level)
-    if as_json:
-        click.echo(msgspec.json.encode(audit_level(rules)).decode())
-    else:
-        click.echo(render_filter(rules), nl=False)
-    return 0
 
 
 _CONTROLS = {True: "gets through without it", False: "fails anyway", None: ""}
@@ -268,7 +243,6 @@ def sandbox() -> None:
 
 
 sandbox.add_command(selftest)
-sandbox.add_command(show_filter)
 
 
 @sandbox.command()

@@ -1,4 +1,4 @@
-"""`stoilo task`: submit a source file, watch, explain and cancel tasks.
+"""`stoilo task`: submit a source file, watch and cancel tasks.
 
 Everything goes through the client library; nothing of the server is imported here.
 """
@@ -22,13 +22,13 @@ from stoilo.cli.policy import read_as_task
 from stoilo.cli.sandbox import read_kwargs, read_source
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
-from stoilo.client.request import TaskOptions
+from stoilo.client.options import TaskOptions
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TaskResult, TimedOut, UserError
-from stoilo.client.rpcerrors import SourceRefused
 from stoilo.client.status import TaskStatus
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.client.task import submit as submit_task
+from stoilo.client.wire import SourceRefused
 from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.codec.values import to_node
@@ -71,7 +71,6 @@ def _run(
     """Run `work` on an open connection."""
 
     async def inner() -> AnswerT:
-        """Open, work, close."""
         async with connect(connection) as open_connection:
             return await work(open_connection)
 
@@ -134,7 +133,6 @@ def submit(  # noqa: PLR0917 - click passes options by name
     )
 
     async def work(server: Connection) -> int:
-        """Do it on an open connection."""
         submitted = await _submit(server, captured, options, key)
         if not wait:
             _print(as_json, {"task_id": submitted.task_id}, submitted.task_id)
@@ -195,7 +193,6 @@ def result(
     """
 
     async def work(server: Connection) -> int:
-        """Do it on an open connection."""
         return await _finish(server.restore_task(task_id), timeout, as_json)
 
     return _run(connection, work)
@@ -261,10 +258,9 @@ async def _show_progress(
 @where
 @as_json
 def status(task_id: str, connection: str | None, as_json: bool) -> int:
-    """Say where TASK_ID is, with its copies."""
+    """Say where TASK_ID is and why, with its copies."""
 
     async def work(server: Connection) -> int:
-        """Do it on an open connection."""
         found = await server.restore_task(task_id).status()
         lines = [f"{found.task_id}  {found.state.value}  level {found.level}"]
         if found.explanation:
@@ -285,27 +281,10 @@ def status(task_id: str, connection: str | None, as_json: bool) -> int:
 @click.argument("task_id")
 @where
 @as_json
-def explain(task_id: str, connection: str | None, as_json: bool) -> int:
-    """Say in one sentence why TASK_ID is where it is."""
-
-    async def work(server: Connection) -> int:
-        """Do it on an open connection."""
-        text = await server.restore_task(task_id).explain()
-        _print(as_json, {"task_id": task_id, "explanation": text}, text)
-        return 0
-
-    return _run(connection, work)
-
-
-@task.command()
-@click.argument("task_id")
-@where
-@as_json
 def cancel(task_id: str, connection: str | None, as_json: bool) -> int:
     """Cancel TASK_ID unless it is final already."""
 
     async def work(server: Connection) -> int:
-        """Do it on an open connection."""
         submitted = server.restore_task(task_id)
         await submitted.cancel()
         state = (await submitted.status()).state

@@ -247,7 +247,7 @@ def _check_watch(address: str) -> None:
         raise UsageError(
             "STO-B060",
             f"watch = {address[:80]!r} is not a loopback address",
-            hint="leave it empty and give Prometheus a token: stoilo metrics token",
+            hint="leave it empty; Prometheus needs `stoilo account service-key metrics`",
         )
 
 

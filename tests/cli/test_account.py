@@ -58,7 +58,7 @@ def test_added_account_is_listed_with_its_token(
     assert is_good(data, token)
     (line,) = run(capsys, data, "list")["accounts"]
     assert (line["name"], line["tokens"], line["suspended_at"]) == ("eve", 1, 0)
-    (one,) = run(capsys, data, "tokens", "eve")["tokens"]
+    (one,) = run(capsys, data, "list", "eve")["tokens"]
     assert tokens.token_digest(token).startswith(one["token"])
 
 
@@ -96,7 +96,10 @@ def test_account_is_suspended_and_resumed(
     assert said == {"name": "eve", "suspended": True, "cancelled": 0}
     (line,) = run(capsys, data, "list")["accounts"]
     assert line["reason"] == "coins"
-    assert run(capsys, data, "resume", "eve") == {"name": "eve", "resumed": True}
+    assert run(capsys, data, "suspend", "eve", "--undo") == {
+        "name": "eve",
+        "resumed": True,
+    }
 
 
 def test_person_reads_tables(
@@ -104,9 +107,9 @@ def test_person_reads_tables(
 ) -> None:
     main(["account", "suspend", "--data", str(data), "eve", "--reason", "coins"])
     main(["account", "list", "--data", str(data)])
-    main(["account", "tokens", "--data", str(data), "eve"])
+    main(["account", "list", "--data", str(data), "eve"])
     main(["account", "revoke", "--data", str(data), "eve", "--all"])
-    main(["account", "resume", "--data", str(data), "eve"])
+    main(["account", "suspend", "--data", str(data), "eve", "--undo"])
     said = capsys.readouterr().out
     words = ("suspended", "coins", "researcher", "1 revoked", "resumed")
     assert all(word in said for word in words)
@@ -118,3 +121,17 @@ def test_directory_of_no_server_is_a_usage_error(
 ) -> None:
     assert main(["account", "list", "--data", str(tmp_path / "none")]) == 2
     assert "STO-U004" in capsys.readouterr().err
+
+
+def test_key_of_mirrors_is_made_once_and_for_a_server_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["account", "service-key", "mirrors", "--data", str(tmp_path)]) == 2
+    (tmp_path / "engine").mkdir()
+    keys = set()
+    for _ in range(2):
+        capsys.readouterr()
+        assert main(["account", "service-key", "mirrors", "--data", str(tmp_path)]) == 0
+        keys.add(capsys.readouterr().out)
+    assert len(keys) == 1
+    assert len(keys.pop()) == 65

@@ -31,9 +31,9 @@ def test_admitted_source_exits_0(write, capsys) -> None:
 SCRIPT = PURE + 'if __name__ == "__main__":\n    print(task({}))\n'
 
 
-@pytest.mark.parametrize("command", ["check", "explain"])
+@pytest.mark.parametrize("command", [("policy", "check"), ("explain",)])
 def test_script_block_is_dropped_with_a_note(write, capsys, command) -> None:
-    assert main(["policy", command, write(SCRIPT)]) == 0
+    assert main([*command, write(SCRIPT)]) == 0
     assert "line 4: the block" in capsys.readouterr().err
 
 
@@ -110,10 +110,10 @@ def test_policy_file_narrows(write) -> None:
         ["check", "-", "--entry", "x" * 999],
         ["show", "root"],
         ["unknown"],
-        ["explain", "nothing.like.it"],
-        ["diff", "pure", "default"],
-        ["diff", "pure", "/no/such/file.toml"],
-        ["schema", "none"],
+        ["show", "default", "--against", "pure"],
+        ["show", "/no/such/file.toml", "--against", "pure"],
+        ["show", "--against", "pure"],
+        ["show", "--schema", "none"],
     ],
 )
 def test_usage_errors_exit_2(arguments: list[str], capsys) -> None:
@@ -155,11 +155,11 @@ def test_show_level_names_modules_and_limits(name: str, capsys) -> None:
 
 
 def test_explain_says_what_each_level_makes_of_a_file(write, capsys) -> None:
-    assert main(["policy", "explain", write(NUMERIC), "--json"]) == 0
+    assert main(["explain", write(NUMERIC), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["lowest"] == "numeric"
     assert [row["admitted"] for row in document["levels"]][:2] == [False, True]
-    assert main(["policy", "explain", write(HOSTILE)]) == 3
+    assert main(["explain", write(HOSTILE)]) == 3
     assert "no level admits it" in capsys.readouterr().out
 
 
@@ -168,21 +168,21 @@ def test_explain_says_what_each_level_makes_of_a_file(write, capsys) -> None:
     [("STO-P040", "Why:"), ("math", "module at level pure"), ("len", "builtin at")],
 )
 def test_explain_says_what_a_rule_means(rule: str, said: str, capsys) -> None:
-    assert main(["policy", "explain", rule]) == 0
+    assert main(["explain", rule]) == 0
     assert said in capsys.readouterr().out
 
 
 def test_diff_compares_levels_and_policies(write, capsys) -> None:
-    assert main(["policy", "diff", "pure", "numeric"]) == 0
+    assert main(["policy", "show", "numeric", "--against", "pure"]) == 0
     assert "+ modules.numpy: (none) ->" in capsys.readouterr().out
     shut = write('format = 1\nname = "shut"\n', "policy.toml")
-    assert main(["policy", "diff", "default", shut, "--json"]) == 0
+    assert main(["policy", "show", shut, "--against", "default", "--json"]) == 0
     changes = json.loads(capsys.readouterr().out)
     assert {"levels.pure.open_to"} <= {one["path"] for one in changes}
 
 
 def test_schema_is_printed(capsys) -> None:
-    assert main(["policy", "schema", "policy"]) == 0
+    assert main(["policy", "show", "--schema", "policy"]) == 0
     assert json.loads(capsys.readouterr().out)["additionalProperties"] is False
 
 

@@ -93,7 +93,7 @@ def test_refused_source_exits_3_with_places(connection: str, tmp_path: Path) -> 
 
 
 def test_unknown_task_exits_8(connection: str) -> None:
-    done = stoilo(connection, "explain", "0" * 32, "--json")
+    done = stoilo(connection, "status", "0" * 32, "--json")
     assert done.returncode == 8
     assert json.loads(done.stderr)["error"]["code"] == "STO-R003"
 

@@ -133,14 +133,14 @@ def test_task_runs_once_a_reviewer_has_signed(project: Project) -> None:
     parked = project.wait_for(task_id, "waiting_review")
     assert (parked.code, parked.logged) == ("STO-R022", False)
     assert "waits for a reviewer" in parked.explanation
-    listed = project.review("list", "--connection", project.connection)
+    listed = project.review("show", "--connection", project.connection)
     assert [row["task_id"] for row in listed["tasks"]] == [task_id]
     taken = project.hand_in(task_id, project.sign(task_id))
     assert taken["released"] == 1
     assert decode(project.wait_for(task_id, "succeeded").value) == 42
     [text] = statement_of(project, task_id).reviewers
     assert json.loads(text)["payloadType"] == REVIEW_PAYLOAD
-    assert project.review("list", "--connection", project.connection)["waiting"] == 0
+    assert project.review("show", "--connection", project.connection)["waiting"] == 0
 
 
 def test_review_of_one_task_admits_no_other_arguments(project: Project) -> None:
@@ -193,7 +193,7 @@ def test_stranger_and_researcher_cannot_review(project: Project) -> None:
     task_id = project.submit(7)
     project.wait_for(task_id, "waiting_review")
     own = str(project.data / "connection.json")
-    denied = project.review("list", "--connection", own, code=8)
+    denied = project.review("show", "--connection", own, code=8)
     assert denied["error"]["code"] == "STO-R002"
     stranger = project.home / "stranger.pem"
     project.review("keygen", "--output", str(stranger))
@@ -222,7 +222,7 @@ def test_nobody_reviews_himself(project: Project) -> None:
             time.sleep(0.05)
     [row] = [
         row
-        for row in project.review("list", "--connection", project.connection)["tasks"]
+        for row in project.review("show", "--connection", project.connection)["tasks"]
         if row["task_id"] == task_id
     ]
     assert row["own"]

@@ -7,7 +7,7 @@ import pytest
 from stoilo.cli.main import main
 from stoilo.core.errors import StoiloError
 from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.comparison import compare_trees, load_tree
+from stoilo.flavors.inspect import compare_trees, load_tree
 from stoilo.flavors.tree import describe_tree, parse_tree, render_tree
 
 
@@ -126,6 +126,6 @@ def test_verify_compares_with_a_releases_digest(tree, tmp_path, capsys):
 
 def test_inspect_of_an_archive_lists_its_files(tree, tmp_path, capsys):
     archive = pack(tree, tmp_path / "a.tar")
-    assert main(["flavor", "inspect", str(archive), "--json"]) == 0
+    assert main(["flavor", "show", str(archive), "--json"]) == 0
     assert '"path": "sub/data"' in capsys.readouterr().out
-    assert main(["flavor", "inspect", str(archive)]) == 0
+    assert main(["flavor", "show", str(archive)]) == 0

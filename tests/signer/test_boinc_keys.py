@@ -7,18 +7,20 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.boinc.codesign import (
+    check_boinc_signature,
+    md5_hex,
+    parse_boinc_public,
+    parse_boinc_signature,
+    render_boinc_public,
+    render_boinc_signature,
+)
 from stoilo.core.errors import TrustError
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
-    check_boinc_signature,
     generate_boinc_key,
-    md5_hex,
     parse_boinc_private,
-    parse_boinc_public,
-    parse_boinc_signature,
     render_boinc_private,
-    render_boinc_public,
-    render_boinc_signature,
     sign_key_change,
     sign_md5,
 )

@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from stoilo.core.boinc.codesign import md5_hex, render_boinc_public
 from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
 from stoilo.server.release.programs import ReleasedPrograms
-from stoilo.signer.boinc_keys import (
-    generate_boinc_key,
-    md5_hex,
-    render_boinc_public,
-    sign_md5,
-)
+from stoilo.signer.boinc_keys import generate_boinc_key, sign_md5
 
 if TYPE_CHECKING:
     from stoilo.signer.boinc_keys import BoincPrivateKey

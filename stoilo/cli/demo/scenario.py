@@ -24,7 +24,7 @@ from stoilo.cli.demo.witnessed import (
     read_admissions,
 )
 from stoilo.client.capture import Captured
-from stoilo.client.request import TaskOptions
+from stoilo.client.options import TaskOptions
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import StoiloError
 from stoilo.low_level import SystemError as NoAgreement

@@ -1,4 +1,4 @@
-"""`stoilo flavor inspect`, `verify` and `compare`: what lies in frozen trees."""
+"""`stoilo flavor verify` and `compare`, and what `show` tells of frozen trees."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
-
 import click
-
 from stoilo.core.errors import TrustError, UsageError
 
 if TYPE_CHECKING:
-    from stoilo.flavors.comparison import LoadedTree
+    from stoilo.flavors.inspect import LoadedTree
+
 
 
 _PATH = click.Path(path_type=Path, exists=True)
@@ -20,16 +19,9 @@ _MANIFEST_BYTES = 16 << 20
 _SHOWN = 40
 
 
-@click.command()
-@click.argument("path", type=_PATH)
-@click.option("--modules", is_flag=True, help="List every module and library.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def inspect(path: Path, modules: bool, as_json: bool) -> None:
-    """Show what lies in a frozen tree: files, modules, libraries. Nothing of it is run.
-
-    PATH is the output of a build or an unpacked tree; of an archive, its files are listed.
-    """
-    from stoilo.flavors.comparison import load_tree  # noqa: PLC0415 - used here only
+def inspect(path: Path, *, modules: bool, as_json: bool) -> None:
+    """Show what lies in a frozen tree: files, modules, libraries; of an archive its files."""
+    from stoilo.flavors.inspect import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)
     document = _summary(loaded)
@@ -93,7 +85,7 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
 
     --tree takes the digest or the `.tree` file of a release. Exit code 0: it holds, 4: not.
     """
-    from stoilo.flavors.comparison import load_tree  # noqa: PLC0415 - used here only
+    from stoilo.flavors.inspect import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)
     if packed is not None and loaded.archive != packed:
@@ -133,7 +125,7 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
 
     A and B are outputs of builds, trees or archives. Exit code 0: equal, 4: they differ.
     """
-    from stoilo.flavors.comparison import compare_trees, load_tree  # noqa: PLC0415 - extra
+    from stoilo.flavors.inspect import compare_trees, load_tree  # noqa: PLC0415 - extra
 
     if first.resolve() == second.resolve():
         raise UsageError("STO-F014", "that is one build, named twice")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
@@ -26,7 +27,7 @@ def flavor() -> None:
     """Name frozen dependency sets, build them, look into them."""
 
 
-for command in (lock, build, attest, inspect, verify, compare):
+for command in (lock, build, attest, verify, compare):
     flavor.add_command(command)
 
 
@@ -50,26 +51,24 @@ def identify(file: str, as_json: bool) -> None:
         click.echo(f"note: {error}", err=True)
 
 
-@flavor.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
-def list_flavors(as_json: bool) -> None:
-    """List the shipped flavors, smallest first."""
-    if as_json:
-        pages = [_document(one) for one in shipped_flavors()]
-        click.echo(json.dumps(pages))
-        return
-    for one in shipped_flavors():
-        contents = ", ".join(one.requirements) or "the standard library only"
-        click.echo(f"{one.name:<10} {one.digest[:16]}  Python {one.python}: {contents}")
-
-
 @flavor.command()
-@click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def show(name: str, as_json: bool) -> None:
-    """Show the flavor called NAME (a name, a SHA-256 or an MD5)."""
+@click.argument("name", metavar="NAME|PATH", required=False)
+@click.option("--modules", is_flag=True, help="Of PATH: every module and library.")
+@click.option("--json", "as_json", is_flag=True, help="JSON.")
+def show(name: str | None, modules: bool, as_json: bool) -> None:
+    """Show the flavor NAME (a name, a SHA-256 or an MD5); without one, list the shipped.
+
+    Of PATH, a build's output, an unpacked tree or an archive: files, modules, libraries.
+    Nothing of it is run.
+    """
     from stoilo.flavors.build import flavor_level  # noqa: PLC0415 - loads the levels
 
+    if name is None:
+        _list_flavors(as_json=as_json)
+        return
+    if name not in {one.name for one in shipped_flavors()} and Path(name).exists():
+        inspect(Path(name), modules=modules, as_json=as_json)
+        return
     found = find_flavor(name)
     document = _document(found) | {"level": flavor_level(found)}
     if as_json:
@@ -78,6 +77,15 @@ def show(name: str, as_json: bool) -> None:
     for key, value in document.items():
         text = ", ".join(value) if isinstance(value, list) else value
         click.echo(f"{key:<13} {text}")
+
+
+def _list_flavors(*, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([_document(one) for one in shipped_flavors()]))
+        return
+    for one in shipped_flavors():
+        contents = ", ".join(one.requirements) or "the standard library only"
+        click.echo(f"{one.name:<10} {one.digest[:16]}  Python {one.python}: {contents}")
 
 
 def _document(one: FlavorManifest) -> dict[str, str | list[str]]:

@@ -17,13 +17,10 @@ from stoilo.cli.keys import (
     passphrase_option,
     read_public_file,
 )
+from stoilo.core.boinc.codesign import parse_boinc_public, render_boinc_public
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.config import DEFAULT_ORIGIN, load_config
-from stoilo.signer.boinc_keys import (
-    parse_boinc_public,
-    render_boinc_public,
-    sign_key_change,
-)
+from stoilo.signer.boinc_keys import sign_key_change
 from stoilo.signer.key_files import write_private_file
 from stoilo.signer.offline_keys import (
     BOINC_ROLE,

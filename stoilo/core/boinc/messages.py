@@ -41,11 +41,9 @@ class OtherResult:
     fraction_done: float = 0.0  # from 0 to 1; 0 where the host does not know
 
 
-TOPIC: Final = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
-"""How a topic is written."""
+TOPIC: Final = re.compile(r"[A-Za-z0-9_./+-]{1,64}")  # How a topic is written
 
-MOST_TOPICS: Final = 32
-"""In one request."""
+MOST_TOPICS: Final = 32  # In one request
 
 
 @dataclass(frozen=True, slots=True)

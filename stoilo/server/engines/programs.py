@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from stoilo.core.errors import TrustError, UsageError
-from stoilo.signer.boinc_keys import (
+from stoilo.core.boinc.codesign import (
     BoincPublicKey,
     check_boinc_signature,
     md5_hex,
     parse_boinc_public,
 )
+from stoilo.core.errors import TrustError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

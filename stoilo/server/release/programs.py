@@ -18,6 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from stoilo.core.boinc.codesign import (
+    check_boinc_signature,
+    md5_hex,
+    parse_boinc_public,
+)
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.targets import part_target
 from stoilo.executor.volunteer.scheduler_rpc import BOINC_PLATFORMS
@@ -28,7 +33,6 @@ from stoilo.server.engines.programs import (
     SignedFile,
 )
 from stoilo.server.release.flavors import is_whole
-from stoilo.signer.boinc_keys import check_boinc_signature, md5_hex, parse_boinc_public
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
@@ -125,7 +129,6 @@ def _former_keys(directory: Path, text: str) -> tuple[FormerKey, ...]:
 
 
 def _vouches(old: str, signature: str, text: str) -> bool:
-    """Say whether the key `old` has signed the key `text`."""
     md5 = md5_hex(text.strip().encode())
     try:
         check_boinc_signature(md5, signature, parse_boinc_public(old))

@@ -19,15 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from stoilo.core.errors import TrustError
-from stoilo.signer.boinc_keys import (
-    BoincPrivateKey,
+from stoilo.core.boinc.codesign import (
     BoincPublicKey,
     check_boinc_signature,
     parse_boinc_public,
     render_boinc_public,
-    sign_md5,
 )
+from stoilo.core.errors import TrustError
+from stoilo.signer.boinc_keys import BoincPrivateKey, sign_md5
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget
 
@@ -69,9 +68,8 @@ def sign_boinc_files(ceremony: Ceremony, key: BoincPrivateKey) -> Ceremony:
 
     Call it after the review: builders' attestations are checked there, not here.
 
-    Raises:
-        TrustError: STO-K076 when the folder has another key's signatures or a file is no
-            longer what is proposed.
+    Raises ``STO-K076`` when the folder has another key's signatures or a file is no
+    longer what is proposed.
     """
     public = render_boinc_public(key.public).encode()
     files = dict(ceremony.boinc)
@@ -93,8 +91,7 @@ def sign_boinc_files(ceremony: Ceremony, key: BoincPrivateKey) -> Ceremony:
 def check_folder_signatures(ceremony: Ceremony) -> None:
     """Check that a folder's BOINC signatures are those of its launchers and verifiers.
 
-    Raises:
-        TrustError: as `check_boinc_files`.
+    Raises as `check_boinc_files`.
     """
     if ceremony.boinc:
         targets = ceremony.proposal.targets

@@ -19,6 +19,7 @@ from stoilo.audit.format.proof import (
     check_release_proof,
     parse_proof,
 )
+from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
@@ -38,7 +39,6 @@ from stoilo.signer.attestations import (
     check_builds,
     read_attestation,
 )
-from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
@@ -145,7 +145,6 @@ def _matching(
 
 
 def _without_serial(part: PartFile) -> tuple[str, ...]:
-    """Return what tells one build of a part from another."""
     return (part.part, part.platform, part.version, part.archive.sha256, part.tree)
 
 
@@ -191,8 +190,7 @@ def check_boinc(
 ) -> BoincPublicKey | None:
     """Check BOINC's signatures; None when the release has none.
 
-    Raises:
-        TrustError: STO-K075, STO-K076.
+    Raises ``STO-K075``, ``STO-K076``.
     """
     md5s = {
         one.name: one.md5

@@ -49,7 +49,7 @@ def test_missing_file_exits_2() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["list"], ["list", "--json"], ["show", "numeric"]]
+    "arguments", [["show"], ["show", "--json"], ["show", "numeric"]]
 )
 def test_shipped_flavors_are_shown(arguments: list[str], capsys) -> None:
     assert main(["flavor", *arguments]) == 0

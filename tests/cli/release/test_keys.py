@@ -13,8 +13,12 @@ from stoilo.cli import keys as module
 from stoilo.cli.keys import open_key_file, read_public_file
 from stoilo.cli.main import cli
 from stoilo.cli.release.keys import keygen
+from stoilo.core.boinc.codesign import (
+    check_boinc_signature,
+    md5_hex,
+    parse_boinc_public,
+)
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.signer.boinc_keys import check_boinc_signature, md5_hex, parse_boinc_public
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.offline_keys import create_key, render_public_file
 from stoilo.signer.process.online_keys import parse_online_keys

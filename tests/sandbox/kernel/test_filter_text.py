@@ -90,7 +90,7 @@ def test_every_checked_call_has_its_words(level):
 
 
 def test_command_prints_the_committed_text():
-    words = ["sandbox", "filter", "--level", "pure"]
+    words = ["policy", "show", "pure", "--system-calls"]
     result = CliRunner().invoke(cli, words, standalone_mode=False)
     assert result.stdout.startswith("System calls of level pure\n")
 
@@ -144,7 +144,7 @@ def test_zygote_opens_nothing_that_the_audit_does_not_name(level):
 
 
 def test_command_prints_the_audit_as_json():
-    words = ["sandbox", "filter", "--level", "numeric", "--json"]
+    words = ["policy", "show", "numeric", "--system-calls", "--json"]
     result = CliRunner().invoke(cli, words, standalone_mode=False)
     audit = msgspec.json.decode(result.stdout, type=FilterAudit)
     assert audit == audit_level(load_level("numeric"))

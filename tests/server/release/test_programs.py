@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.boinc.codesign import md5_hex
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile, TrustedRelease
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.programs import AppProgram, CodeSignKey
 from stoilo.server.release.programs import offer_programs, read_programs
-from stoilo.signer.boinc_keys import md5_hex, sign_key_change, sign_md5
+from stoilo.signer.boinc_keys import sign_key_change, sign_md5
 from tests.support.gate import GateBench
 from tests.support.programs import LINUX, ProgramSigner
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.boinc.codesign import md5_hex
 from stoilo.core.errors import TrustError
-from stoilo.signer.boinc_keys import generate_boinc_key, md5_hex
+from stoilo.signer.boinc_keys import generate_boinc_key
 from stoilo.signer.ceremony.boinc_files import (
     check_boinc_files,
     is_boinc_file,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.trust import load_trust, read_release
-from stoilo.signer.boinc_keys import check_boinc_signature, parse_boinc_public
 from stoilo.signer.development.programs import (
     next_serial,
     project_origin,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.boinc.xml import Element, XmlBounds, parse_xml
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.server.engines.stock.installation.facts import CONFIG_FILE
 from stoilo.server.engines.stock.installation.plan import RESTART, SetMode, make_plan
 from stoilo.server.engines.stock.installation.snapshot import Snapshot
 from stoilo.server.engines.stock.project.levels import APPS, plan_classes
-from stoilo.signer.boinc_keys import check_boinc_signature, parse_boinc_public
 
 if TYPE_CHECKING:
     from stoilo.server.engines.stock.installation.app_versions import OfferedVersion

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stoilo.audit.format.note import Note, NoteSignature, parse_note, render_note
 from stoilo.audit.log.seen import open_seen
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.result import (
+from stoilo.executor.verifier.workunit import (
     Disposition,
     ResultHeader,
     largest_result,

@@ -12,52 +12,24 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from types import MemberDescriptorType, ModuleType
+from types import ModuleType
 from typing import Any
+
+import torch
 
 from stoilo.core.codec import nodes
 from stoilo.core.codec.nodes import Instance, Node
-from stoilo.core.errors import PolicyRefusal, TrustError
+from stoilo.core.errors import PolicyRefusal
 from stoilo.sandbox.language.guards import Guards
-from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_class
+from stoilo.sandbox.language.ownership import class_mro, is_own_class
 from stoilo.sandbox.language.rules import (
     GUARDED_DUNDERS,
     NameKind,
     attribute_kind,
     is_plain,
 )
-
-# Attributes of what arguments name, set without running any of its code ---------------
-
-
-def state_refusal(message: str) -> TrustError:
-    """Return the refusal ``STO-G111``: the state does not fit the class."""
-    return TrustError("STO-G111", message)
-
-
-def set_state(instance: Any, name: str, value: object) -> None:
-    """Set the attribute `name` (from the wire); no setter or ``__setattr__`` runs.
-
-    Raises:
-        TrustError: ``STO-G111``, the name is reserved or the class has no room for it.
-    """
-    if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
-        raise state_refusal(f"the attribute name {name[:64]!r} is reserved")
-    for cls in class_mro(type(instance)):
-        member = class_dict(cls).get(name)
-        if isinstance(member, MemberDescriptorType):
-            if not is_own_class(cls):
-                raise state_refusal(f"{name[:64]!r} belongs to a library class")
-            member.__set__(instance, value)
-            return
-    try:
-        attributes = object.__getattribute__(instance, "__dict__")
-    except AttributeError:
-        raise state_refusal(f"there is no attribute {name[:64]!r}") from None
-    attributes[name] = value
-
+from stoilo.sandbox.process.binder import set_state, state_refusal
 
 Convert = Callable[[Node], Any]
 
@@ -110,8 +82,6 @@ class Models:
                 return self._shared(node.base)
             case nodes.DTYPE | nodes.DEVICE | nodes.SIZE:
                 return _make_plain(node.class_name, node.base)
-            case nodes.ORDERED:
-                return OrderedDict(_typed(convert(node.base), dict, "an ordered dict"))
         raise state_refusal(f"{node.class_name[:64]!r} is no value by itself")
 
     def _make_object(self, node: Instance, form: Instance, convert: Convert) -> object:
@@ -139,7 +109,6 @@ class Models:
     def _make_module(
         self, node: Instance, fields: dict[str, Node], convert: Convert
     ) -> object:
-        torch = _torch()
         _check_fields(fields, _MODULE_FIELDS)
         module = _make_empty(self._class_of(node.class_name, torch.nn.Module))
         attributes = object.__getattribute__(module, "__dict__")
@@ -203,7 +172,6 @@ class Models:
     def _make_optimizer(
         self, node: Instance, fields: dict[str, Node], convert: Convert
     ) -> object:
-        torch = _torch()
         _check_fields(fields, _OPTIMIZER_FIELDS)
         optimizer = _make_empty(self._class_of(node.class_name, torch.optim.Optimizer))
         groups = _typed(convert(fields["groups"]), list, "groups")
@@ -221,7 +189,7 @@ class Models:
     # Classes
 
     def _class_of(self, name: str, kind: type) -> type:
-        # a library's by dotted name, or the task's
+        # A library's by dotted name, or the task's
         module, _, attribute = name.rpartition(".")
         facade = self._facades.get(module)
         if name in nodes.UNNAMED:
@@ -233,13 +201,6 @@ class Models:
         if not isinstance(cls, type) or not issubclass(cls, kind):
             raise state_refusal(f"{name[:64]!r} is no {kind.__name__}")
         return cls
-
-
-def _torch() -> Any:
-    torch = sys.modules.get("torch")
-    if torch is None:
-        raise state_refusal("this level has no torch")
-    return torch
 
 
 def _typed(value: Any, kind: type, what: str) -> Any:
@@ -261,7 +222,6 @@ def _make_empty(cls: type) -> Any:
 
 
 def _make_tensor(node: Instance, convert: Convert) -> object:
-    torch = _torch()
     _check_fields(node.state, {"data", "requires_grad"})
     data = convert(node.state["data"])
     wanted = _typed(node.state["requires_grad"], bool, "requires_grad")
@@ -275,7 +235,6 @@ def _make_tensor(node: Instance, convert: Convert) -> object:
 
 
 def _make_plain(form: str, base: Node) -> object:
-    torch = _torch()
     if form == nodes.SIZE:
         extents = _typed(base, tuple, "a shape")
         if all(type(extent) is int for extent in extents):
@@ -339,7 +298,7 @@ def _construct(
     defaults: dict[str, Any],
 ) -> None:
     # Run the constructor of the first library class, never one of the task's
-    optim = _torch().optim
+    optim: Any = torch.optim
     library: Any = next(c for c in class_mro(type(optimizer)) if not is_own_class(c))
     try:
         if library is optim.Optimizer:

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,7 @@ from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built
 from stoilo.executor.verifier.targets import BuilderFile, BuilderKey
 from stoilo.signer.attestations import check_builds, make_attestation
-from stoilo.signer.build_folder import find_builds, read_inputs
+from stoilo.signer.ceremony.built_parts import find_builds, read_inputs, read_libraries
 from tests.support.stage import PLATFORM, make_flavor, make_verifier, write_build
 
 BUILT = Built(
@@ -79,12 +78,12 @@ def test_two_builders_of_equal_folders_agree(build: Path) -> None:
 def test_changed_file_does_not_fit_its_record(build: Path, name: str) -> None:
     data = (build / name).read_bytes()
     (build / name).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    assert refusal(build) == "STO-F034"
+    assert refusal(build) == "STO-K056"
 
 
 def test_record_naming_another_tree_is_refused(build: Path) -> None:
     path = build / "verifier" / f"{PLATFORM}.json"
-    (path.parent / "other.tree").write_bytes(b"other")
+    (path.parent / f"{PLATFORM}.tree").write_bytes(b"other")
     record = msgspec.json.decode(path.read_bytes())
     record["tree"] = content_digest(b"other")
     path.write_bytes(msgspec.json.encode(record))
@@ -94,19 +93,17 @@ def test_record_naming_another_tree_is_refused(build: Path) -> None:
 def test_damaged_record_is_refused(build: Path) -> None:
     path = build / "launcher" / f"{PLATFORM}.json"
     path.write_bytes(path.read_bytes().replace(b'"serial":3', b'"serial":0'))
-    assert refusal(build) == "STO-F034"
+    assert refusal(build) == "STO-K013"
 
 
 def test_folder_without_builds_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"{}")
-    assert refusal(tmp_path) == "STO-F034"
+    assert refusal(tmp_path) == "STO-K051"
 
 
-def test_libraries_of_the_bill_are_told(build: Path) -> None:
-    one = next(one for one in find_builds(build) if one.part.part == "pure")
+def test_libraries_of_the_bill_are_told() -> None:
     bom = json.dumps({"bomFormat": "CycloneDX", "components": [LIBRARY]}).encode()
-    inputs = read_inputs(replace(one, bom=bom), "", 0)
-    (library,) = inputs.libraries
+    (library,) = read_libraries(bom)
     assert (library.name, library.sha256) == ("libz.so.1", "ab" * 32)
     assert library.package == "zlib1g 1.2.13"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.client.journal import Journal, default_journal, entry_now
+from stoilo.client.session import Journal, default_journal, entry_now
 
 
 def test_entries_come_back_newest_first(tmp_path: Path) -> None:
