@@ -23,7 +23,7 @@ from torch import nn
 import stoilo
 from bench.digits import Reached, make_model, make_parts, train_until
 from bench.rows import Row
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.learn import (
     DPBGDOptions,
     DPBGDTrainer,

@@ -37,7 +37,7 @@ from stoilo.server.engines.stock.creation.input_files import (
     input_template,
     result_template,
 )
-from stoilo.server.engines.stock.engine import StockEngine, StockOptions
+from stoilo.server.engines.stock.engine import StockEngine
 from stoilo.server.engines.stock.project.database import owner_name
 from stoilo.server.engines.stock.project.directory import StockProject, read_project
 from stoilo.server.validation.answers import parse_answer
@@ -114,8 +114,8 @@ def owner_of_data() -> str:
 def measure_creation(sizes: Sizes) -> Row:
     """Return the row of workunits made: one batch against two processes each."""
     with place() as (project, url, kind):
-        options = StockOptions(owner=owner_of_data() if kind == "live" else "")
-        engine = StockEngine(project, database_url=url, options=options)
+        owner = owner_of_data() if kind == "live" else ""
+        engine = StockEngine(project, database_url=url, owner=owner)
         prefix = f"b{secrets.token_hex(4)}"
         names = [f"{prefix}_{number}" for number in range(sizes.batch)]
         specs = [make_spec(name, data=name.encode()) for name in names]

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.rows import Row, paired_seconds
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.types import RunStatus
-from stoilo.executor.verifier.result import (
+from stoilo.executor.verifier.workunit import (
     FORMAT,
     Disposition,
     ResultHeader,

@@ -18,5 +18,5 @@ for name in ${PYTHONS:-python3.12 python3.13 python3.14}; do
     "$venv/bin/stoilo" sandbox suite --level numeric tests/attack/cases
     "$venv/bin/python" -m pytest -p no:cacheprovider tests/policies tests/sandbox \
         -m "not slow" -k "not tensor and not training and not torch and not without_importing_them and not second_face" \
-        --ignore tests/sandbox/process/test_model_forgeries.py --ignore tests/sandbox/process/test_models.py
+        --ignore tests/sandbox/process/test_model_forgeries.py --ignore tests/sandbox/facades/test_tensor_models.py
 done

@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     from stoilo import ml as ml
     from stoilo import testing as testing
     from stoilo.client.address import Address
+    from stoilo.client.capture.arguments import StoredValue
     from stoilo.client.capture.library import send_source_of
-    from stoilo.client.capture.stored import StoredValue
     from stoilo.client.connection import Connection, connect
     from stoilo.client.futures import Executor, TaskFuture
     from stoilo.client.mapping import MapItem, MapProgress, MapRun
     from stoilo.client.options import CreateOptions, TaskLimits
     from stoilo.client.results import SystemError as SystemError  # noqa: A004 - thesis
     from stoilo.client.results import TaskResult, TimedOut, UserError
-    from stoilo.client.rpcerrors import SourceRefused
     from stoilo.client.status import TaskStatus
     from stoilo.client.sync import (
         SyncConnection,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
         connect_sync,
     )
     from stoilo.client.task import StagedTask, SubmittedTask
+    from stoilo.client.wire import SourceRefused
     from stoilo.core.errors import StoiloError
     from stoilo.local import local
 
@@ -54,10 +54,10 @@ _PLACES = {
     "MapItem": "stoilo.client.mapping",
     "MapProgress": "stoilo.client.mapping",
     "MapRun": "stoilo.client.mapping",
-    "SourceRefused": "stoilo.client.rpcerrors",
+    "SourceRefused": "stoilo.client.wire",
     "StagedTask": "stoilo.client.task",
     "StoiloError": "stoilo.core.errors",
-    "StoredValue": "stoilo.client.capture.stored",
+    "StoredValue": "stoilo.client.capture.arguments",
     "SubmittedTask": "stoilo.client.task",
     "SyncConnection": "stoilo.client.sync",
     "SyncMapRun": "stoilo.client.sync",

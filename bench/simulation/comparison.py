@@ -18,7 +18,7 @@ from bench.simulation.figures import (
 from bench.simulation.ruled import RulesProject
 from bench.simulation.run import draws, lots, silent, simulate
 from bench.simulation.scenario import POLICIES
-from stoilo.server.engines.embedded.hosts.host_trust import TRUSTED_AFTER
+from stoilo.server.engines.embedded.accounts.host_trust import TRUSTED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

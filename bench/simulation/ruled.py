@@ -17,6 +17,7 @@ from bench.simulation.hosts import HostKind
 from bench.simulation.project import Assignment, Ending
 from bench.simulation.standings import Standings
 from bench.simulation.unit import Unit
+from stoilo.server.engines.embedded.accounts.host_trust import is_trusted
 from stoilo.server.engines.embedded.db.records import (
     Caller,
     Check,
@@ -34,16 +35,15 @@ from stoilo.server.engines.embedded.db.records import (
     Validity,
     WorkunitView,
 )
-from stoilo.server.engines.embedded.hosts.host_trust import is_trusted
 from stoilo.server.engines.embedded.scheduling.dispatch import (
     CANDIDATES_PER_RESULT,
     WINDOW_LEAST,
 )
-from stoilo.server.engines.embedded.workunits.late_results import has_stragglers
 from stoilo.server.engines.embedded.workunits.spot_checks import second_verdict
 from stoilo.server.engines.embedded.workunits.transitioner import (
     can_receive,
     deadline_of,
+    has_stragglers,
     may_issue,
     may_recheck,
     next_actions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.server.engines.embedded.hosts.quotas import (
+from stoilo.server.engines.embedded.accounts.quotas import (
     RULES,
     Quota,
     after_error,

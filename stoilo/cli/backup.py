@@ -32,7 +32,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
     "--output",
     type=click.Path(path_type=Path),
     required=True,
-    help="Directory to make; a name that ends in .tar makes one file.",
+    help="Directory to make.",
 )
 @click.option("--offline-keys", is_flag=True, help="Take keys/offline along.")
 @JSON
@@ -57,7 +57,7 @@ def backup(data: Path, output: Path, offline_keys: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("backup", type=click.Path(path_type=Path, exists=True))
+@click.argument("backup", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @DATA
 @click.option(
     "--newest",

@@ -19,6 +19,7 @@ PACKAGES = {
     "server": (
         "alembic",
         "grpc_health",
+        "prometheus_client",
         "pymysql",
         "sqlalchemy",
         "starlette",

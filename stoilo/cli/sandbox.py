@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from stoilo.cli.extras import check_platform, require_extra
 from stoilo.cli.policy import read_as_task
@@ -209,7 +209,7 @@ def render_outcome(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def _without_form(outcome: RunOutcome, error: UsageError) -> RunOutcome:
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         outcome,
         status=RunStatus.USER_ERROR,
         value=None,

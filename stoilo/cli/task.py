@@ -22,13 +22,13 @@ from stoilo.cli.policy import read_as_task
 from stoilo.cli.sandbox import read_kwargs, read_source
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
-from stoilo.client.request import TaskOptions
+from stoilo.client.options import TaskOptions
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TaskResult, TimedOut, UserError
-from stoilo.client.rpcerrors import SourceRefused
 from stoilo.client.status import TaskStatus
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.client.task import submit as submit_task
+from stoilo.client.wire import SourceRefused
 from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.codec.values import to_node

@@ -15,7 +15,7 @@ import msgspec
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.server.http.routes import Face
+    from stoilo.server.http.web_server import Face
 
 
 SWITCH_S = 0.0005

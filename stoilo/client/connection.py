@@ -8,14 +8,19 @@ from typing import Any, Self
 
 from stoilo.client.address import Address, resolve_address
 from stoilo.client.capture import capture_task
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.capture.modules import capture_calls
-from stoilo.client.capture.stored import StoredValue
-from stoilo.client.journal import Journal, JournalEntry, default_journal
 from stoilo.client.mapping import MapRun
-from stoilo.client.options import TaskLimits
-from stoilo.client.request import make_options
+from stoilo.client.options import TaskLimits, make_options
 from stoilo.client.results import ResultT
-from stoilo.client.session import PATIENCE_S, Review, Session
+from stoilo.client.session import (
+    PATIENCE_S,
+    Journal,
+    JournalEntry,
+    Review,
+    Session,
+    default_journal,
+)
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.client.wire import Wire
 from stoilo.core.errors import DeniedError, StoiloError, UnreachableError, UsageError

@@ -12,8 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from stoilo.client.capture.modules import capture_calls
 from stoilo.client.connection import Where
 from stoilo.client.mapping import MapRun
-from stoilo.client.options import TaskLimits
-from stoilo.client.request import TaskOptions, make_options
+from stoilo.client.options import TaskLimits, TaskOptions, make_options
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.client.sync import SyncConnection, background, connect_sync
@@ -117,7 +116,7 @@ class Executor(concurrent.futures.Executor):
         """
         call = {"args": list(args), "kwargs": dict(kwargs)}
         captured = capture_calls(fn, [call], spread=True).pack_one()
-        session = self._connection._connection.session  # noqa: SLF001 - one package
+        session = self._connection._core.session  # noqa: SLF001 - one package
         future: TaskFuture[T] = TaskFuture()
         with self._lock:
             self._check_open()
@@ -147,7 +146,7 @@ class Executor(concurrent.futures.Executor):
         calls = [
             {"args": list(args), "kwargs": {}} for args in zip(*iterables, strict=False)
         ]
-        session = self._connection._connection.session  # noqa: SLF001 - one package
+        session = self._connection._core.session  # noqa: SLF001 - one package
         captured = capture_calls(fn, calls, spread=True) if calls else None
         chunk = chunksize if chunksize > 1 else None
         run: MapRun[T] = MapRun(session, captured, self._options, chunk)

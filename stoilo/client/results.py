@@ -3,18 +3,26 @@
 Errors are returned, never raised (thesis §7.1.2). A `UserError` is also an instance of
 the builtin exception that the function raised, where that is one: ``except ValueError``
 and ``isinstance(result, ValueError)`` both work after ``raise result``.
+Values in a poll's final answer are untrusted bytes.
 """
 
 from __future__ import annotations
 
 import builtins
 import functools
-from typing import Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
-from stoilo.core.errors import WaitError
+from stoilo.core.codec.skeleton import decode
+from stoilo.core.codec.values import from_node
+from stoilo.core.errors import StoiloError, TrustError, UsageError, WaitError
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.types import TaskState
 
-ResultT = TypeVar("ResultT")
-"""What the researcher's function returns."""
+if TYPE_CHECKING:
+    from stoilo.client.wire import Wire
+
+
+ResultT = TypeVar("ResultT")  # What the researcher's function returns
 
 
 class UserError(Exception):
@@ -90,14 +98,14 @@ class TimedOut(WaitError):
         self.state = state
 
 
+# What `result()` gives; a wait that ends early gives `TimedOut` instead
 TaskResult = Union[Any, UserError, SystemError]  # noqa: UP007 - printed as in the thesis
-"""What ``result()`` gives; a wait that ends early gives `TimedOut` instead."""
 
+# `TaskResult` with the type of the function's value, for type checkers
 TaskOutcome = Union[ResultT, UserError, SystemError, TimedOut]  # noqa: UP007 - generic
-"""`TaskResult` with the type of the function's value, for type checkers."""
 
+# Raised again, these would mean something else to the interpreter
 _NEVER_MIXED = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
-"""Raised again, these would mean something else to the interpreter."""
 
 
 @functools.cache
@@ -121,3 +129,89 @@ def user_error(
 ) -> UserError:
     """Return the `UserError` that also is the builtin exception of that name."""
     return _error_class(exception_type)(exception_type, text, code, output)
+
+
+DEFAULT_TEXTS = {
+    TaskState.SYSTEM_ERROR.value: ("STO-C063", "no quorum of equivalent results"),
+    TaskState.CANCELLED.value: ("STO-C061", "the task was cancelled"),
+    TaskState.EXPIRED.value: ("STO-C062", "the task expired before it was finished"),
+}
+
+
+async def read_outcome(wire: Wire, answer: pb.PollTaskResponse) -> TaskResult:
+    """Return the outcome of a final task; large values are downloaded.
+
+    Raises:
+        TrustError: ``STO-D…`` or ``STO-C056``: the answer does not hold together.
+    """
+    if answer.items:
+        return await read_items(wire, answer, len(answer.items))
+    if answer.state == TaskState.SUCCEEDED.value:
+        data = answer.value
+        if answer.value_blob:
+            data = await wire.download(answer.value_blob, patience_s=None)
+        return read_value(data)
+    if answer.state == TaskState.USER_ERROR.value:
+        return user_error(
+            answer.error_type, answer.error_text, answer.code, answer.output
+        )
+    return _system_error(answer.state, answer.code, answer.error_text, answer.task_id)
+
+
+def read_value(data: bytes) -> TaskResult:
+    """Return the Python value of encoded result bytes, which a volunteer may have made.
+
+    Raises:
+        TrustError: ``STO-D…``, they are none, or numpy or torch refuses what they say.
+        UsageError: ``STO-C064``, a library is missing.
+    """
+    try:
+        return from_node(decode(data))
+    except ImportError as error:
+        raise UsageError(
+            "STO-C064",
+            f"the result holds arrays that need {error.name}, which is not installed here",
+            hint=f"pip install {error.name}, then restore the task: its result is kept",
+        ) from None
+    except StoiloError:
+        raise
+    except Exception as error:
+        raise TrustError(
+            "STO-D003",
+            f"the result cannot be made into a value: {type(error).__name__}: {error}",
+        ) from error
+
+
+async def read_items(
+    wire: Wire, answer: pb.PollTaskResponse, count: int
+) -> list[TaskResult]:
+    """Return one outcome an item; a task that failed as a whole fails each item."""
+    if not answer.items:
+        if answer.state == TaskState.SUCCEEDED.value:
+            values = await read_outcome(wire, answer)
+            if not isinstance(values, list) or len(values) != count:
+                raise TrustError("STO-C057", "the map's result has another length")
+            return values
+        whole = await read_outcome(wire, answer)
+        return [whole for _ in range(count)]
+    if len(answer.items) != count:
+        raise TrustError("STO-C057", "the map's result has another length")
+    return [await _read_item(wire, item, answer.task_id) for item in answer.items]
+
+
+async def _read_item(wire: Wire, item: pb.ItemOutcome, task_id: str) -> TaskResult:
+    if item.state == TaskState.SUCCEEDED.value:
+        data = item.value
+        if item.value_blob:
+            data = await wire.download(item.value_blob, patience_s=None)
+        return read_value(data)
+    if item.state == TaskState.USER_ERROR.value:
+        return user_error(item.error_type, item.error_text, item.code)
+    return _system_error(item.state, item.code, item.error_text, task_id)
+
+
+def _system_error(state: str, code: str, text: str, task_id: str) -> SystemError:
+    known_code, known_text = DEFAULT_TEXTS.get(
+        state, DEFAULT_TEXTS[TaskState.SYSTEM_ERROR.value]
+    )
+    return SystemError(code or known_code, text or known_text, task_id)

@@ -9,9 +9,14 @@ import uuid
 from typing import Any, Generic
 
 from stoilo.client.capture import Captured
-from stoilo.client.outcome import read_items, read_outcome
-from stoilo.client.request import TaskOptions
-from stoilo.client.results import ResultT, TaskOutcome, TimedOut
+from stoilo.client.options import TaskOptions
+from stoilo.client.results import (
+    ResultT,
+    TaskOutcome,
+    TimedOut,
+    read_items,
+    read_outcome,
+)
 from stoilo.client.session import Session
 from stoilo.client.status import (
     TaskStatus,
@@ -23,8 +28,8 @@ from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 
+# Between polls of a task that is not finished (thesis: 15 to 60 s)
 POLLING = functools.partial(Backoff, 0.1, 30.0, factor=1.4, jitter=0.2)
-"""Between polls of a task that is not finished (thesis: 15 to 60 s)."""
 
 
 class SubmittedTask(Generic[ResultT]):

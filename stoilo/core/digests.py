@@ -20,8 +20,7 @@ except ImportError:
 
 
 Buffer = bytes | bytearray | memoryview
-Digest = NewType("Digest", str)
-"""64 lower-case hexadecimal digits."""
+Digest = NewType("Digest", str)  # 64 lower-case hexadecimal digits
 
 _HEX64 = re.compile(r"[0-9a-f]{64}")
 

@@ -18,8 +18,8 @@ from itertools import count
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+# Below that, what an account has used is forgotten, and the account with it
 NEGLIGIBLE = 1e-6
-"""Below that, what an account has used is forgotten, and the account with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+# Ends the name of a file that is being written; what a crash left is written over
 DRAFT_SUFFIX = ".new"
-"""Ends the name of a file that is being written; what a crash left is written over."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -98,5 +98,5 @@ class Backoff:
         self._next = self._first
 
 
+# Between attempts to reach a server that does not answer
 RECONNECTING = functools.partial(Backoff, 0.2, 30.0, factor=1.7, jitter=0.2)
-"""Between attempts to reach a server that does not answer."""

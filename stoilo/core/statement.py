@@ -31,8 +31,8 @@ STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:stoilo:task-admission:v1"
 CODEC_VERSION: Final = 1
 MAX_LIFETIME_S: Final = 14 * 24 * 3600
+# Extension names this version understands; a statement naming another is refused
 KNOWN_CRITICAL: Final[frozenset[str]] = frozenset()
-"""Extension names this version understands; a statement naming another is refused."""
 
 _Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Nonce = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -254,16 +254,16 @@ def _check_subjects(document: dict[str, Json], statement: Statement) -> None:
         raise TrustError("STO-A014", "the statement's subjects are not its own inputs")
 
 
+# Payload type of every public record in the log; this is one of them
 RECORD_PAYLOAD: Final = "application/vnd.stoilo.record+json"
-"""Payload type of every public record in the log; this is one of them."""
 
+# How much older than its admission a workunit's statement may be, s
 FRESH_S: Final = 24 * 3600
-"""How much older than its admission a workunit's statement may be, s."""
 
+# Together these three keep a statement within a public record's 16 KiB.
 MAX_EPOCHS: Final = 64
 MAX_DIGESTS: Final = 160
 MAX_FLAVORS: Final = 32
-"""Together they keep a statement within a public record's 16 KiB."""
 
 MAX_SEQUENCE: Final = 2**53 - 1
 MAX_REVOCATIONS_BYTES: Final = BOUNDS.envelope_bytes + BOUNDS.proof_bytes

@@ -29,8 +29,8 @@ class RunLayer(StrEnum):
     RESULT = "result"
 
 
+# Most characters of a finding's text, and most bytes of it in JSON
 TEXT_CHARS, TEXT_BYTES = 400, 1000
-"""Most characters of a finding's text, and most bytes of it in JSON."""
 _CODE_CHARS = 16
 
 

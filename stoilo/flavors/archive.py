@@ -33,10 +33,8 @@ from stoilo.flavors.tree import (
 )
 
 BLOCK = 512
-MTIME = 315_532_800
-"""The one time of every member: 1980-01-01T00:00:00Z, s."""
-XZ_PRESET = 6
-"""liblzma's setting for every compressed archive."""
+MTIME = 315_532_800  # The one time of every member: 1980-01-01T00:00:00Z, s
+XZ_PRESET = 6  # liblzma's setting for every compressed archive
 _XZ_MEMORY = 64 << 20  # bytes that a decoder of this preset may take; it needs 9 MiB
 _CHUNK = 1 << 20
 _CHECKSUM_AT = 148

@@ -46,8 +46,8 @@ from stoilo.policies.levels import load_levels
 
 RUNTIME_PROGRAM = "stoilo-runtime"
 VERIFIER_PROGRAM = "stoilo-verifier"
+# Most files and bytes of a verifier's tree: the launcher's bounds
 VERIFIER_FILES, VERIFIER_BYTES = 4096, 256 << 20
-"""Most files and bytes of a verifier's tree: the launcher's bounds."""
 _REFUSED = {
     "cloudpickle": "it exists to unpickle functions",
     "dill": "it exists to unpickle functions",

@@ -10,26 +10,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.flavors.contents import load_contents
-from stoilo.flavors.lock import load_lock, parse_lock
-from stoilo.flavors.processes import (
-    build_environment,
-    clean_environment,
-    pip_command,
-    run_logged,
-)
+from stoilo.flavors.lock import clean_environment, load_lock, parse_lock, pip_command
 from stoilo.flavors.tree import platform_name
 
 _SPEC = "from stoilo.flavors.pyinstaller_spec import freeze\nfreeze({plan!r})\n"
 PACKAGE = Path(__file__).resolve().parents[1]
+_EPOCH = "315532800"  # the one time that build programs are told, s since 1970
+_CODE = re.compile(r" \[(STO-F\d{3})\]$")  # our own program says which error it is
 _TOOLS = ("objcopy", "strip")  # of the Debian package binutils
 
 
@@ -227,3 +224,50 @@ def _normalise_modes(tree: Path, program: str) -> None:
         for name in files:
             path = Path(folder, name)
             path.chmod(0o755 if path == tree / program else 0o644)
+
+
+def build_environment(work: Path, path: Sequence[Path]) -> dict[str, str]:
+    """Return the whole environment of a freezing program: the same on every machine.
+
+    Args:
+        work: the build's own directory; it is the home and holds the caches.
+        path: where modules are found.
+    """
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(work),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "SOURCE_DATE_EPOCH": _EPOCH,
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": os.pathsep.join(str(folder) for folder in path),
+        # Bytecode that lies about would not be marshalled as freshly compiled one is.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPYCACHEPREFIX": str(work / "bytecode"),
+        "PYINSTALLER_CONFIG_DIR": str(work / "configuration"),
+    }
+
+
+def run_logged(
+    command: Sequence[str], log: Path, code: str, what: str, env: Mapping[str, str]
+) -> None:
+    """Run `command`, its output appended to `log`; raise `code` when it fails."""
+    with log.open("ab") as output:
+        done = subprocess.run(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            cwd=log.parent,
+            check=False,
+        )
+    if done.returncode:
+        lines = log.read_text("utf-8", "replace").strip().splitlines()
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        named, said = _CODE.search(last), _CODE.sub("", last)
+        raise InternalError(
+            named[1] if named else code,
+            f"{what} failed (status {done.returncode}): {said[:400]}",
+            hint=f"all of its output is in {log}",
+        )

@@ -7,9 +7,12 @@ no index addresses in it, so that everybody may fetch from where they trust.
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,10 +22,8 @@ from urllib.parse import unquote, urlsplit
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.flavors.processes import clean_environment, pip_command
 
-LOCK_BYTES = 1 << 20
-"""Most bytes of a lock."""
+LOCK_BYTES = 1 << 20  # Most bytes of a lock
 _HEAD = re.compile(
     r"# stoilo-lock/1 ([a-z0-9-]{1,32}) ([a-z0-9_]+-linux) python (3\.\d+)"
 )
@@ -142,6 +143,31 @@ def _outdated(lock: Lock, reason: str) -> UsageError:
         f"the lock of {lock.part} is out of date: {reason}",
         hint=f"resolve it again: stoilo flavor lock {lock.part}",
     )
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without what would lead Python elsewhere."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "_PYI", "PYINSTALLER"))
+    }
+
+
+def pip_command(python: Path) -> list[str]:
+    """Return the words that run this interpreter's pip for the environment of `python`.
+
+    Raises:
+        InternalError: ``STO-F010``, there is no pip here.
+    """
+    spec = importlib.util.find_spec("pip")
+    if spec is None or spec.origin is None:
+        raise InternalError(
+            "STO-F010",
+            "a build installs its wheels with pip, and there is none here",
+            hint="install pip into the environment that stoilo runs in",
+        )
+    return [sys.executable, str(Path(spec.origin).parent), "--python", str(python)]
 
 
 def resolve_lock(

@@ -27,11 +27,11 @@ from PyInstaller.depend import bindepend
 
 from stoilo.flavors.contents import Contents, library_stem, parse_contents
 
+# A line of PyInstaller's tables: name or destination, source, kind
 Entry = tuple[str, str, str]
-"""A line of PyInstaller's tables: name or destination, source, kind."""
 
+# Modules that open a library by its name: no program is linked with it
 _LOADED = {"pyseccomp": "libseccomp.so.2"}
-"""Modules that open a library by its name: no program is linked with it."""
 
 _OPTIONS = ("hash_seed=0", "X utf8_mode=1")
 _LICENCE = re.compile(r"(LICEN[CS]E|COPYING|NOTICE|AUTHORS)", re.IGNORECASE)

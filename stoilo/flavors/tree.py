@@ -27,12 +27,9 @@ from stoilo.core.errors import TrustError, UsageError
 
 MANIFEST_NAME = "MANIFEST"
 FORMAT = "stoilo-tree/1"
-MANIFEST_BYTES = 16 << 20
-"""Most bytes of one manifest."""
-FILES = 32_768
-"""Most files of one tree."""
-TREE_BYTES = 4 << 30
-"""Most bytes of all files of a tree."""
+MANIFEST_BYTES = 16 << 20  # Most bytes of one manifest
+FILES = 32_768  # Most files of one tree
+TREE_BYTES = 4 << 30  # Most bytes of all files of a tree
 _PATH_BYTES = 240
 _NAME_BYTES, _PREFIX_BYTES = 100, 155  # of a ustar header
 _CHUNK = 1 << 20

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-DEFAULT = ""
-"""Let the server choose the smallest flavor that holds the task's imports."""
+DEFAULT = ""  # Let the server choose the smallest flavor that holds the task's imports
 
 
 def names() -> tuple[str, ...]:

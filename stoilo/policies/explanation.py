@@ -129,13 +129,13 @@ def _holds_name(level: Level, name: str) -> bool:
     return attribute in _names_of(level, module)
 
 
+# Kind of name → whether a level has it, in the order in which they are tried
 _KINDS: dict[str, Callable[[Level, str], bool]] = {
     "module": lambda level, name: name in level.modules,
     "type": lambda level, name: name in level.travelling_types,
     "name": _holds_name,
     "builtin": lambda level, name: name in level.builtins,
 }
-"""Kind of name → whether a level has it, in the order in which they are tried."""
 
 
 def _sum(row: AtLevel) -> str:

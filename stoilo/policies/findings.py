@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+# Most findings in one verdict; a hostile source could otherwise have one a byte
 FINDINGS_SHOWN = 100
-"""Most findings in one verdict; a hostile source could otherwise have one a byte."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,8 +33,7 @@ class Place:
         return cls(line, column, line, column + width)
 
 
-FIRST_PLACE = Place(1, 1, 1, 1)
-"""Where a finding about the whole file points."""
+FIRST_PLACE = Place(1, 1, 1, 1)  # Where a finding about the whole file points
 
 
 class Lines:

@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
 
 
+# Part of every cached verdict's key: raised when the gate's own rules change
 GATE_VERSION = "1"
-"""Part of every cached verdict's key: raised when the gate's own rules change."""
 
 
 _IMPORT_RULES = frozenset(rule.code for rule in (MODULE, MODULE_NAME, RELATIVE, STAR))
+# Rules that the language layer repeats for itself: left out where the gate has spoken
 _FINALLY_RULES = frozenset({FINALLY.code})
-"""Rules that the language layer repeats for itself: left out where the gate has spoken."""
 
 
 @dataclass(frozen=True, slots=True)

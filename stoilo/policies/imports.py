@@ -116,11 +116,11 @@ _NO_COMMAND_LINE = (
     "a task has no command line: name as the entry a function that takes the parameters "
     "as its one dict, and keep the parser in another file"
 )
+# What to do without a module that scripts often import
 _INSTEAD = {
     **dict.fromkeys(("argparse", "click", "fire", "optparse"), _NO_COMMAND_LINE),
     "pickle": "pickles run code: json, numpy.save and torch.save write to io.BytesIO()",
 }
-"""What to do without a module that scripts often import."""
 
 
 def _advice(opening: str, module: str) -> str:

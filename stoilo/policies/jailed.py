@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from threading import Lock
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, StoiloError
@@ -27,6 +28,7 @@ from stoilo.policies.wire import (
 
 GATE_JOB = "stoilo.policies.wire"
 
+# What one verdict may cost; a source that needs more is refused (`STO-P054`)
 GATE_LIMITS = RunLimits(
     cpu_s=5,
     wall_s=60,
@@ -35,17 +37,16 @@ GATE_LIMITS = RunLimits(
     output_bytes=4096,
     threads=1,
 )
-"""What one verdict may cost; a source that needs more is refused (``STO-P054``)."""
 
 
+# Most sources in one child; together they get what `GATE_LIMITS` gives to one
 BATCH = 64
-"""Most sources in one child; together they get what `GATE_LIMITS` gives to one."""
 
+# Most bytes of sources in one child; a larger one is asked about by itself
 BATCH_BYTES = 1024 * 1024
-"""Most bytes of sources in one child; a larger one is asked about by itself."""
 
+# A child may die with its zygote; one that dies so often has a source that breaks it
 _CRASHES = 3
-"""A child may die with its zygote; one that dies so often has a source that breaks it."""
 
 
 class GateReport(Protocol):
@@ -189,14 +190,12 @@ def too_costly(request: GateRequest) -> Verdict:
     """Return the refusal of a source whose check was killed by its limits."""
     message = "checking the source took more time or memory than any source may"
     hint = "shorten it; nested try/finally, long chains and huge literals cost most"
-    verdict = Verdict(
+    return Verdict(
         admitted=False,
         level=request.level,
         lowest_level="",
         policy_digest=request.policy.digest,
         source_digest=content_digest(request.source),
+        findings=(make_finding("STO-P054", FIRST_PLACE, message, hint),),
         engine_digest=engine_digest(),
-    )
-    return replace(
-        verdict, findings=(make_finding("STO-P054", FIRST_PLACE, message, hint),)
     )

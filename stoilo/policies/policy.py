@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-EVERYBODY = "*"
-"""In `LevelRule.open_to`: every authenticated submitter."""
+EVERYBODY = "*"  # In `LevelRule.open_to`: every authenticated submitter
 
 
 class Review(StrEnum):

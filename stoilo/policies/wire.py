@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
 
 
-ANSWER_BYTES = 256 * 1024
-"""Largest answer: `FINDINGS_SHOWN` findings of bounded length."""
+ANSWER_BYTES = 256 * 1024  # Largest answer: `FINDINGS_SHOWN` findings of bounded length
 
 _LAST = (1 << 31) - 1
 _REQUEST_BYTES = 16 * 1024 * 1024  # two modules in base64, far below this

@@ -17,7 +17,7 @@ from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
-from stoilo.server.engines.replication import parse_replication
+from stoilo.server.engines.workunits import parse_replication
 
 EVERY_ONE = 100
 """Percent."""

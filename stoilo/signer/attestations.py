@@ -185,9 +185,8 @@ def make_attestation(part: PartFile, inputs: BuildInputs, key: PrivateKey) -> by
 def read_attestation(data: bytes, keys: Sequence[PublicKey]) -> Attestation:
     """Verify one attestation (hostile) by the keys of the release's builders.
 
-    Raises:
-        TrustError: STO-F030 malformed or not in its one spelling, STO-F031 not signed by
-            one of `keys`, or naming another builder than signed.
+    Raises ``STO-F030`` malformed or not in its one spelling, ``STO-F031`` not signed by
+    one of `keys`, or naming another builder than signed.
     """
     envelope = _parse_envelope(data)
     signers = [key for key in keys if _has_signed(envelope, key)]
@@ -273,7 +272,6 @@ def check_builds(
 
 
 def _differs(part: PartFile, one: Attestation, name: str) -> TrustError:
-    """Return the refusal that names what a builder got differently."""
     ours, his = msgspec.structs.asdict(_built(part)), msgspec.structs.asdict(one.part)
     fields = ", ".join(field for field, value in ours.items() if his[field] != value)
     return TrustError(
@@ -308,7 +306,6 @@ def _builder_id(key: PublicKey) -> str:
 
 
 def _has_signed(envelope: Envelope, key: PublicKey) -> bool:
-    """Whether `key` signed the envelope."""
     try:
         verify_envelope(envelope, [key])
     except TrustError:

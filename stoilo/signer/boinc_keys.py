@@ -24,32 +24,14 @@ from stoilo.core.boinc.codesign import (
     BoincPublicKey,
     check_boinc_signature,
     key_change_md5,
-    md5_hex,
     padded_block,
     parse_boinc_numbers,
     parse_boinc_public,
-    parse_boinc_signature,
     render_boinc_numbers,
     render_boinc_public,
     render_boinc_signature,
     unreadable,
 )
-
-__all__ = [
-    "BoincPrivateKey",
-    "BoincPublicKey",
-    "check_boinc_signature",
-    "generate_boinc_key",
-    "md5_hex",
-    "parse_boinc_private",
-    "parse_boinc_public",
-    "parse_boinc_signature",
-    "render_boinc_private",
-    "render_boinc_public",
-    "render_boinc_signature",
-    "sign_key_change",
-    "sign_md5",
-]
 
 _PRIVATE_SIZES: Final = (128, 128, 128, 64, 64, 64, 64, 64)
 

@@ -50,7 +50,6 @@ def read_trusted_file(path: Path) -> bytes:
 
 
 def _read(path: Path, forbidden: int) -> bytes:
-    """Return a file of our own of which others may do nothing that is forbidden."""
     try:
         # A link would have the mode of what it points to checked, not its own.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

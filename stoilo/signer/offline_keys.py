@@ -214,8 +214,7 @@ def create_key(
 def open_key(data: bytes, passphrase: str) -> OfflineKey:
     """Open a private key file (hostile).
 
-    Raises:
-        TrustError: STO-K070 malformed, STO-K071 not opened by `passphrase`.
+    Raises ``STO-K070`` malformed, ``STO-K071`` not opened by `passphrase`.
     """
     header = _parse_private(data)
     cipher = _cipher(header, passphrase)
@@ -254,8 +253,7 @@ def render_public_file(record: PublicKeyFile) -> bytes:
 def fingerprint_digest(public: PublicKeyFile) -> Digest:
     """Return SHA-256 of the public key: what the audit log calls the key, too.
 
-    Raises:
-        TrustError: STO-K001, STO-K002 or STO-K075 for what is no usable key.
+    Raises ``STO-K001``, ``STO-K002`` or ``STO-K075`` for what is no usable key.
     """
     if public.role == BOINC_ROLE:
         canonical = render_boinc_public(parse_boinc_public(public.key))
@@ -308,7 +306,6 @@ def check_passphrase(passphrase: str) -> None:
 
 
 def _public_file(role: str, name: str, key: str) -> PublicKeyFile:
-    """Return the checked public file of a key."""
     fields = {"role": role, "name": name, "key": key, "fingerprint": ""}
     try:
         record = msgspec.convert(fields, type=PublicKeyFile)
@@ -337,7 +334,6 @@ def _parse_private(data: bytes) -> _PrivateFile:
 
 
 def _cipher(header: _PrivateFile, passphrase: str) -> ChaCha20Poly1305:
-    """Return the cipher that the passphrase makes."""
     # Two keyboards may spell one letter in two ways.
     text = unicodedata.normalize("NFC", passphrase)[:MAX_PASSPHRASE_CHARS]
     kdf = Argon2id(

@@ -13,13 +13,8 @@ from typing import Final
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.executor.verifier.installation import (
-    Built,
-    BuiltFloors,
-    parse_built,
-    render_built,
-)
-from stoilo.executor.verifier.targets import ArchiveFile, PartFile
+from stoilo.executor.verifier.installation import Built, parse_built, render_built
+from stoilo.executor.verifier.targets import ArchiveFile, Floors, PartFile
 from stoilo.executor.verifier.trust import is_development_root, is_rehearsal_root
 from stoilo.flavors.build import BuiltPart, build_flavor, build_verifier
 from stoilo.flavors.freeze import make_empty
@@ -133,9 +128,7 @@ def built_file(
 ) -> bytes:
     """Return the verifier's built file.
 
-    Raises:
-        TrustError: ``STO-K013``, the root cannot be read; ``STO-F035``, a value is
-            malformed.
+    Raises ``STO-K013``, the root cannot be read; ``STO-F035``, a value is malformed.
     """
     rehearsal, development = is_rehearsal_root(root), is_development_root(root)
     facts = render_built(
@@ -150,7 +143,7 @@ def built_file(
             origin=origin,
             rehearsal=rehearsal,
             development=development or rehearsal,
-            floors=BuiltFloors(serials=floors),
+            floors=Floors(serials=floors),
         )
     )
     parse_built(facts)
@@ -158,7 +151,6 @@ def built_file(
 
 
 def _launcher(verifier: BuiltPart, output: Path, version: str, serial: int) -> None:
-    """Build the launcher that starts exactly this verifier."""
     held = LauncherHeld(
         platform=verifier.platform,
         version=version,

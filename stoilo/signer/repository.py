@@ -88,8 +88,7 @@ class ReleaseRepository(Repository):
     def targets_infos(self) -> dict[str, MetaFile]:
         """What a snapshot must name: every targets role, signed as root delegates it.
 
-        Raises:
-            TrustError: STO-K012 or STO-K014.
+        Raises ``STO-K012`` or ``STO-K014``.
         """
         root = newest(self._directory, "root", Root)
         targets = newest(self._directory, "targets", Targets)
@@ -153,8 +152,7 @@ def refresh_online_metadata(directory: Path, online: PrivateKey, now: int) -> No
 
     Refuses to name targets that the newest root's targets keys did not sign.
 
-    Raises:
-        TrustError: STO-K012 or STO-K014.
+    Raises ``STO-K012`` or ``STO-K014``.
     """
     release = ReleaseRepository(directory, online, now)
     try:
@@ -168,8 +166,7 @@ def refresh_online_metadata(directory: Path, online: PrivateKey, now: int) -> No
 def newest(directory: Path, name: str, kind: type[T]) -> Metadata[T] | None:
     """Return the newest published metadata of role `name`, None when there is none.
 
-    Raises:
-        TrustError: STO-K013 for what cannot be read.
+    Raises ``STO-K013`` for what cannot be read.
     """
     versions = [
         int(match[1])
@@ -212,7 +209,6 @@ def _lifetime(role: str) -> timedelta:
 
 
 def _drop_old_snapshots(directory: Path, version: int) -> None:
-    """Remove snapshots that no reader can still be fetching."""
     for path in (directory / "metadata").glob("*.snapshot.json"):
         match = _VERSIONED.fullmatch(path.name)
         # A reader that has the last timestamp may still be fetching its

@@ -47,7 +47,6 @@ class CeremonyBounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_files: _Count
     metadata_bytes: _Count
     archive_bytes: _Count
-    transcript_bytes: _Count
     kept_digests: _Count
     max_epochs: _Count
     epochs_warn_days: _Count

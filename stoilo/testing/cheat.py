@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.result import parse_result, render_result
+from stoilo.executor.verifier.workunit import parse_result, render_result
 from stoilo.executor.volunteer.main import main
 
 if TYPE_CHECKING:

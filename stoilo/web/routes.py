@@ -18,7 +18,7 @@ from starlette.routing import Route
 from stoilo.audit.log.store import LogPaths
 from stoilo.audit.read.view import open_log
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.server.http.routes import PublicPlace
+from stoilo.server.http.web_server import PublicPlace
 from stoilo.web.archive import Archive
 from stoilo.web.commands import proof_name
 from stoilo.web.pages import PAGE_ENTRIES, Pages

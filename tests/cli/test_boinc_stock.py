@@ -30,7 +30,7 @@ def test_project_with_faults_exits_with_4_and_names_them(tree, capsys):
     assert main(["boinc", "doctor", str(tree.root), "--no-web", "--json"]) == 4
     shown = json.loads(capsys.readouterr().out)
     failed = {one["name"] for one in shown["findings"] if one["verdict"] == "fail"}
-    assert {"stopped", "database", "entry points"} <= failed
+    assert {"stopped", "database", "installation"} <= failed
     assert shown["healthy"] is False
 
 

@@ -7,7 +7,10 @@ from stoilo.cli import extras, main
 from stoilo.core.errors import UsageError
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
-IMPORTED_AS = {"grpcio-health-checking": "grpc_health"}
+IMPORTED_AS = {
+    "grpcio-health-checking": "grpc_health",
+    "prometheus-client": "prometheus_client",
+}
 
 
 def stand_in(name):

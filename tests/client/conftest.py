@@ -12,7 +12,7 @@ import pytest
 
 from stoilo.client.address import Address
 from stoilo.client.connection import Connection, connect
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.testing.service import FakeTaskService, Outcome, serve_fake
 from tests.support.jailed import JailAnswerer
 

@@ -11,8 +11,8 @@ import pytest
 
 import stoilo
 from stoilo.client.address import Address
-from stoilo.client.journal import Journal
-from stoilo.client.rpcerrors import SourceRefused
+from stoilo.client.session import Journal
+from stoilo.client.wire import SourceRefused
 from stoilo.core.errors import (
     DeniedError,
     StoiloError,

@@ -10,7 +10,7 @@ import pytest
 
 import stoilo
 from stoilo.client.futures import TaskFuture
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.core.types import TaskState
 from stoilo.testing.service import FakeTaskService, Outcome
 from tests.support.jailed import JailAnswerer

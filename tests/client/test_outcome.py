@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stoilo.client.outcome import read_value
+from stoilo.client.results import read_value
 from stoilo.core.codec.nodes import NumpyScalar
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.codec.values import to_node
@@ -24,7 +24,7 @@ def test_whatever_a_library_says_about_a_value_is_a_refusal(
     def fail(_: object) -> None:
         raise RuntimeError("stride calculation overflowed")
 
-    monkeypatch.setattr("stoilo.client.outcome.from_node", fail)
+    monkeypatch.setattr("stoilo.client.results.from_node", fail)
     with pytest.raises(TrustError, match=r"overflowed \[STO-D003"):
         read_value(encode(1))
 

@@ -8,7 +8,7 @@ import pytest
 
 import stoilo
 from stoilo.client import connection, mapping, sync, task
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.client.sync import background
 from stoilo.testing.service import FakeTaskService, Outcome
 from tests.support.jailed import JailAnswerer

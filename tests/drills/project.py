@@ -22,9 +22,8 @@ from stoilo.cli.demo.parts import load_research
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.execution import VerifiedExecutor
-from stoilo.executor.verifier.result import Disposition, parse_result
 from stoilo.executor.verifier.trust import pack_release, read_release
-from stoilo.executor.verifier.workunit import HostState, Work
+from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
 from stoilo.server.revocation.wishes import FOLDER
 from stoilo.testing.deployment import Deployment
 

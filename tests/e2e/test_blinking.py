@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.client.sync import SyncConnection, connect_sync
 from stoilo.server.engines.database import LOCK_WAIT_S
 from stoilo.testing.deployment import Deployment

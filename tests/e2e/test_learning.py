@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import stoilo
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel

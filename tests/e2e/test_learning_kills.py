@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import stoilo
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.testing.deployment import Deployment
 from tests.support.descendants import alive, descendants
 from tests.support.traces import count_work_leaves, read_copies, successes

@@ -119,10 +119,10 @@ def test_project_moves_from_files_into_mariadb_by_backup_and_restore(
     data, moved = tmp_path / "data", tmp_path / "moved"
     with Deployment(data) as deployment, client_of(deployment) as client:
         pending = client.submit()
-    backup(data, tmp_path / "first.tar")
+    backup(data, tmp_path / "first")
     with MariaServer() as database:
         url = database.create_database()
-        wish = Restore(tmp_path / "first.tar", moved, nothing_newer=True, database=url)
+        wish = Restore(tmp_path / "first", moved, nothing_newer=True, database=url)
         restore_backup(wish)
         with Deployment(moved, volunteers=2) as deployment:
             with client_of(deployment) as client:

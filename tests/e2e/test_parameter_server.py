@@ -9,7 +9,7 @@ import pytest
 
 import stoilo
 from stoilo import learn
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.testing.deployment import Deployment
 
 MODES = {

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import stoilo
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.learn import (
     FedAvgTrainer,
     FederatedSettings,

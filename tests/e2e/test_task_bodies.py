@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 import stoilo
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.core.data import split
 from stoilo.learn.core.models import TorchModel

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import stoilo
-from stoilo.client.journal import Journal
 from stoilo.client.options import CreateOptions
+from stoilo.client.session import Journal
 from stoilo.learn import (
     METHODS,
     ArrayModel,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stoilo
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.learn import ArrayModel, TrainerOptions, fit, split
 from stoilo.testing.deployment import Deployment
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import stoilo
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.testing.deployment import Deployment
 
 pytestmark = pytest.mark.slow

@@ -7,14 +7,14 @@ import pytest
 from stoilo.cli.main import main
 from stoilo.core.errors import StoiloError
 from stoilo.flavors.build import check_flavor, flavor_level
-from stoilo.flavors.freeze import make_empty
+from stoilo.flavors.freeze import build_environment, make_empty, run_logged
+from stoilo.flavors.lock import clean_environment
 from stoilo.flavors.manifest import (
     find_flavor,
     parse_manifest,
     shipped_flavors,
     shipped_manifest,
 )
-from stoilo.flavors.processes import build_environment, clean_environment, run_logged
 
 LISTING = (
     b"requirements:\n  - cloudpickle==3.1.1\n  - numpy==2.2.5\n  - torch==2.7.0\n"

@@ -7,7 +7,7 @@ import pytest
 from stoilo.cli.main import main
 from stoilo.core.errors import StoiloError
 from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.comparison import compare_trees, load_tree
+from stoilo.flavors.inspect import compare_trees, load_tree
 from stoilo.flavors.tree import describe_tree, parse_tree, render_tree
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from stoilo.client.capture.stored import StoredValue
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import user_error
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
 from stoilo.learn.backends.interface import Handle, JobEnd

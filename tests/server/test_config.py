@@ -7,8 +7,7 @@ import pytest
 from stoilo.core.errors import UsageError
 from stoilo.server.app.run import check_addresses
 from stoilo.server.config import load_config, parse_address
-from stoilo.server.engines.replication import parse_replication
-from stoilo.server.engines.workunits import Homogeneity, Replication
+from stoilo.server.engines.workunits import Homogeneity, Replication, parse_replication
 
 
 def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:

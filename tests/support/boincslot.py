@@ -18,17 +18,16 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from stoilo.executor.verifier.boinc_shm import (
+    HEARTBEAT,
     MMAP_FILE,
     SEGMENT_BYTES,
     AppStatus,
     Channel,
     Control,
-    Heartbeat,
     Segment,
     open_segment,
     parse_status,
     render_control,
-    render_heartbeat,
 )
 from stoilo.executor.verifier.installation import Built, render_built
 from tests.support.descendants import descendants
@@ -131,7 +130,7 @@ class FakeClient:
         return next(filter(accept, self._statuses))
 
     def _play(self) -> None:
-        beat = render_heartbeat(Heartbeat(1.4e7))
+        beat = HEARTBEAT + b"<wss>1.4e+07</wss>"
         while not self._done.wait(BEAT_S):
             self._segment.put(Channel.HEARTBEAT, beat)
             text = self._segment.take(Channel.APP_STATUS)

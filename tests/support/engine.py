@@ -14,7 +14,7 @@ import uvicorn
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
-from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
+from stoilo.executor.verifier.workunit import Disposition, ResultHeader, render_result
 from stoilo.server.engines.embedded.web.app import HttpOptions, create_project_app
 from stoilo.server.engines.interface import (
     Comparison,

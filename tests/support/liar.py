@@ -19,7 +19,7 @@ import numpy as np
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import Instance, Tensor
 from stoilo.core.codec.values import from_node, to_node
-from stoilo.executor.verifier.result import parse_result, render_result
+from stoilo.executor.verifier.workunit import parse_result, render_result
 from stoilo.executor.volunteer.main import main
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement, statement_digest
 from stoilo.core.types import Finding, RunStatus, Severity, Verdict
-from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
+from stoilo.executor.verifier.workunit import Disposition, ResultHeader, render_result
 from stoilo.server.engines.interface import (
     Assimilator,
     Comparison,

@@ -20,7 +20,7 @@ from stoilo.core.boinc.messages import (
     UploadInfo,
     Wishes,
 )
-from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
+from stoilo.executor.verifier.workunit import Disposition, ResultHeader, render_result
 from stoilo.executor.volunteer.scheduler_rpc import CLIENT_VERSION, PLATFORM
 from stoilo.executor.volunteer.transfer import Refused
 from tests.support.hostwire import HostWire

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoilo.executor.verifier.boinc_slot import INIT_FILE, SlotInfo, render_soft_link
-from stoilo.executor.verifier.installation import Built, BuiltFloors, Home
+from stoilo.executor.verifier.installation import Built, Home
 from stoilo.executor.verifier.main import Surroundings, run_verifier
-from stoilo.executor.verifier.result import ResultFile, parse_result
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, Runtimes
+from stoilo.executor.verifier.targets import Floors
+from stoilo.executor.verifier.workunit import ResultFile, parse_result
 from stoilo.flavors.tree import platform_name
 
 __all__ = ["BoincData", "Ended", "built_for", "installed_runtimes", "run_in_slot"]
@@ -44,7 +45,7 @@ def built_for(
     origin: str = "project.example/log",
     serial: int = 1,
     development: bool = True,
-    floors: BuiltFloors | None = None,
+    floors: Floors | None = None,
 ) -> Built:
     """Return what a verifier for this root would have been built with."""
     return Built(
@@ -57,7 +58,7 @@ def built_for(
         root=base64.b64encode(root).decode(),
         origin=origin,
         development=development,
-        floors=floors or BuiltFloors(),
+        floors=floors or Floors(),
     )
 
 

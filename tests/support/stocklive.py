@@ -26,7 +26,7 @@ from stoilo.server.engines.interface import (
     WorkunitOutcome,
     WorkunitStatus,
 )
-from stoilo.server.engines.stock.engine import StockEngine, StockOptions
+from stoilo.server.engines.stock.engine import Pauses, StockEngine
 from stoilo.server.engines.stock.installation.facts import short_host
 from stoilo.server.engines.stock.project.directory import StockProject
 from stoilo.server.engines.workunits import WorkunitSpec
@@ -317,7 +317,8 @@ class LiveBench:
     def _open(self) -> StockEngine:
         engine = StockEngine(
             self.project,
-            options=StockOptions(idle_s=0.1, listen_s=2, owner=self.owner),
+            owner=self.owner,
+            pauses=Pauses(idle_s=0.1, listen_s=2),
             clock=lambda: time.time() + self._offset,
         )
         engine.start(self.validation, self.outcomes)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from stoilo.core.codec import skeleton
-from stoilo.executor.verifier.result import (
+from stoilo.executor.verifier.workunit import (
     Disposition,
     ResultHeader,
     parse_result,

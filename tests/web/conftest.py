@@ -30,7 +30,7 @@ from stoilo.audit.format.leaf import task_commitment
 from stoilo.audit.log.side import SideStore
 from stoilo.core.digests import content_digest
 from stoilo.server.http.log_files import log_routes, side_routes
-from stoilo.server.http.routes import PublicPlace
+from stoilo.server.http.web_server import PublicPlace
 from stoilo.web.routes import audit_pages
 from tests.support.archive import ORIGIN, ArchiveWriter
 from tests.support.faulty_log import LogKey

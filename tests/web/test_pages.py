@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from stoilo.audit.format.facts import OutcomeRecord
 from stoilo.core.digests import content_digest
-from stoilo.server.http.routes import PublicPlace
+from stoilo.server.http.web_server import PublicPlace
 from stoilo.web.routes import audit_pages
 from tests.support.archive import ORIGIN, ArchiveWriter
 

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from stoilo.audit.format.leaf import MAX_LEAF_BYTES, task_commitment
 from stoilo.audit.format.proof import check_proof
-from stoilo.server.http.routes import PublicPlace
+from stoilo.server.http.web_server import PublicPlace
 from stoilo.web.archive import Archive
 from stoilo.web.pages import PAGE_ENTRIES
 from stoilo.web.routes import audit_pages

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from stoilo.server.http.routes import PublicPlace
+from stoilo.server.http.web_server import PublicPlace
 from stoilo.web.routes import _Handlers
 
 READERS = 60  # more than the threads that a server has for everything

@@ -77,17 +77,13 @@ class _Public(
     """What all records share.
 
     `kind` is the kind of its leaf; `named` says which fields it is found by.
-
-    Attributes:
-        origin: of project and log.
-        time: when it happened, POSIX seconds; also the leaf's time.
     """
 
     kind: ClassVar[LeafKind]
     named: ClassVar[Mapping[str, MentionKind]]
 
-    origin: _Name
-    time: _Time
+    origin: _Name  # of project and log
+    time: _Time  # when it happened, POSIX seconds; also the leaf's time
 
 
 class WorkunitRecord(_Public, frozen=True, tag="workunit"):
@@ -95,33 +91,6 @@ class WorkunitRecord(_Public, frozen=True, tag="workunit"):
 
     Commitments are salted by the statement's nonce, which the volunteers of the task and
     its researcher hold, so that both can check this record against what they have.
-
-    Attributes:
-        state: ``issued``, or ``withdrawn`` when no workunit was made of the admission.
-        admission: place of the admission's leaf.
-        admission_leaf: its RFC 6962 leaf hash.
-        task: `task_commitment` of the task's id.
-        attempt: counts from 1.
-        submitter: salted commitment of the account.
-        public_source: whether the submitter chose publication.
-        source: digest of the task module where published, else salted.
-        validator: salted commitment of the validator module.
-        arguments: salted commitment of the arguments' digest.
-        blobs: salted commitment of the ordered blobs' digests.
-        level: name of the level.
-        level_digest: of the level.
-        policy_digest: the policy that admitted.
-        language_digest: of the language layer.
-        flavor: id of the flavor's manifest.
-        codes: codes of the gate's findings, none of them a refusal.
-        reviews: commitments of the reviews it stands on, as their own records give them.
-        limits: what one run may use.
-        redundancy: how many results, how many must agree.
-        epoch: number of the gate key's epoch.
-        admitted_at: s.
-        not_after: no run starts later, s.
-        checkpoint: size of the checkpoint that the signer saw; 0 when withdrawn before.
-        checkpoint_time: newest cosignature under it, s; 0 without witnesses.
     """
 
     kind: ClassVar[LeafKind] = LeafKind.WORKUNIT
@@ -140,45 +109,39 @@ class WorkunitRecord(_Public, frozen=True, tag="workunit"):
         "reviews": _COMMITMENT,
     }
 
+    # ``issued``, or ``withdrawn`` when no workunit was made of the admission
     state: Literal["issued", "withdrawn"]
-    admission: _Count
-    admission_leaf: _Sha256
-    task: _Sha256
-    attempt: _Count
-    submitter: _Sha256
-    public_source: bool
-    source: _Sha256
-    validator: _Sha256
-    arguments: _Sha256
-    blobs: _Sha256
+    admission: _Count  # place of the admission's leaf
+    admission_leaf: _Sha256  # its RFC 6962 leaf hash
+    task: _Sha256  # `task_commitment` of the task's id
+    attempt: _Count  # counts from 1
+    submitter: _Sha256  # salted commitment of the account
+    public_source: bool  # whether the submitter chose publication
+    source: _Sha256  # digest of the task module where published, else salted
+    validator: _Sha256  # salted commitment of the validator module
+    arguments: _Sha256  # salted commitment of the arguments' digest
+    blobs: _Sha256  # salted commitment of the ordered blobs' digests
     level: _Name
-    level_digest: _Sha256
-    policy_digest: _Sha256
-    language_digest: _Sha256
-    flavor: _Sha256
-    limits: RunLimits
-    redundancy: Redundancy
-    epoch: _Count
-    admitted_at: _Time
-    not_after: _Time
+    level_digest: _Sha256  # of the level
+    policy_digest: _Sha256  # the policy that admitted
+    language_digest: _Sha256  # of the language layer
+    flavor: _Sha256  # id of the flavor's manifest
+    limits: RunLimits  # what one run may use
+    redundancy: Redundancy  # how many results, how many must agree
+    epoch: _Count  # number of the gate key's epoch
+    admitted_at: _Time  # s
+    not_after: _Time  # no run starts later, s
+    # size of the checkpoint that the signer saw; 0 when withdrawn before
     checkpoint: _Count = 0
-    checkpoint_time: _Time = 0
+    checkpoint_time: _Time = 0  # newest cosignature under it, s; 0 without witnesses
+    # codes of the gate's findings, none of them a refusal
     codes: Annotated[tuple[_Code, ...], msgspec.Meta(max_length=64)] = ()
+    # commitments of the reviews it stands on, as their own records give them
     reviews: Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=4)] = ()
 
 
 class OutcomeRecord(_Public, frozen=True, tag="outcome"):
-    """The one final outcome of a task.
-
-    Attributes:
-        task: `task_commitment` of the task's id.
-        attempt: the attempt that decided.
-        admission: place of that attempt's admission; -1 when it never had one.
-        state: the task's final state.
-        code: why it did not succeed, empty when it did.
-        result: salted commitment of the canonical result.
-        agreeing: results that agreed; 0 where none counted.
-    """
+    """The one final outcome of a task."""
 
     kind: ClassVar[LeafKind] = LeafKind.RESULT
     named: ClassVar[Mapping[str, MentionKind]] = {
@@ -187,13 +150,13 @@ class OutcomeRecord(_Public, frozen=True, tag="outcome"):
         "code": _CODE,
     }
 
-    task: _Sha256
-    attempt: _Count
-    admission: _Index
-    state: _Name
-    code: _Code
-    result: _Sha256
-    agreeing: _Count = 0
+    task: _Sha256  # `task_commitment` of the task's id
+    attempt: _Count  # the attempt that decided
+    admission: _Index  # place of that attempt's admission; -1 when it never had one
+    state: _Name  # the task's final state
+    code: _Code  # why it did not succeed, empty when it did
+    result: _Sha256  # salted commitment of the canonical result
+    agreeing: _Count = 0  # results that agreed; 0 where none counted
 
 
 class CodeCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,16 +167,7 @@ class CodeCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RefusalsRecord(_Public, frozen=True, tag="refusals"):
-    """One researcher's refused submissions in one interval.
-
-    Attributes:
-        submitter: salted commitment of the account.
-        start: s, inclusive.
-        end: s, exclusive.
-        count: how many.
-        root: Merkle root over the refused submissions' salted commitments.
-        codes: why, by code.
-    """
+    """One researcher's refused submissions in one interval."""
 
     kind: ClassVar[LeafKind] = LeafKind.REFUSALS
     named: ClassVar[Mapping[str, MentionKind]] = {
@@ -221,26 +175,17 @@ class RefusalsRecord(_Public, frozen=True, tag="refusals"):
         "codes": _CODE,
     }
 
-    submitter: _Sha256
-    start: _Time
-    end: _Time
-    count: _Count
-    root: _Sha256
+    submitter: _Sha256  # salted commitment of the account
+    start: _Time  # s, inclusive
+    end: _Time  # s, exclusive
+    count: _Count  # how many
+    root: _Sha256  # Merkle root over the refused submissions' salted commitments
+    # why, by code
     codes: Annotated[tuple[CodeCount, ...], msgspec.Meta(max_length=128)] = ()
 
 
 class ReviewRecord(_Public, frozen=True, tag="review"):
-    """A reviewer's word.
-
-    Attributes:
-        decision: what he said.
-        reviewer: digest of his public key; empty for a refusal, which bears no signature.
-        review: salted commitment of the signed review, or of the refused task module.
-        source: salted commitment of the task module.
-        level: for which level.
-        not_after: until when it holds, s; 0 for a refusal.
-        task: commitment of the refused task; empty for a signature, which holds for more.
-    """
+    """A reviewer's word."""
 
     kind: ClassVar[LeafKind] = LeafKind.REVIEW
     named: ClassVar[Mapping[str, MentionKind]] = {
@@ -250,28 +195,20 @@ class ReviewRecord(_Public, frozen=True, tag="review"):
         "reviewer": _KEY,
     }
 
-    decision: Literal["signed", "refused"]
+    decision: Literal["signed", "refused"]  # what he said
+    # digest of his public key; empty for a refusal, which bears no signature
     reviewer: _Sha256OrNone
+    # salted commitment of the signed review, or of the refused task module
     review: _Sha256
-    source: _Sha256
-    level: _Word = ""
-    not_after: _Time = 0
+    source: _Sha256  # salted commitment of the task module
+    level: _Word = ""  # for which level
+    not_after: _Time = 0  # until when it holds, s; 0 for a refusal
+    # commitment of the refused task; empty for a signature, which holds for more
     task: _Sha256OrNone = ""
 
 
 class KeyRecord(_Public, frozen=True, tag="key"):
-    """The birth or death of a key that the project uses.
-
-    Attributes:
-        event: ``born`` or ``died``.
-        role: whose key: ``root``, ``gate``, ``log``, ``reviewer``, ``revocation``, ….
-        key: SHA-256 of the public key's bytes.
-        file: SHA-256 of the release file that says so; empty for a death by time.
-        name: of the file, for example ``gate/2.json``.
-        reason: of a death: ``ended``, ``revoked`` or ``removed``.
-        not_before: s, 0 where there is no window.
-        not_after: s, 0 where there is no window.
-    """
+    """The birth or death of a key that the project uses."""
 
     kind: ClassVar[LeafKind] = LeafKind.KEY
     named: ClassVar[Mapping[str, MentionKind]] = {
@@ -280,61 +217,45 @@ class KeyRecord(_Public, frozen=True, tag="key"):
         "file": _DIGEST,
     }
 
-    event: Literal["born", "died"]
+    event: Literal["born", "died"]  # ``born`` or ``died``
+    # whose key: ``root``, ``gate``, ``log``, ``reviewer``, ``revocation``, …
     role: _Name
-    key: _Sha256
+    key: _Sha256  # SHA-256 of the public key's bytes
+    # SHA-256 of the release file that says so; empty for a death by time
     file: _Sha256OrNone = ""
-    name: _Word = ""
+    name: _Word = ""  # of the file, for example ``gate/2.json``
+    # of a death: ``ended``, ``revoked`` or ``removed``
     reason: Literal["", "ended", "revoked", "removed"] = ""
-    not_before: _Time = 0
-    not_after: _Time = 0
+    not_before: _Time = 0  # s, 0 where there is no window
+    not_after: _Time = 0  # s, 0 where there is no window
 
 
 class PolicyRecord(_Public, frozen=True, tag="policy"):
-    """A policy comes into force or is retired.
-
-    Attributes:
-        change: what happened to it.
-        digest: of the policy.
-        previous: digest of the one that it follows; empty for the first.
-    """
+    """A policy comes into force or is retired."""
 
     kind: ClassVar[LeafKind] = LeafKind.POLICY
     named: ClassVar[Mapping[str, MentionKind]] = {"digest": _DIGEST}
 
-    change: Literal["in_force", "retired"]
-    digest: _Sha256
+    change: Literal["in_force", "retired"]  # what happened to it
+    digest: _Sha256  # of the policy
+    # digest of the one that it follows; empty for the first
     previous: _Sha256OrNone = ""
 
 
 class LevelRecord(_Public, frozen=True, tag="level"):
-    """A level, or the language layer below all of them, changes.
-
-    Attributes:
-        change: what happened to it.
-        name: of the level; ``language`` for the language layer.
-        digest: of the level as it is now, or was.
-        previous: digest of what it follows; empty for the first.
-    """
+    """A level, or the language layer below all of them, changes."""
 
     kind: ClassVar[LeafKind] = LeafKind.LEVEL
     named: ClassVar[Mapping[str, MentionKind]] = {"digest": _DIGEST}
 
-    change: Literal["in_force", "retired"]
-    name: _Name
-    digest: _Sha256
-    previous: _Sha256OrNone = ""
+    change: Literal["in_force", "retired"]  # what happened to it
+    name: _Name  # of the level; ``language`` for the language layer
+    digest: _Sha256  # of the level as it is now, or was
+    previous: _Sha256OrNone = ""  # digest of what it follows; empty for the first
 
 
 class FlavorRecord(_Public, frozen=True, tag="flavor"):
-    """A flavor is released or withdrawn.
-
-    Attributes:
-        change: what happened to it.
-        name: of the flavor.
-        flavor: id of its manifest (SHA-256 of the manifest's bytes).
-        archives: digests of the platforms' archives, as far as there are any.
-    """
+    """A flavor is released or withdrawn."""
 
     kind: ClassVar[LeafKind] = LeafKind.FLAVOR
     named: ClassVar[Mapping[str, MentionKind]] = {
@@ -342,9 +263,10 @@ class FlavorRecord(_Public, frozen=True, tag="flavor"):
         "archives": _DIGEST,
     }
 
-    change: Literal["released", "withdrawn"]
-    name: _Name
-    flavor: _Sha256
+    change: Literal["released", "withdrawn"]  # what happened to it
+    name: _Name  # of the flavor
+    flavor: _Sha256  # id of its manifest (SHA-256 of the manifest's bytes)
+    # digests of the platforms' archives, as far as there are any
     archives: _Digests = ()
 
 
@@ -352,13 +274,6 @@ class ReleaseRecord(_Public, frozen=True, tag="release"):
     """A release signed offline comes into force, or one whose parts are published.
 
     Snapshot and timestamp, which the server renews by itself, are not part of it.
-
-    Attributes:
-        root: version of the newest root.
-        targets: version of the offline targets role.
-        metadata: name (``3.targets.json``) and SHA-256 of each offline role's file.
-        parts: path (``verifier/x86_64-linux``) and SHA-256 of each archive or program.
-        transcript: SHA-256 of the ceremony's transcript; empty where there is none.
     """
 
     kind: ClassVar[LeafKind] = LeafKind.RELEASE
@@ -368,10 +283,13 @@ class ReleaseRecord(_Public, frozen=True, tag="release"):
         "transcript": _DIGEST,
     }
 
-    root: _Count
-    targets: _Count
+    root: _Count  # version of the newest root
+    targets: _Count  # version of the offline targets role
+    # name (``3.targets.json``) and SHA-256 of each offline role's file
     metadata: _Named
+    # path (``verifier/x86_64-linux``) and SHA-256 of each archive or program
     parts: _Named = ()
+    # SHA-256 of the ceremony's transcript; empty where there is none
     transcript: _Sha256OrNone = ""
 
 
@@ -391,24 +309,17 @@ class RevocationRecord(RevocationStatement, frozen=True, tag="revocation"):
 
 
 class RetentionRecord(_Public, frozen=True, tag="retention"):
-    """Something was deleted on purpose; leaves and records never are.
-
-    Attributes:
-        what: ``sources``, ``arguments``, ``results`` or ``salts``.
-        before: of tasks that were final before this time, s.
-        count: how many things; nothing else remains of what was private.
-        published: digests of published sources that are gone.
-        mark: random; keeps equal acts of one second apart.
-    """
+    """Something was deleted on purpose; leaves and records never are."""
 
     kind: ClassVar[LeafKind] = LeafKind.RETENTION
     named: ClassVar[Mapping[str, MentionKind]] = {"published": _DIGEST}
 
+    # ``sources``, ``arguments``, ``results`` or ``salts``
     what: Literal["sources", "arguments", "results", "salts"]
-    before: _Time
-    count: _Count
-    published: _Digests = ()
-    mark: _Word = ""
+    before: _Time  # of tasks that were final before this time, s
+    count: _Count  # how many things; nothing else remains of what was private
+    published: _Digests = ()  # digests of published sources that are gone
+    mark: _Word = ""  # random; keeps equal acts of one second apart
 
 
 class OperatorAct(StrEnum):
@@ -425,18 +336,7 @@ class OperatorAct(StrEnum):
 
 
 class OperatorRecord(_Public, frozen=True, tag="operator"):
-    """An act of the operator.
-
-    Attributes:
-        act: what was done.
-        subject: salted commitment of the account concerned; empty for none.
-        role: of the token concerned.
-        task: commitment of the task concerned; empty for none.
-        until: end of what was granted, s; 0 for none.
-        version: of stoilo, for starts and stops.
-        versions: digests of what is in force, for starts and stops.
-        mark: random; keeps equal acts of one second apart.
-    """
+    """An act of the operator."""
 
     kind: ClassVar[LeafKind] = LeafKind.OPERATOR
     named: ClassVar[Mapping[str, MentionKind]] = {
@@ -445,14 +345,15 @@ class OperatorRecord(_Public, frozen=True, tag="operator"):
         "versions": _DIGEST,
     }
 
-    act: OperatorAct
+    act: OperatorAct  # what was done
+    # salted commitment of the account concerned; empty for none
     subject: _Sha256OrNone = ""
-    role: _Word = ""
-    task: _Sha256OrNone = ""
-    until: _Time = 0
-    version: _Word = ""
-    versions: _Named = ()
-    mark: _Word = ""
+    role: _Word = ""  # of the token concerned
+    task: _Sha256OrNone = ""  # commitment of the task concerned; empty for none
+    until: _Time = 0  # end of what was granted, s; 0 for none
+    version: _Word = ""  # of stoilo, for starts and stops
+    versions: _Named = ()  # digests of what is in force, for starts and stops
+    mark: _Word = ""  # random; keeps equal acts of one second apart
 
 
 Record = (

@@ -95,14 +95,10 @@ def root(leaf_hashes: Sequence[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The right edge of a tree: all that appending and the root need.
+    """The right edge of a tree: all that appending and the root need."""
 
-    Attributes:
-        size: number of leaves.
-        hashes: roots of the perfect subtrees, left to right, one for each bit of size.
-    """
-
-    size: int = 0
+    size: int = 0  # number of leaves
+    # roots of the perfect subtrees, left to right, one for each bit of size
     hashes: tuple[bytes, ...] = ()
 
     def extend(self, leaf_hashes: Iterable[bytes]) -> Frontier:
@@ -274,17 +270,11 @@ _FIELDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a log commits to.
+    """What a log commits to."""
 
-    Attributes:
-        origin: the log's name, equal to its key's name.
-        size: number of leaves.
-        root: RFC 6962 root over them, 32 bytes.
-    """
-
-    origin: str
-    size: int
-    root: bytes
+    origin: str  # the log's name, equal to its key's name
+    size: int  # number of leaves
+    root: bytes  # RFC 6962 root over them, 32 bytes
 
 
 def decode_base64(text: str, *, code: str = "STO-L010") -> bytes:

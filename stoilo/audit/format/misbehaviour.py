@@ -51,19 +51,14 @@ MAX_MISBEHAVIOUR_BYTES: Final = 4 * MAX_NOTE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Misbehaviour:
-    """What a proof has shown: no log that only appends has both of these trees.
+    """What a proof has shown: no log that only appends has both of these trees."""
 
-    Attributes:
-        first: the smaller checkpoint (or one of two of the same size).
-        second: the larger one.
-        root: the root that the second tree has at the first one's size; the first
-            signed another.
-        witnesses: policy names of witnesses that cosigned both: they misbehaved too.
-    """
-
-    first: Checkpoint
-    second: Checkpoint
+    first: Checkpoint  # the smaller checkpoint (or one of two of the same size)
+    second: Checkpoint  # the larger one
+    # the root that the second tree has at the first one's size; the first signed
+    # another
     root: bytes
+    # policy names of witnesses that cosigned both: they misbehaved too
     witnesses: frozenset[str]
 
 
@@ -106,13 +101,12 @@ def _rebuild(start: int, end: int, cut: int, pieces: Iterator[bytes]) -> bytes:
     return node_hash(left, _rebuild(middle, end, cut, pieces))
 
 
-def render_misbehaviour(one: bytes, other: bytes, node: NodeReader) -> bytes:
+def render_misbehaviour(
+    one: bytes,  # a note whose signature the caller verified
+    other: bytes,  # another one
+    node: NodeReader,  # reads the larger one's tree; not asked when the sizes are equal
+) -> bytes:
     """Return the proof that two signed notes disagree, in either order.
-
-    Args:
-        one: a note whose signature the caller verified.
-        other: another one.
-        node: reads the larger one's tree; not asked when the sizes are equal.
 
     The caller checks the proof before he shows it: `check_misbehaviour`.
 

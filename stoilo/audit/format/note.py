@@ -78,17 +78,11 @@ _KEY_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class VerifierKey:
-    """A public key with its name, from configuration.
+    """A public key with its name, from configuration."""
 
-    Attributes:
-        name: schema-less URL; for a log, its origin.
-        kind: signature type.
-        public: raw public key, 32 or 1312 bytes.
-    """
-
-    name: str
-    kind: KeyType
-    public: bytes
+    name: str  # schema-less URL; for a log, its origin
+    kind: KeyType  # signature type
+    public: bytes  # raw public key, 32 or 1312 bytes
 
     @property
     def key_id(self) -> bytes:
@@ -300,14 +294,14 @@ def cosignature_message(text: bytes, time: int) -> bytes:
     return b"cosignature/v1\ntime %d\n" % time + text
 
 
-def subtree_message(name: str, time: int, start: int, tree: Checkpoint) -> bytes:
+def subtree_message(
+    name: str,  # the cosigner's name, which this form binds
+    # POSIX seconds; 0 says nothing about the time, and must be 0 for a subtree
+    time: int,
+    start: int,  # first leaf of the subtree; 0 for a checkpoint
+    tree: Checkpoint,  # the log's name, the subtree's end (its size) and root
+) -> bytes:
     """Return what an ML-DSA cosigner signs: ``cosigned_message`` of tlog-cosignature.
-
-    Args:
-        name: the cosigner's name, which this form binds.
-        time: POSIX seconds; 0 says nothing about the time, and must be 0 for a subtree.
-        start: first leaf of the subtree; 0 for a checkpoint.
-        tree: the log's name, the subtree's end (its size) and root.
 
     Raises:
         TrustError: ``STO-L012`` when the form cannot hold it.
@@ -342,15 +336,12 @@ def sign_note(text: bytes, name: str, private: Ed25519PrivateKey) -> NoteSignatu
 
 
 def cosign_note(
-    text: bytes, name: str, private: CosignerKey, time: int
+    text: bytes,
+    name: str,  # the cosigner's name
+    private: CosignerKey,
+    time: int,  # POSIX seconds; a witness never states 0
 ) -> NoteSignature:
     """Return a cosignature of checkpoint `text`: type 04 or, by an ML-DSA key, 06.
-
-    Args:
-        text: the checkpoint's body.
-        name: the cosigner's name.
-        private: its key.
-        time: POSIX seconds; a witness never states 0.
 
     Raises:
         TrustError: ``STO-L012`` or ``STO-L010`` for what cannot be cosigned.

@@ -57,16 +57,11 @@ _COUNT = re.compile(r"[1-9][0-9]{0,3}")
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A cosigner under its name in the policy.
+    """A cosigner under its name in the policy."""
 
-    Attributes:
-        name: the policy's own name for it.
-        key: its cosigner key.
-        url: prefix of its submission interface (http or https), empty when unsaid.
-    """
-
-    name: str
-    key: VerifierKey
+    name: str  # the policy's own name for it
+    key: VerifierKey  # its cosigner key
+    # prefix of its submission interface (http or https), empty when unsaid
     url: str = ""
 
 
@@ -81,21 +76,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class LogPolicy:
-    """Trusted logs, witnesses and the quorum.
+    """Trusted logs, witnesses and the quorum."""
 
-    Attributes:
-        logs: keys of logs, any of which may have signed.
-        witnesses: keys of cosigners.
-        groups: groups of witnesses and of earlier groups.
-        quorum: ``none``, or the name of a witness or group.
-        older: policies that were in force before, newest first; a checkpoint that
-            this one does not accept may still be theirs.
-    """
-
-    logs: tuple[VerifierKey, ...]
-    witnesses: tuple[Witness, ...] = ()
-    groups: tuple[Group, ...] = ()
-    quorum: str = NO_QUORUM
+    logs: tuple[VerifierKey, ...]  # keys of logs, any of which may have signed
+    witnesses: tuple[Witness, ...] = ()  # keys of cosigners
+    groups: tuple[Group, ...] = ()  # groups of witnesses and of earlier groups
+    quorum: str = NO_QUORUM  # ``none``, or the name of a witness or group
+    # policies that were in force before, newest first; a checkpoint that this one does
+    # not accept may still be theirs
     older: tuple[RetiredPolicy, ...] = ()
 
     @property
@@ -106,39 +94,27 @@ class LogPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetiredPolicy:
-    """A policy that is no longer in force, and for which checkpoints it still speaks.
+    """A policy that is no longer in force, and for which checkpoints it still speaks."""
 
-    Attributes:
-        policy: as it was.
-        since: POSIX seconds; cosignatures stating an earlier time do not count.
-        until: POSIX seconds; cosignatures stating a later time do not count.
-        max_size: leaves; larger checkpoints are not accepted under it.
-    """
-
-    policy: LogPolicy
-    since: int = 0
+    policy: LogPolicy  # as it was
+    since: int = 0  # POSIX seconds; cosignatures stating an earlier time do not count
+    # POSIX seconds; cosignatures stating a later time do not count
     until: int = MAX_TIME
-    max_size: int = MAX_SIZE
+    max_size: int = MAX_SIZE  # leaves; larger checkpoints are not accepted under it
 
 
 @dataclass(frozen=True, slots=True)
 class SignedCheckpoint:
-    """A checkpoint that satisfied a policy.
+    """A checkpoint that satisfied a policy."""
 
-    Attributes:
-        checkpoint: origin, size and root.
-        time: newest verified cosignature time, POSIX s; None without witnesses.
-        witnesses: policy names of the witnesses whose cosignatures verified.
-        retired: True when only an older policy accepted it.
-        agreed: newest time that a whole quorum has reached, POSIX s: witnesses below
-            the quorum, dishonest or with a wrong clock, cannot move it forward. None
-            without witnesses.
-    """
-
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint  # origin, size and root
+    # newest verified cosignature time, POSIX s; None without witnesses
     time: int | None
+    # policy names of the witnesses whose cosignatures verified
     witnesses: frozenset[str]
-    retired: bool = False
+    retired: bool = False  # True when only an older policy accepted it
+    # newest time that a whole quorum has reached, POSIX s: witnesses below the quorum,
+    # dishonest or with a wrong clock, cannot move it forward. None without witnesses.
     agreed: int | None = None
 
 
@@ -457,16 +433,16 @@ def render_history(older: tuple[RetiredPolicy, ...]) -> bytes:
     )
 
 
-def succeed(old: LogPolicy, new: LogPolicy, *, now: int, size: int) -> LogPolicy:
+def succeed(
+    old: LogPolicy,  # the policy in force, with its own older ones
+    new: LogPolicy,  # its successor; its older ones are dropped
+    *,
+    now: int,  # POSIX seconds of the change
+    size: int,  # leaves of the newest checkpoint accepted under `old`
+) -> LogPolicy:
     """Return `new`, under which what `old` accepted up to now stays acceptable.
 
     Where `new` demands witnesses, predecessors that demanded none are forgotten.
-
-    Args:
-        old: the policy in force, with its own older ones.
-        new: its successor; its older ones are dropped.
-        now: POSIX seconds of the change.
-        size: leaves of the newest checkpoint accepted under `old`.
 
     Raises:
         TrustError: ``STO-L060`` when there are too many to remember.

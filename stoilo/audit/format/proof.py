@@ -37,38 +37,25 @@ _MAX_PATH = 63
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A parsed proof, nothing verified.
+    """A parsed proof, nothing verified."""
 
-    Attributes:
-        index: claimed place of the leaf, from 0.
-        path: inclusion proof, leaf's sibling first.
-        checkpoint: the signed note, verbatim.
-        extra: opaque, authenticated by nothing.
-    """
-
-    index: int
-    path: tuple[bytes, ...]
-    checkpoint: bytes
-    extra: bytes = b""
+    index: int  # claimed place of the leaf, from 0
+    path: tuple[bytes, ...]  # inclusion proof, leaf's sibling first
+    checkpoint: bytes  # the signed note, verbatim
+    extra: bytes = b""  # opaque, authenticated by nothing
 
 
 @dataclass(frozen=True, slots=True)
 class ProvenLeaf:
-    """Where a leaf was proven to lie.
+    """Where a leaf was proven to lie."""
 
-    Attributes:
-        index: place in the log, from 0.
-        size: leaves under the checkpoint.
-        root: the checkpoint's root.
-        checkpoint_time: newest verified cosignature time (POSIX seconds): a lower bound
-            for now; None when no witness of the policy cosigned.
-        agreed_time: the newest that a whole quorum has reached: what may be remembered.
-    """
-
-    index: int
-    size: int
-    root: bytes
+    index: int  # place in the log, from 0
+    size: int  # leaves under the checkpoint
+    root: bytes  # the checkpoint's root
+    # newest verified cosignature time (POSIX seconds): a lower bound for now; None when
+    # no witness of the policy cosigned
     checkpoint_time: int | None
+    # the newest that a whole quorum has reached: what may be remembered
     agreed_time: int | None = None
 
 

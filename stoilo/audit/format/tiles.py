@@ -40,17 +40,11 @@ _PATH = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tile:
-    """The name of one tile.
+    """The name of one tile."""
 
-    Attributes:
-        level: 0…7, or `ENTRIES` for a bundle of leaves.
-        index: place in its level, from 0.
-        width: 1…256 hashes or entries; 256 is full.
-    """
-
-    level: int
-    index: int
-    width: int = TILE_WIDTH
+    level: int  # 0…7, or `ENTRIES` for a bundle of leaves
+    index: int  # place in its level, from 0
+    width: int = TILE_WIDTH  # 1…256 hashes or entries; 256 is full
 
     @property
     def full(self) -> Tile:
@@ -252,13 +246,13 @@ _CACHED_TILES = 128  # about 35 KiB each
 
 
 class TileNodes:
-    """Serves perfect subtree roots from tiles; thread-safe.
+    """Serves perfect subtree roots from tiles; thread-safe."""
 
-    Args:
-        read: tile → bytes, None when absent. Hostile: readers check the proofs.
-    """
-
-    def __init__(self, read: Callable[[Tile], bytes | None]) -> None:
+    def __init__(
+        self,
+        # tile → bytes, None when absent. Hostile: readers check the proofs.
+        read: Callable[[Tile], bytes | None],
+    ) -> None:
         self._read = read
         self._guard = threading.Lock()
         self._cache: OrderedDict[Tile, list[list[bytes]]] = OrderedDict()

@@ -17,15 +17,10 @@ from stoilo.core.errors import StoiloError
 
 @dataclass(slots=True, eq=False)
 class AppendBatch:
-    """Requests that are written together and answered together.
+    """Requests that are written together and answered together."""
 
-    Attributes:
-        requests: in order of arrival.
-        leaves: how many leaves they hold.
-    """
-
-    requests: list[AppendRequest] = field(default_factory=list)
-    leaves: int = 0
+    requests: list[AppendRequest] = field(default_factory=list)  # in order of arrival
+    leaves: int = 0  # how many leaves they hold
     _baton: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -43,23 +38,15 @@ class AppendBatch:
 
 @dataclass(slots=True, eq=False)
 class AppendRequest:
-    """Leaves of one caller.
+    """Leaves of one caller."""
 
-    Attributes:
-        leaves: bytes to log, in order.
-        hashes: their leaf hashes.
-        labels: their private labels, None for none; empty when none has one.
-        indices: filled in by the writer.
-        error: set by the writer instead.
-        batch: what it waits with; set by the queue.
-    """
-
-    leaves: Sequence[bytes]
-    hashes: Sequence[bytes]
+    leaves: Sequence[bytes]  # bytes to log, in order
+    hashes: Sequence[bytes]  # their leaf hashes
+    # their private labels, None for none; empty when none has one
     labels: Sequence[str | None]
-    indices: Sequence[int] = ()
-    error: StoiloError | None = None
-    batch: AppendBatch | None = None
+    indices: Sequence[int] = ()  # filled in by the writer
+    error: StoiloError | None = None  # set by the writer instead
+    batch: AppendBatch | None = None  # what it waits with; set by the queue
 
     def result(self) -> list[int]:
         """Wait for the writer; return the indices or raise its error."""
@@ -71,16 +58,17 @@ class AppendRequest:
 
 
 class AppendQueue:
-    """Requests in order of arrival, handed out in batches.
+    """Requests in order of arrival, handed out in batches."""
 
-    Args:
-        batch_leaves: most leaves in a batch (one larger request is a batch of its own).
-        gather_s: how long a batch waits for one more caller, s, until there are as many
-            as the last one had. They were released together and are on their way back; a
-            lone caller at rest never waits.
-    """
-
-    def __init__(self, batch_leaves: int, gather_s: float) -> None:
+    def __init__(
+        self,
+        # most leaves in a batch (one larger request is a batch of its own)
+        batch_leaves: int,
+        # how long a batch waits for one more caller, s, until there are as many as the
+        # last one had. They were released together and are on their way back; a lone
+        # caller at rest never waits.
+        gather_s: float,
+    ) -> None:
         self._batch_leaves = batch_leaves
         self._gather_s = gather_s
         self._batches = deque([AppendBatch()])  # the last one still takes requests
@@ -143,22 +131,15 @@ class AppendQueue:
 
 @dataclass(frozen=True, slots=True)
 class SequencerSettings:
-    """How the writer paces itself.
+    """How the writer paces itself."""
 
-    Attributes:
-        batch_leaves: most leaves in one transaction.
-        gather_s: how long a batch waits for one more caller while others are arriving, s.
-        publish_interval_s: least time between two checkpoints, s; the first after a
-            pause is never delayed.
-        busy_interval_s: the same after a checkpoint that took in a whole tile or more,
-            s: publishing flushes files, and competes with appending for the disk.
-        retry_s: pause after a failed publication, s.
-        close_s: how long `close` waits for the last publication, s.
-    """
-
-    batch_leaves: int = 1000
+    batch_leaves: int = 1000  # most leaves in one transaction
+    # how long a batch waits for one more caller while others are arriving, s
     gather_s: float = 0.0005
+    # least time between two checkpoints, s; the first after a pause is never delayed
     publish_interval_s: float = 0.04
+    # the same after a checkpoint that took in a whole tile or more, s: publishing
+    # flushes files, and competes with appending for the disk
     busy_interval_s: float = 0.2
-    retry_s: float = 0.5
-    close_s: float = 10.0
+    retry_s: float = 0.5  # pause after a failed publication, s
+    close_s: float = 10.0  # how long `close` waits for the last publication, s

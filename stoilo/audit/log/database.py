@@ -40,17 +40,13 @@ _READ_LEAVES = 256  # leaves read at a time to find their places again: at most 
 
 
 class PlaceIndex:
-    """The places of a log's leaves; used by the one writer.
-
-    Args:
-        connect: the writer's connection; tables ``places`` and ``state`` exist.
-        leaves: reads leaves [start, end).
-    """
+    """The places of a log's leaves; used by the one writer."""
 
     def __init__(
         self,
+        # the writer's connection; tables ``places`` and ``state`` exist
         connect: Callable[[], sqlite3.Connection],
-        leaves: Callable[[int, int], list[bytes]],
+        leaves: Callable[[int, int], list[bytes]],  # reads leaves [start, end)
     ) -> None:
         self._connect = connect
         self._leaves = leaves

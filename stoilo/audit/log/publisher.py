@@ -48,24 +48,18 @@ class Published:
 
 
 class Publisher:
-    """Writes tiles and checkpoints of one log; used from one thread.
-
-    Args:
-        store: the log's durable side.
-        origin: the log's name.
-        sign_checkpoint: body → full signed note, with cosignatures if the policy asks.
-        builder: stands at the published size.
-        policy: what the log's readers will demand; None checks form only.
-        cosign: asks the witnesses, after the tiles are durable and the log has signed.
-    """
+    """Writes tiles and checkpoints of one log; used from one thread."""
 
     def __init__(
         self,
-        store: DiskStore,
+        store: DiskStore,  # the log's durable side
         origin: str,
+        # body → full signed note, with cosignatures if the policy asks
         sign_checkpoint: Callable[[bytes], bytes],
-        builder: TileBuilder,
+        builder: TileBuilder,  # stands at the published size
+        # what the log's readers will demand; None checks form only
         policy: LogPolicy | None,
+        # asks the witnesses, after the tiles are durable and the log has signed
         cosign: Cosign | None = None,
     ) -> None:
         self._store = store
@@ -187,22 +181,15 @@ _DISTRUST = frozenset({"STO-L047", "STO-L049", "STO-L081"})
 
 
 class PublicationLoop:
-    """Publishes the newest head that it was offered, again and again.
-
-    Args:
-        publisher: does one publication.
-        settings: pace.
-        head: the newest acknowledged head.
-        published: what readers see already, None before the first.
-        give_up: called with what makes going on impossible.
-    """
+    """Publishes the newest head that it was offered, again and again."""
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: Publisher,  # does one publication
         settings: SequencerSettings,
-        head: TreeHead,
-        published: Published | None,
+        head: TreeHead,  # the newest acknowledged head
+        published: Published | None,  # what readers see already, None before the first
+        # called with what makes going on impossible
         give_up: Callable[[Exception], None],
     ) -> None:
         self._publisher = publisher

@@ -58,21 +58,13 @@ _SELECT = (
 
 
 class SeenRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One executor's word about the log; hostile until its note was verified.
+    """One executor's word about the log; hostile until its note was verified."""
 
-    Attributes:
-        result: commitment of the result's name, `result_commitment`.
-        task: commitment of the task's id, as in the log's records.
-        attempt: which attempt of the task, from 1.
-        admission: SHA-256 of the admission's PAE: the digest of its leaf.
-        checkpoint: the signed note under which the executor found that leaf.
-    """
-
-    result: Digest
-    task: Digest
-    attempt: int
-    admission: Digest
-    checkpoint: str
+    result: Digest  # commitment of the result's name, `result_commitment`
+    task: Digest  # commitment of the task's id, as in the log's records
+    attempt: int  # which attempt of the task, from 1
+    admission: Digest  # SHA-256 of the admission's PAE: the digest of its leaf
+    checkpoint: str  # the signed note under which the executor found that leaf
 
 
 def result_commitment(name: str) -> Digest:

@@ -74,29 +74,24 @@ class Sequencer:
     @with_our_errors
     def open(
         cls,
+        # the server's data directory; see `stoilo.audit.log.store` for layout
         data_dir: Path,
-        origin: str,
+        origin: str,  # the log's name, equal to its key's name
+        # checkpoint body → full signed note; runs on the publishing thread, may raise,
+        # and is called again later
         sign_checkpoint: Callable[[bytes], bytes],
         *,
+        # checked against every checkpoint before it is published, and published beside
+        # it as the log's own statement
         policy: LogPolicy | None = None,
-        store: DiskStore | None = None,
+        store: DiskStore | None = None,  # another durable side, for tests
+        # (signed note, prove) → note with cosignatures; runs on the publishing thread
+        # after the tiles are durable; while it raises nothing is published, appends are
+        # acknowledged all the same, and it is called again
         cosign: Cosign | None = None,
         settings: SequencerSettings | None = None,
     ) -> Self:
         """Open (or begin) the log of `data_dir` and start writing and publishing.
-
-        Args:
-            data_dir: the server's data directory; see `stoilo.audit.log.store` for layout.
-            origin: the log's name, equal to its key's name.
-            sign_checkpoint: checkpoint body → full signed note; runs on the publishing
-                thread, may raise, and is called again later.
-            policy: checked against every checkpoint before it is published, and
-                published beside it as the log's own statement.
-            store: another durable side, for tests.
-            cosign: (signed note, prove) → note with cosignatures; runs on the publishing
-                thread after the tiles are durable; while it raises nothing is published,
-                appends are acknowledged all the same, and it is called again.
-            settings: pace.
 
         Raises:
             InternalError: ``STO-L040`` when another process writes this log,
@@ -209,12 +204,12 @@ class Sequencer:
             for index in indices
         ]
 
-    def wait_published(self, index: int, timeout: float | None = None) -> bytes:
+    def wait_published(
+        self,
+        index: int,  # a place that `append` returned
+        timeout: float | None = None,  # s, None waits as long as it takes
+    ) -> bytes:
         """Wait until a published checkpoint covers `index`; return that checkpoint.
-
-        Args:
-            index: a place that `append` returned.
-            timeout: s, None waits as long as it takes.
 
         Raises:
             WaitError: ``STO-L055`` after `timeout`; the message says what is failing.

@@ -15,10 +15,11 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain, islice
 from pathlib import Path
 
 from stoilo.audit.format.facts import MentionKind, Record
@@ -39,6 +40,7 @@ MAX_RECORDS_BYTES = TILE_WIDTH * (MAX_RECORD_BYTES + 2)
 SIDE_FILE = "side.sqlite"
 _VERSION = 1
 _KEY_BYTES = 16
+_AT_ONCE = 500  # pairs in one query
 _DIGEST_BYTES = 32
 _KINDS = {kind: bytes([number]) for number, kind in enumerate(MentionKind)}
 SCHEMA = """
@@ -81,15 +83,10 @@ class SideObject:
 
 @dataclass(frozen=True, slots=True)
 class SideFault:
-    """Something wrong in the side store.
+    """Something wrong in the side store."""
 
-    Attributes:
-        where: the object (``record 0123…``), ``leaf 17`` or the file.
-        message: what is wrong with it.
-    """
-
-    where: str
-    message: str
+    where: str  # the object (``record 0123…``), ``leaf 17`` or the file
+    message: str  # what is wrong with it
 
 
 def side_path(data_dir: Path) -> Path:
@@ -289,18 +286,19 @@ class SideStore:
         return [self._record_of(entry) for entry in entries]
 
     def scrub(self) -> Iterator[SideFault]:
-        """Yield every fault that the store shows by itself: pages, then objects."""
-        with damaged("side store"):
-            yield from self._scrub_pages()
-            last: tuple[object, ...] = (0, b"")
-            query = (
-                "SELECT kind, digest, data FROM object WHERE (kind, digest) > (?, ?) "
-                "ORDER BY kind, digest LIMIT 256"
-            )
-            while rows := self._all(query, last):
-                for kind, digest, data in rows:
-                    yield from _object_faults(kind, digest, data)
-                last = rows[-1][:2]
+        """Yield the sources whose bytes changed, and rows of no known kind.
+
+        Records are checked against their leaves, which takes the same hash.
+        """
+        last: tuple[object, ...] = (0, b"")
+        query = (
+            "SELECT kind, digest, data FROM object WHERE (kind, digest) > (?, ?) "
+            "AND kind IS NOT 1 ORDER BY kind, digest LIMIT 256"
+        )
+        while rows := self._all(query, last):
+            for kind, digest, data in rows:
+                yield from _object_faults(kind, digest, data)
+            last = rows[-1][:2]
 
     def raw_records(self, digests: Sequence[str]) -> dict[str, bytes]:
         """Return the records that are here, at most 256, by digest; nothing is hashed."""
@@ -311,22 +309,26 @@ class SideStore:
         rows = self._all(query, (ObjectKind.RECORD, *map(_raw, digests)))
         return {_stored(digest).hex(): _stored(data) for digest, data in rows}
 
-    def is_indexed(self, place: int, record: Record) -> bool:
-        """Whether all that the record of leaf `place` mentions is in the index."""
-        keys = {index_key(mention) for mention in mentions(record)}
-        marks = ",".join("?" * len(keys))
-        query = f"SELECT COUNT(*) FROM mention WHERE place = ? AND key IN ({marks})"  # noqa: S608 - question marks only
-        return self._one(query, (place, *keys)) == (len(keys),)
+    def find_unindexed(self, records: Mapping[int, Record]) -> list[int]:
+        """Return the places of those leaves whose record the index does not lead to."""
+        wanted = {
+            (index_key(mention), place)
+            for place, record in records.items()
+            for mention in mentions(record)
+        }
+        waiting, found = iter(wanted), set[tuple[object, ...]]()
+        while part := list(islice(waiting, _AT_ONCE)):
+            marks = ",".join(["(?,?)"] * len(part))
+            query = (
+                f"SELECT key, place FROM mention WHERE (key, place) IN (VALUES {marks})"  # noqa: S608 - question marks only
+            )
+            found.update(self._all(query, tuple(chain.from_iterable(part))))
+        return sorted({row[1] for row in wanted if row not in found})
 
     def close(self) -> None:
         """Close the database."""
         with self._lock:
             self._connection.close()
-
-    def _scrub_pages(self) -> Iterator[SideFault]:
-        for (message,) in self._all("PRAGMA integrity_check(16)", ()):
-            if message != "ok":
-                yield SideFault("side.sqlite", str(message))
 
     def _record_of(self, entry: bytes) -> bytes | None:
         try:

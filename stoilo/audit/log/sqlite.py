@@ -105,21 +105,15 @@ def unflushed(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def insert_rows(
-    connection: sqlite3.Connection,
-    insert: str,
-    rows: Sequence[tuple[object, ...]],
-    rest: str = "",
+    connection: sqlite3.Connection,  # within a transaction
+    insert: str,  # our own words before ``VALUES``
+    rows: Sequence[tuple[object, ...]],  # all of one length
+    rest: str = "",  # our own words after the values
 ) -> None:
     """Insert many rows, some in each statement.
 
     Every step of a statement gives up the interpreter and has to ask for it again: with
     many threads around, that is most of what `executemany` costs.
-
-    Args:
-        connection: within a transaction.
-        insert: our own words before ``VALUES``.
-        rows: all of one length.
-        rest: our own words after the values.
     """
     for at in range(0, len(rows), _INSERT_ROWS):
         part = rows[at : at + _INSERT_ROWS]

@@ -37,19 +37,15 @@ from stoilo.core.errors import TrustError
 
 
 class TileScrub:
-    """Takes a log's leaves in order and checks every tile as it becomes known.
-
-    Args:
-        read: tile → bytes as stored, None when absent. Hostile.
-        required: size of the checkpoint whose tiles must all be there.
-        partials: full tile → widths of the partial tiles stored at its place, which are
-            checked although nothing requires them; nothing where that cannot be known.
-    """
+    """Takes a log's leaves in order and checks every tile as it becomes known."""
 
     def __init__(
         self,
+        # tile → bytes as stored, None when absent. Hostile.
         read: Callable[[Tile], bytes | None],
-        required: int,
+        required: int,  # size of the checkpoint whose tiles must all be there
+        # full tile → widths of the partial tiles stored at its place, which are checked
+        # although nothing requires them; nothing where that cannot be known
         partials: Callable[[Tile], Iterable[int]] = lambda _: (),
     ) -> None:
         self._read = read
@@ -133,23 +129,15 @@ EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A log found sound.
+    """A log found sound."""
 
-    Attributes:
-        frontier: of all committed leaves.
-        head: of the head database; at most as large as the frontier.
-        published: the published checkpoint, None before the first.
-        note: its signed note.
-        builder: tile builder that stands at the published size.
-        is_witnessed: whether readers under today's policy accept the note; if not, it is
-            older than its witnesses and is published again with their cosignatures.
-    """
-
-    frontier: Frontier
-    head: TreeHead
-    published: Checkpoint | None
-    note: bytes
-    builder: TileBuilder
+    frontier: Frontier  # of all committed leaves
+    head: TreeHead  # of the head database; at most as large as the frontier
+    published: Checkpoint | None  # the published checkpoint, None before the first
+    note: bytes  # its signed note
+    builder: TileBuilder  # tile builder that stands at the published size
+    # whether readers under today's policy accept the note; if not, it is older than its
+    # witnesses and is published again with their cosignatures
     is_witnessed: bool = True
 
 

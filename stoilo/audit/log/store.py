@@ -50,17 +50,11 @@ class TreeHead:
 
 @dataclass(frozen=True, slots=True)
 class HeadState:
-    """What the head database remembers.
-
-    Attributes:
-        origin: the log's name.
-        head: newest acknowledged tree head.
-        published: newest checkpoint known to be published, a signed note.
-    """
+    """What the head database remembers."""
 
     origin: str
-    head: TreeHead
-    published: bytes | None
+    head: TreeHead  # newest acknowledged tree head
+    published: bytes | None  # newest checkpoint known to be published, a signed note
 
 
 class HeadDatabase:
@@ -82,7 +76,7 @@ class HeadDatabase:
         if self._connection is None and not self._path.exists():
             return None
         with damaged("head database"), self._guard:
-            query = "SELECT origin, size, root, published FROM head"
+            query = "SELECT origin, size, root, published FROM head WHERE id = 1"
             try:
                 row = self._open().execute(query).fetchone()
             except sqlite3.OperationalError as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 import msgspec
 
 from stoilo.audit.format.merkle import Checkpoint
 from stoilo.audit.format.note import MAX_NOTE_BYTES
-from stoilo.audit.format.policy import LogPolicy, Witness, log_keys_of, open_checkpoint
+from stoilo.audit.format.policy import LogPolicy, log_keys_of, open_checkpoint
 from stoilo.audit.log.seen import (
     PAGE_ROWS,
     SeenRow,
@@ -26,6 +25,7 @@ from stoilo.audit.monitor.finding import (
 )
 from stoilo.audit.monitor.state import MonitorState
 from stoilo.audit.read.source import LogSource
+from stoilo.audit.witness.protocol import hash_origin
 from stoilo.core.errors import TrustError, UnreachableError
 
 _MOST_PAGES = 1024
@@ -34,29 +34,20 @@ _MOST_PAGES = 1024
 _MOST_AHEAD = 10_000
 """Rows, of 4 KiB at most, that wait for the log to get there."""
 
-_MOST_TOLD = 1000
-"""Alarms of one poll; the others are counted. Matches are all told."""
-
 
 class SeenCheck:
     """One pass over the rows that were not checked yet.
 
     A note that contradicts our hashes is proven and reported in the same change.
-
-    Args:
-        source: of the rows, hostile.
-        policy: whose signature a row's checkpoint needs.
-        state: the monitor's memory; each page is one change of it.
-        settings: what its owner wants.
-        prove: signed note → finding with the proof that it contradicts our hashes.
     """
 
     def __init__(
         self,
-        source: LogSource,
-        policy: LogPolicy,
-        state: MonitorState,
-        settings: MonitorSettings,
+        source: LogSource,  # of the rows, hostile
+        policy: LogPolicy,  # whose signature a row's checkpoint needs
+        state: MonitorState,  # the monitor's memory; each page is one change of it
+        settings: MonitorSettings,  # what its owner wants
+        # signed note → finding with the proof that it contradicts our hashes
         prove: Callable[[bytes], Finding],
     ) -> None:
         self._prove = prove
@@ -65,7 +56,6 @@ class SeenCheck:
         self._policy = policy
         self._state = state
         self._settings = settings
-        self._told = 0
         self._ahead = 0
 
     def run(self, now: int) -> None:
@@ -78,13 +68,6 @@ class SeenCheck:
         self._look_again(now)
         query = "SELECT count(*) FROM ahead"
         (self._ahead,) = self._state.connection.execute(query).fetchone()
-        try:
-            self._read_pages(now)
-        finally:
-            self._sum_up()
-
-    def _read_pages(self, now: int) -> None:
-        """Check the pages that are new, as many as one poll reads."""
         for _ in range(_MOST_PAGES):
             fresh = self._next_rows()
             if not fresh:
@@ -196,18 +179,7 @@ class SeenCheck:
 
     def _alarm(self, message: str, place: int) -> None:
         code = "STO-L137" if place < 0 else "STO-L138"
-        self._told += 1
-        if self._told <= _MOST_TOLD:
-            made = Finding(FindingKind.SEEN, Severity.ALARM, message, code)
-            self._state.report(made)
-
-    def _sum_up(self) -> None:
-        """Say how many findings were left out."""
-        if self._told > _MOST_TOLD:
-            message = f"{self._told - _MOST_TOLD} more about seen checkpoints"
-            with self._state.change():
-                kind = FindingKind.SEEN
-                self._state.report(Finding(kind, Severity.ALARM, message, "STO-L138"))
+        self._state.report(Finding(FindingKind.SEEN, Severity.ALARM, message, code))
 
 
 _TOLD = 2**62
@@ -215,70 +187,51 @@ _TOLD = 2**62
 
 def witness_url(prefix: str, origin: str) -> str:
     """Return where a witness shows the newest checkpoint of a log that it cosigned."""
-    name = hashlib.sha256(origin.encode()).hexdigest()
-    return f"{prefix.rstrip('/')}/{name}/checkpoint"
+    return f"{prefix.rstrip('/')}/{hash_origin(origin)}/checkpoint"
 
 
-class WitnessCheck:
-    """One look at every witness whose address the policy says.
-
-    Args:
-        policy: names the log's keys and the witnesses.
-        state: the monitor's memory.
-        settings: how long a checkpoint may stay hidden.
-        prove: signed note → finding with the proof that it contradicts our hashes.
-        fetch: (URL, most bytes) → hostile bytes, None when there are none.
-    """
-
-    def __init__(
-        self,
-        policy: LogPolicy,
-        state: MonitorState,
-        settings: MonitorSettings,
-        prove: Callable[[bytes], Finding],
-        fetch: Callable[[str, int], bytes | None],
-    ) -> None:
-        self._policy = policy
-        self._state = state
-        self._settings = settings
-        self._prove = prove
-        self._fetch = fetch
-
-    def run(self, origin: str, now: int) -> None:
-        """Ask each witness; report contradictions, and what stays hidden from us."""
-        for witness in self._policy.witnesses:
-            note = self._ask(witness, origin) if witness.url else None
-            if note is not None:
-                with self._state.change():
-                    self._compare(witness.name, origin, note, now)
-
-    def _ask(self, witness: Witness, origin: str) -> bytes | None:
+def check_witnesses(
+    policy: LogPolicy,  # names the log's keys and the witnesses
+    state: MonitorState,  # the monitor's memory, of a log that was seen before
+    settings: MonitorSettings,  # how long a checkpoint may stay hidden
+    # signed note → finding with the proof that it contradicts our hashes
+    prove: Callable[[bytes], Finding],
+    # (URL, most bytes) → hostile bytes, None when there are none
+    fetch: Callable[[str, int], bytes | None],
+    now: int,  # our clock, s
+) -> None:
+    """Ask each witness of `policy`; report contradictions, and what stays hidden from us."""
+    origin = state.memory.note.partition(b"\n")[0].decode()
+    for witness in policy.witnesses:
+        if not witness.url:
+            continue
         try:
-            return self._fetch(witness_url(witness.url, origin), MAX_NOTE_BYTES)
-        except UnreachableError:
-            return None
+            note = fetch(witness_url(witness.url, origin), MAX_NOTE_BYTES)
+            keys = log_keys_of(policy)
+            shown = open_checkpoint(note, keys).checkpoint if note else None
+        except (UnreachableError, TrustError):
+            continue  # a witness's rubbish is not the log's
+        if note is None or shown is None or shown.origin != origin:
+            continue
+        with state.change():
+            if shown.size > state.memory.size:
+                _note_hidden(state, witness.name, shown, now, settings.explain_s)
+                continue
+            hidden = (one for one in state.memory.hidden if one[0] != witness.name)
+            state.remember(hidden=tuple(hidden))
+            if state.mirror.root_at(shown.size) != shown.root:
+                state.report(prove(note))
 
-    def _compare(self, name: str, origin: str, note: bytes, now: int) -> None:
-        try:
-            shown = open_checkpoint(note, log_keys_of(self._policy)).checkpoint
-        except TrustError:
-            return  # a witness's rubbish is not the log's
-        if shown.origin != origin:
-            return
-        hidden = dict(self._state.memory.hidden)
-        since = hidden.pop(name, now)
-        if shown.size <= self._state.memory.size:
-            if self._state.mirror.root_at(shown.size) != shown.root:
-                self._state.report(self._prove(note))
-        elif now - since > self._settings.explain_s:
-            message = (
-                f"witness {name} cosigned {shown.size} leaves, which the log hides"
-            )
-            self._state.report(
-                Finding(FindingKind.SEEN, Severity.ALARM, message, "STO-L138")
-            )
-            # Told once: from here on its age never passes the limit again.
-            hidden[name] = _TOLD
-        else:
-            hidden[name] = since
-        self._state.remember(hidden=tuple(sorted(hidden.items())))
+
+def _note_hidden(
+    state: MonitorState, name: str, shown: Checkpoint, now: int, patience_s: int
+) -> None:
+    """Remember since when a witness knows more than the log shows; alarm when it is long."""
+    hidden = dict(state.memory.hidden)
+    since = hidden.setdefault(name, now)
+    if now - since > patience_s:
+        message = f"witness {name} cosigned {shown.size} leaves, which the log hides"
+        state.report(Finding(FindingKind.SEEN, Severity.ALARM, message, "STO-L138"))
+        # Told once: from here on its age never passes the limit again.
+        hidden[name] = _TOLD
+    state.remember(hidden=tuple(sorted(hidden.items())))

@@ -40,36 +40,22 @@ class FindingKind(StrEnum):
     SILENCE = "silence"
     SEEN = "seen"  # what an executor saw does not fit
     UNREADABLE = "unreadable"  # the log cannot be verified or reached
-    POLICY = "policy"  # the monitor's own was changed
     FORK = "fork"  # two histories
 
 
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One finding.
+    """One finding."""
 
-    Attributes:
-        kind: what was found.
-        severity: how bad it is.
-        message: one or two sentences, ASCII or hostile text made harmless.
-        code: stable code, empty for notices.
-        place: leaf it is about, -1 for none.
-        leaf: kind of that leaf, empty for none.
-        digest: that it names, empty for none.
-        time: of the leaf, POSIX seconds as the log claims; 0 for none.
-        watch: the watch that matched, empty for none.
-        proof: text of a proof of misbehaviour, empty for none.
-    """
-
-    kind: FindingKind
-    severity: Severity
-    message: str
-    code: str = ""
-    place: int = -1
-    leaf: str = ""
-    digest: str = ""
-    time: int = 0
-    watch: str = ""
-    proof: str = ""
+    kind: FindingKind  # what was found
+    severity: Severity  # how bad it is
+    message: str  # one or two sentences, ASCII or hostile text made harmless
+    code: str = ""  # stable code, empty for notices
+    place: int = -1  # leaf it is about, -1 for none
+    leaf: str = ""  # kind of that leaf, empty for none
+    digest: str = ""  # that it names, empty for none
+    time: int = 0  # of the leaf, POSIX seconds as the log claims; 0 for none
+    watch: str = ""  # the watch that matched, empty for none
+    proof: str = ""  # text of a proof of misbehaviour, empty for none
 
 
 def render_finding(finding: Finding) -> bytes:
@@ -106,12 +92,7 @@ _NAMED: Final = {"task": task_commitment, "result": result_commitment}
 _ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """One thing to look for."""
-
-    kind: WatchKind
-    value: str
+Watch = tuple[WatchKind, str]
 
 
 class WatchList:
@@ -121,24 +102,21 @@ class WatchList:
         self._names = dict(names or {})
 
     def match(
-        self, kind: LeafKind, digest: str, mentions: Iterable[Mention] = ()
+        self,
+        kind: LeafKind,
+        digest: str,  # that the leaf names
+        mentions: Iterable[Mention] = (),  # what its record names; empty without one
     ) -> tuple[str, ...]:
-        """Return the watches that a leaf and its record fulfil, sorted.
-
-        Args:
-            kind: of the leaf.
-            digest: that the leaf names.
-            mentions: what its record names; empty without one.
-        """
+        """Return the watches that a leaf and its record fulfil, sorted."""
         return self.find(
             (WatchKind.KIND, kind.value),
             (WatchKind.DIGEST, digest),
             *((WatchKind(one.kind.value), one.value) for one in mentions),
         )
 
-    def find(self, *pairs: tuple[WatchKind, str]) -> tuple[str, ...]:
+    def find(self, *pairs: Watch) -> tuple[str, ...]:
         """Return the watches for any of these, sorted."""
-        said = {Watch(*pair) for pair in pairs}
+        said = set(pairs)
         return tuple(sorted(self._names[one] for one in said & self._names.keys()))
 
 
@@ -160,21 +138,21 @@ def parse_commitments(texts: Sequence[str]) -> frozenset[str]:
     """
     lines = [line for text in texts for line in _expand(text)]
     return frozenset(
-        _parse(f"commitment:{line.removeprefix('commitment:')}").value for line in lines
+        _parse(f"commitment:{line.removeprefix('commitment:')}")[1] for line in lines
     )
 
 
 def _parse(text: str) -> Watch:
     name, _, value = text.partition(":")
     if name in _NAMED and _ID.fullmatch(value):
-        return Watch(WatchKind.COMMITMENT, _NAMED[name](value))
+        return WatchKind.COMMITMENT, _NAMED[name](value)
     if name not in set(WatchKind) or not _FORM[WatchKind(name)].fullmatch(value):
         raise UsageError(
             "STO-L126",
             f"not something to watch for: {text[:80]!r}",
             hint="commitment:HEX, digest:HEX, code:STO-R052, key:HEX, kind:NAME, @FILE",
         )
-    return Watch(WatchKind(name), value)
+    return WatchKind(name), value
 
 
 def _expand(text: str) -> list[str]:
@@ -196,20 +174,16 @@ def _expand(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """What to look for, and how long to wait before saying so.
+    """What to look for, and how long to wait before saying so."""
 
-    Attributes:
-        watches: what to tell about.
-        known: commitments of the submitters that are expected; None tells about each
-            new one instead.
-        explain_s: an admission must be explained, and a record shown, within so long, s.
-        silence_s: a log without a sign of life for longer is silent, s. Ours issues a
-            revocation statement at least every 12 h.
-        most_new: leaves that one poll reads; a log that claims more is not believed.
-    """
-
-    watches: WatchList = field(default_factory=WatchList)
+    watches: WatchList = field(default_factory=WatchList)  # what to tell about
+    # commitments of the submitters that are expected; None tells about each new one
+    # instead
     known: frozenset[str] | None = None
+    # an admission must be explained, and a record shown, within so long, s
     explain_s: int = 900
+    # a log without a sign of life for longer is silent, s. Ours issues a revocation
+    # statement at least every 12 h.
     silence_s: int = 86_400
+    # leaves that one poll reads; a log that claims more is not believed
     most_new: int = 1 << 27

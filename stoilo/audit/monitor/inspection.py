@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from stoilo.audit.format.facts import KeyRecord, LeafKind, Record, WorkunitRecord
 from stoilo.audit.format.leaf import (
@@ -26,30 +27,22 @@ from stoilo.audit.read.source import LogSource, read_entries
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 
-_MOST_OF_A_KIND = 1000
 _TOLD = 2**62  # time since when a record is missing, once the alarm was raised
 # Admissions are explained by another leaf's record; RELEASE is of logs before records.
 _WITHOUT_RECORD = frozenset({LeafKind.ADMISSION, LeafKind.RELEASE})
 
 
 class Inspection:
-    """One pass over new leaves, inside of one change of the state.
-
-    Args:
-        state: the monitor's memory.
-        settings: what its owner wants.
-        origin: of the log; records must say the same.
-        now: our clock, s.
-        first: nothing was seen before, so ages come from the leaves' own times.
-    """
+    """One pass over new leaves, inside of one change of the state."""
 
     def __init__(
         self,
-        state: MonitorState,
-        settings: MonitorSettings,
-        origin: str,
-        now: int,
+        state: MonitorState,  # the monitor's memory
+        settings: MonitorSettings,  # what its owner wants
+        origin: str,  # of the log; records must say the same
+        now: int,  # our clock, s
         *,
+        # nothing was seen before, so ages come from the leaves' own times
         first: bool = False,
     ) -> None:
         self._state = state
@@ -57,7 +50,6 @@ class Inspection:
         self._origin = origin
         self._now = now
         self._first = first
-        self._counts: Counter[FindingKind] = Counter()
 
     def take(self, place: int, entry: bytes, record: bytes | None) -> None:
         """Inspect one leaf; `entry` is proven to be in the log, `record` is hostile."""
@@ -116,19 +108,11 @@ class Inspection:
         )
         query = "UPDATE missing SET since = ? WHERE since <= ?"
         connection.execute(query, (_TOLD, limit))
-        self.finish()
 
     def _overdue(self, table: str, fields: str, limit: int) -> Iterator[Any]:
         """Yield rows older than `limit`, lowest place first."""
         query = f"SELECT {fields} FROM {table} WHERE since <= ? ORDER BY place"  # noqa: S608 - names of ours
         yield from self._state.connection.execute(query, (limit,))
-
-    def finish(self) -> None:
-        """Say how many findings of a kind were left out."""
-        for kind, count in self._counts.items():
-            if count > _MOST_OF_A_KIND:
-                message = f"{count - _MOST_OF_A_KIND} more of kind {kind}"
-                self._state.report(Finding(kind, Severity.ALARM, message))
 
     def _take_admission(self, place: int, leaf: Leaf, own_hash: bytes) -> None:
         self._state.connection.execute(
@@ -206,10 +190,9 @@ class Inspection:
         place: int,
         leaf: Leaf | None = None,
     ) -> None:
-        self._counts[kind] += 1
-        if self._counts[kind] <= _MOST_OF_A_KIND:
-            made = Finding(kind, Severity.ALARM, message, code, place)
-            self._state.report(_about(made, leaf))
+        self._state.report(
+            _about(Finding(kind, Severity.ALARM, message, code, place), leaf)
+        )
 
     def _notice(
         self, kind: FindingKind, message: str, place: int, leaf: Leaf, watch: str = ""
@@ -222,16 +205,8 @@ def _about(finding: Finding, leaf: Leaf | None) -> Finding:
     """Return a finding that says which leaf it is about."""
     if leaf is None:
         return finding
-    return Finding(
-        finding.kind,
-        finding.severity,
-        finding.message,
-        finding.code,
-        finding.place,
-        leaf.kind.value,
-        leaf.digest,
-        leaf.time,
-        finding.watch,
+    return msgspec.structs.replace(
+        finding, leaf=leaf.kind.value, digest=leaf.digest, time=leaf.time
     )
 
 

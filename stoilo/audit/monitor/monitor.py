@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,9 @@ from stoilo.audit.format.policy import (
     LogPolicy,
     log_keys_of,
     open_checkpoint,
-    render_policy,
 )
 from stoilo.audit.format.tiles import TileNodes
-from stoilo.audit.monitor.cross_check import SeenCheck, WitnessCheck
+from stoilo.audit.monitor.cross_check import SeenCheck, check_witnesses
 from stoilo.audit.monitor.finding import Finding, FindingKind, MonitorSettings, Severity
 from stoilo.audit.monitor.inspection import Inspection, read_leaves
 from stoilo.audit.monitor.state import MonitorState
@@ -36,14 +36,6 @@ _RETRIED_RECORDS = 256
 class Monitor:
     """Follows one log; not thread-safe.
 
-    Args:
-        source: the log, hostile in every byte.
-        policy: whose signatures count; from the owner's hand, never from the log.
-        state: the monitor's memory, open.
-        settings: what to look for.
-        clock: s since 1970, ours.
-        fetch: how witnesses are asked: (URL, most bytes) → bytes, None for none.
-
     Raises:
         UsageError: ``STO-L123`` the state is another log's.
         TrustError: ``STO-L124`` the state is damaged.
@@ -51,12 +43,14 @@ class Monitor:
 
     def __init__(
         self,
-        source: LogSource,
+        source: LogSource,  # the log, hostile in every byte
+        # whose signatures count; from the owner's hand, never from the log
         policy: LogPolicy,
-        state: MonitorState,
-        settings: MonitorSettings | None = None,
+        state: MonitorState,  # the monitor's memory, open
+        settings: MonitorSettings | None = None,  # what to look for
         *,
-        clock: Callable[[], float],
+        clock: Callable[[], float],  # s since 1970, ours
+        # how witnesses are asked: (URL, most bytes) → bytes, None for none
         fetch: Callable[[str, int], bytes | None] = read_url,
     ) -> None:
         self._fetch = fetch
@@ -66,7 +60,6 @@ class Monitor:
         self._settings = settings or MonitorSettings()
         self._clock = clock
         state.check(policy)
-        self._note_policy()
 
     def poll(self) -> None:
         """Look at the log once; findings are in the state, committed.
@@ -158,7 +151,6 @@ class Monitor:
                 state, self._settings, target.origin, now, first=first
             )
             read_leaves(self._source, state.mirror, target, inspection)
-            inspection.finish()
             state.remember(
                 note=note,
                 size=target.size,
@@ -250,19 +242,21 @@ class Monitor:
     def _check_witnesses(self) -> None:
         """Compare what witnesses cosigned with our own hashes."""
         if self._state.memory.note:
-            WitnessCheck(
+            check_witnesses(
                 self._policy,
                 self._state,
                 self._settings,
                 self._prove_ourselves,
                 self._fetch,
-            ).run(self._origin(), self._now())
+                self._now(),
+            )
 
     def _tell_time(self) -> None:
         """Raise the alarms that time alone raises."""
         state, now = self._state, self._now()
         with state.change():
             self._inspection().tell_overdue()
+            state.tell_omitted()
             memory = state.memory
             quiet = now - memory.changed_at
             if memory.note and not memory.silent and quiet > self._settings.silence_s:
@@ -278,17 +272,6 @@ class Monitor:
 
     def _now(self) -> int:
         return int(self._clock())
-
-    def _note_policy(self) -> None:
-        """Remember the policy in use, and tell when it is another one than before."""
-        state, text = self._state, render_policy(self._policy)
-        if text == state.memory.policy:
-            return
-        with state.change():
-            if state.memory.policy:
-                message = "the monitor now judges by another policy than before"
-                state.report(Finding(FindingKind.POLICY, Severity.NOTICE, message))
-            state.remember(policy=text)
 
 
 def _describe(shown: Misbehaviour) -> str:
@@ -313,21 +296,14 @@ _VERIFICATION_FAILED = TrustError.exit_code
 
 @dataclass(frozen=True, slots=True)
 class MonitorReport:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        origin: of the log; empty when nothing was seen of it yet.
-        size: leaves that were matched.
-        root: of them, hex.
-        findings: how many were shown.
-        exit_code: 4 after misbehaviour or, of a single poll, any alarm; that of the
-            error when the only poll failed; else 0.
-    """
-
-    origin: str
-    size: int
-    root: str
-    findings: int
+    origin: str  # of the log; empty when nothing was seen of it yet
+    size: int  # leaves that were matched
+    root: str  # of them, hex
+    findings: int  # how many were shown
+    # 4 after misbehaviour or, of a single poll, any alarm; that of the error when the
+    # only poll failed; else 0
     exit_code: int
 
 
@@ -340,24 +316,17 @@ class Stop(Protocol):
 
 
 def run_monitor(
-    monitor: Monitor,
-    state: MonitorState,
+    monitor: Monitor,  # of the log
+    state: MonitorState,  # its memory
+    # takes each finding and the file of its proof (empty for none); a finding is
+    # forgotten when `show` has returned
     show: Callable[[Finding, str], None],
     *,
-    once: bool = False,
-    interval_s: float = 60.0,
-    stop: Stop,
+    once: bool = False,  # one poll only
+    interval_s: float = 60.0,  # pause between polls, s
+    stop: Stop,  # when to end
 ) -> MonitorReport:
     """Poll until `stop` says so or the log has misbehaved (or once).
-
-    Args:
-        monitor: of the log.
-        state: its memory.
-        show: takes each finding and the file of its proof (empty for none); a finding
-            is forgotten when `show` has returned.
-        once: one poll only.
-        interval_s: pause between polls, s.
-        stop: when to end.
 
     Raises:
         TrustError: ``STO-L124`` the state is damaged.
@@ -403,19 +372,12 @@ def _show_all(
     for number, finding in state.findings():
         place = ""
         if finding.proof:
-            place = _keep_proof(state.path.parent, finding.proof.encode())
+            with contextlib.suppress(OSError):  # it is shown anyway
+                place = str(write_proof(state.path.parent, finding.proof.encode()))
         show(finding, place)
         state.forget_finding(number)
         found.append(finding)
     return found
-
-
-def _keep_proof(directory: Path, proof: bytes) -> str:
-    """Return the file of a proof; empty if none can be written: it is shown anyway."""
-    try:
-        return str(write_proof(directory, proof))
-    except OSError:
-        return ""
 
 
 def write_proof(directory: Path, proof: bytes) -> Path:

@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -31,6 +32,7 @@ from stoilo.audit.format.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, TileNodes
 from stoilo.audit.log.sqlite import connect
 from stoilo.audit.monitor.finding import (
     Finding,
+    FindingKind,
     Severity,
     parse_finding,
     render_finding,
@@ -48,14 +50,13 @@ _TILE_BYTES = TILE_WIDTH * HASH_BYTES
 
 
 class Mirror:
-    """Hash tiles in a database; the caller owns the transactions.
+    """Hash tiles in a database; the caller owns the transactions."""
 
-    Args:
-        connection: where table ``tile`` is.
-        size: leaves that it holds.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, size: int) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,  # where table ``tile`` is
+        size: int,  # leaves that it holds
+    ) -> None:
         self._connection = connection
         self._nodes = TileNodes(self._read)
         self.size = size
@@ -94,10 +95,6 @@ class Mirror:
                 "STO-L124", f"the state's hashes at level {level}, {index} are gone"
             ) from error
 
-    def leaf_hash(self, index: int) -> bytes:
-        """Return the hash of one leaf."""
-        return self.node(0, index)
-
     def root_at(self, size: int) -> bytes:
         """Return the root that the log had with its first `size` leaves."""
         return range_root(0, size, self.node)
@@ -115,7 +112,8 @@ class Mirror:
         return b"" if row is None else bytes(row[0])
 
 
-_VERSION = 1
+_VERSION = 2
+MOST_OF_A_KIND = 1000  # alarms of one poll; matches are all told
 _MACHINE = frozenset(
     {
         sqlite3.SQLITE_PERM,
@@ -157,32 +155,20 @@ COMMIT;
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The small part of the memory.
+    """The small part of the memory."""
 
-    Attributes:
-        note: newest checkpoint that was verified and matched; empty before the first.
-        size: leaves under it.
-        policy: under which it was verified, as text.
-        changed_at: when the log last gave a sign of life, s by our clock.
-        cosigned_at: newest cosignature, POSIX s; 0 without witnesses.
-        silent: silence was told already.
-        shorter: size of the older checkpoint that was told last, -1 for none.
-        seen: rows of seen checkpoints that were checked.
-        seen_lost: it was told already that rows are gone.
-        condemned: the log has misbehaved, provably; it is followed no further.
-        hidden: (witness, since, s) whose checkpoint is ahead of what the log shows.
-    """
-
+    # newest checkpoint that was verified and matched; empty before the first
     note: bytes = b""
-    size: int = 0
-    policy: bytes = b""
-    changed_at: int = 0
-    cosigned_at: int = 0
-    silent: bool = False
-    shorter: int = -1
-    seen: int = 0
-    seen_lost: bool = False
+    size: int = 0  # leaves under it
+    changed_at: int = 0  # when the log last gave a sign of life, s by our clock
+    cosigned_at: int = 0  # newest cosignature, POSIX s; 0 without witnesses
+    silent: bool = False  # silence was told already
+    shorter: int = -1  # size of the older checkpoint that was told last, -1 for none
+    seen: int = 0  # rows of seen checkpoints that were checked
+    seen_lost: bool = False  # it was told already that rows are gone
+    # the log has misbehaved, provably; it is followed no further
     condemned: bool = False
+    # (witness, since, s) whose checkpoint is ahead of what the log shows
     hidden: tuple[tuple[str, int], ...] = ()
 
 
@@ -193,6 +179,7 @@ class MonitorState:
         self.path = path
         self.connection = connection
         self._lock = lock
+        self._told: Counter[FindingKind] = Counter()
         self.memory = self._load()
         self.mirror = Mirror(connection, self.memory.size)
 
@@ -253,7 +240,7 @@ class MonitorState:
     @contextlib.contextmanager
     def change(self) -> Iterator[None]:
         """Commit everything done inside, or nothing of it."""
-        before, size = self.memory, self.mirror.size
+        before, size, told = self.memory, self.mirror.size, self._told.copy()
         with _whole():
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -262,7 +249,7 @@ class MonitorState:
                 self.connection.execute("COMMIT")
             except BaseException:
                 # What this process remembers must not run ahead of its file.
-                self.memory, self.mirror.size = before, size
+                self.memory, self.mirror.size, self._told = before, size, told
                 self.mirror.forget_cache()
                 self.connection.rollback()
                 raise
@@ -276,8 +263,22 @@ class MonitorState:
         proof = finding.severity is Severity.PROOF
         if proof:
             self.remember(condemned=True)
+        if finding.severity is Severity.ALARM:
+            # A log that is all rubbish must not fill our disk with words about it.
+            self._told[finding.kind] += 1
+            if self._told[finding.kind] > MOST_OF_A_KIND:
+                return
         query = "INSERT INTO finding (body, proof) VALUES (?, ?)"
         self.connection.execute(query, (render_finding(finding), proof))
+
+    def tell_omitted(self) -> None:
+        """Say how many alarms of a kind were left out since the last time."""
+        told, self._told = self._told, Counter()
+        for kind, count in told.items():
+            if count > MOST_OF_A_KIND:
+                message = f"{count - MOST_OF_A_KIND} more of kind {kind}"
+                self.report(Finding(kind, Severity.ALARM, message))
+        self._told = Counter()
 
     def findings(self) -> Iterator[tuple[int, Finding]]:
         """Yield (number, finding) of proofs and what was not shown yet, oldest first."""

@@ -1,7 +1,7 @@
-"""Take a log along: a bundle that verifies offline, as a directory or as one file.
+"""Take a log along: a bundle that verifies offline, as a directory.
 
     checkpoint, policy.txt, tile/…      the log, in the layout of tlog-tiles
-    records/tile/<n>, records/<digest>  what its leaves name (one file: the former only)
+    records/tile/<n>, records/<digest>  what its leaves name
     source/<digest>                     chosen published sources
 
 It is a log directory: `stoilo audit verify`, `show`, `search` and `prove` read it, and a
@@ -11,8 +11,6 @@ and the finished copy is verified once more before it gets its name.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +28,6 @@ from stoilo.audit.format.tiles import (
     tiles_of,
 )
 from stoilo.audit.log.side import render_records
-from stoilo.audit.read.archive import write_archive
 from stoilo.audit.read.reader import verify_log
 from stoilo.audit.read.source import find_policy
 from stoilo.audit.read.view import LogView, open_log
@@ -39,39 +36,26 @@ from stoilo.core.errors import TrustError, UsageError
 
 @dataclass(slots=True)
 class ExportReport:
-    """What a bundle holds.
-
-    Attributes:
-        origin: the log's name.
-        size: leaves.
-        root: the tree's root, hex.
-        records: records written.
-        missing: leaves whose record was not there.
-        sources: published sources written.
-    """
+    """What a bundle holds."""
 
     origin: str
-    size: int
-    root: str
-    records: int = 0
-    missing: int = 0
-    sources: int = 0
+    size: int  # leaves
+    root: str  # the tree's root, hex
+    records: int = 0  # records written
+    missing: int = 0  # leaves whose record was not there
+    sources: int = 0  # published sources written
 
 
 def export_log(
-    location: str | Path,
-    target: Path,
+    location: str | Path,  # where the log is: path or URL; hostile
+    target: Path,  # a new directory
+    # whose signatures count; None takes the log's own copy
     policy: LogPolicy | None = None,
     *,
+    # digests of the published sources to take along; None for all
     sources: frozenset[str] | None = frozenset(),
 ) -> ExportReport:
     """Write the log at `location` to `target` and verify the copy.
-
-    Args:
-        location: where the log is: path or URL; hostile.
-        target: a new directory, or a new file when its name ends in ``.tar``.
-        policy: whose signatures count; None takes the log's own copy.
-        sources: digests of the published sources to take along; None for all.
 
     Raises:
         UsageError: ``STO-L064`` `target` exists or cannot be written; see `open_log`.
@@ -82,11 +66,9 @@ def export_log(
     log = open_log(location, policy)
     head = log.signed.checkpoint
     report = ExportReport(head.origin, head.size, head.root.hex())
-    single = target.suffix == ".tar"
-    draft = target.with_name(f".{target.name}.part{'.tar' if single else ''}")
-    files = _collect(log, policy, sources, report, by_digest=not single)
+    draft = target.with_name(f".{target.name}.part")
     try:
-        _write_single(draft, files) if single else _write_folder(draft, files)
+        _write_folder(draft, _collect(log, policy, sources, report))
         verify_log(draft, policy)
         draft.rename(target)
     except OSError as error:
@@ -95,16 +77,7 @@ def export_log(
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
     return report
-
-
-def _write_single(path: Path, files: Iterator[tuple[str, bytes]]) -> None:
-    with path.open("xb") as file:
-        write_archive(file, files)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _write_folder(path: Path, files: Iterator[tuple[str, bytes]]) -> None:
@@ -120,8 +93,6 @@ def _collect(
     policy: LogPolicy | None,
     sources: frozenset[str] | None,
     report: ExportReport,
-    *,
-    by_digest: bool,
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the bundle's files, one at a time."""
     yield "checkpoint", log.note
@@ -143,8 +114,7 @@ def _collect(
             if record is None:
                 continue
             leaf = parse_leaf(leaf_data)
-            if by_digest:
-                yield f"records/{leaf.digest}", record
+            yield f"records/{leaf.digest}", record
             yield from _source(log, leaf_data, record, sources, written)
     report.sources = len(written)
 

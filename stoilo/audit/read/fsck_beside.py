@@ -21,26 +21,25 @@ _PUBLISHED = frozenset({"checkpoint", "policy.txt"})
 _DATABASES = ("log.sqlite", "side.sqlite", "seen.sqlite", "head.sqlite")
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
 _BESIDE = frozenset({"lock", *(a + b for a in _DATABASES for b in _SUFFIXES)})
-_TEMPORARY = ".tmp"
+_CHUNK = 256
+_MISSING = "its record is missing"
+_NOT_INDEXED = "the index does not lead to it"
+_NAMED = 100
 
 
 def check_strays(parts: LogParts) -> None:
     """Take notice of files that nothing of the log is kept in."""
-    for path in _files(parts.files.path):
-        name = str(path.relative_to(parts.files.path))
-        if name not in _PUBLISHED and not _is_tile(name):
-            _notice(parts, path)
+    for folder, _, names in os.walk(parts.files.path):
+        for path in (Path(folder, name) for name in sorted(names)):
+            name = str(path.relative_to(parts.files.path))
+            if name not in _PUBLISHED and not _is_tile(name):
+                _notice(parts, path)
     if parts.paths is None:
         return
-    for folder in (parts.paths.database.parent, parts.paths.head.parent):
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    for place in (parts.paths.database.parent, parts.paths.head.parent):
+        for path in sorted(place.iterdir()) if place.is_dir() else ():
             if path.name not in _BESIDE and path != parts.files.path:
                 _notice(parts, path)
-
-
-def _files(top: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(top):
-        yield from (Path(folder, name) for name in sorted(names))
 
 
 def _is_tile(name: str) -> bool:
@@ -52,104 +51,82 @@ def _is_tile(name: str) -> bool:
 
 
 def _notice(parts: LogParts, path: Path) -> None:
-    name = parts.name(path)
-    if path.name.startswith(".") and path.name.endswith(_TEMPORARY):
-        parts.found.notice("STO-L096", name, "an interrupted write left it")
+    if path.name.startswith(".") and path.name.endswith(".tmp"):
+        parts.notice("STO-L096", parts.name(path), "an interrupted write left it")
     else:
-        parts.found.notice("STO-L097", name, "does not belong to the log")
-
-
-_CHUNK = 256
-_MISSING = "its record is missing"
-_NOT_INDEXED = "the index does not lead to it"
+        parts.notice("STO-L097", parts.name(path), "does not belong to the log")
 
 
 def find_unfit_leaves(
-    side: SideStore, entries: Iterable[tuple[int, bytes]]
+    side: SideStore,  # opened for reading
+    entries: Iterable[tuple[int, bytes]],  # leaves of the log (place, bytes), in order
 ) -> Iterator[tuple[int, str]]:
-    """Yield each leaf that needs a record, with what is wrong about it, or with nothing.
-
-    Args:
-        side: opened for reading.
-        entries: leaves of the log (place, bytes), in order.
-    """
+    """Yield each leaf that needs a record, with what is wrong about it, or with nothing."""
     waiting = iter(entries)
     while chunk := list(itertools.islice(waiting, _CHUNK)):
         leaves: list[tuple[int, Leaf]] = []
+        found: dict[int, str] = {}
         for place, entry in chunk:
             try:
                 leaf = parse_leaf(entry)
             except TrustError as error:  # not a leaf that this version writes
-                yield place, error.message
+                found[place] = error.message
                 continue
             if leaf.kind is not LeafKind.ADMISSION:
                 leaves.append((place, leaf))
-        records = side.raw_records([leaf.digest for _, leaf in leaves])
+        texts = side.raw_records([leaf.digest for _, leaf in leaves])
+        records = {}
         for place, leaf in leaves:
-            yield place, _judge(side, place, leaf, records.get(leaf.digest))
-
-
-def _judge(side: SideStore, place: int, leaf: Leaf, data: bytes | None) -> str:
-    if data is None:
-        return _MISSING
-    try:
-        record = check_record(leaf, data)
-    except TrustError as error:
-        return error.message
-    return "" if side.is_indexed(place, record) else _NOT_INDEXED
-
-
-_NAMED = 100
+            try:
+                found[place] = _MISSING
+                if (data := texts.get(leaf.digest)) is not None:
+                    records[place] = check_record(leaf, data)
+                    found[place] = ""
+            except TrustError as error:
+                found[place] = error.message
+        found |= dict.fromkeys(side.find_unindexed(records), _NOT_INDEXED)
+        yield from sorted(found.items())
 
 
 def check_beside(
-    parts: LogParts, rows: LeafRows | None, size: int, damaged: frozenset[int]
+    parts: LogParts,
+    rows: LeafRows | None,  # the log database's leaves, None when there is none
+    size: int,  # how many of them are acknowledged: their records must be there
+    damaged: frozenset[int],  # places of leaves already reported
 ) -> None:
-    """Check records, sources and seen checkpoints against their digests and leaves.
-
-    Args:
-        parts: the log.
-        rows: the log database's leaves, None when there is none.
-        size: how many of them are acknowledged: their records must be there.
-        damaged: places of leaves already reported.
-    """
+    """Check records, sources and seen checkpoints against their digests and leaves."""
     if parts.paths is None:
         return
     side = side_path(parts.top)
     if side.exists():
         name = parts.name(side)
-        objects = parts.guard(name, lambda: _objects(side)) or []
-        _report(parts, name, "STO-L142", objects)
+        _report(parts, name, "STO-L142", parts.guard(name, lambda: _objects(side)))
         if rows is not None:
-            _check_leaves(parts, side, rows, size, damaged)
+            leaves = (one for one in rows.acknowledged(size) if one[0] not in damaged)
+            _check_leaves(parts, side, leaves, size)
     seen = side.with_name("seen.sqlite")
     if seen.exists():
         name = parts.name(seen)
-        faults = parts.guard(name, lambda: list(_seen(seen))) or []
-        _report(parts, name, "STO-L132", faults)
+        _report(parts, name, "STO-L132", parts.guard(name, lambda: list(_seen(seen))))
 
 
-def _report(parts: LogParts, name: str, code: str, faults: list[SideFault]) -> None:
-    remedy = f"restore the newest backup of {name}"
-    for one in faults[:_NAMED]:
-        parts.found.fault(code, name, one.message, place=one.where, remedy=remedy)
-    if len(faults) > _NAMED:
-        text = f"{len(faults) - _NAMED} more objects or rows are wrong"
-        parts.found.fault(code, name, text, remedy=remedy)
+def _report(
+    parts: LogParts, name: str, code: str, faults: list[SideFault] | None
+) -> None:
+    for one in (faults or [])[:_NAMED]:
+        parts.fault(code, name, one.message, place=one.where)
 
 
 def _objects(path: Path) -> list[SideFault]:
     with closing(SideStore.read_file(path)) as side:
-        # pages are checked for every database
-        return [one for one in side.scrub() if one.where != path.name]
+        return list(side.scrub())
 
 
 def _check_leaves(
-    parts: LogParts, path: Path, rows: LeafRows, size: int, damaged: frozenset[int]
+    parts: LogParts, path: Path, leaves: Iterable[tuple[int, bytes]], size: int
 ) -> None:
     """Check each leaf's record; the oldest may have none, the newest no index yet."""
     name = parts.name(path)
-    leaves = (one for one in rows.acknowledged(size) if one[0] not in damaged)
     faults, before = parts.guard(name, lambda: _unfit(path, leaves)) or ([], -1)
     newest = size - 1
     # The server adds rows to the index after the leaf: a crash leaves the newest
@@ -160,10 +137,10 @@ def _check_leaves(
     if newest < size - 1:
         text = "these leaves are not in the index yet; the server adds them"
         place = f"leaves {newest + 1} to {size - 1}"
-        parts.found.notice("STO-L096", name, text, place=place)
+        parts.notice("STO-L096", name, text, place=place)
     if before >= 0:
         text = "leaves from before records were kept have none"
-        parts.found.notice("STO-L096", name, text, place=f"to leaf {before}")
+        parts.notice("STO-L096", name, text, place=f"to leaf {before}")
     wrong = [SideFault(f"leaf {place}", problem) for place, problem in faults]
     _report(parts, name, "STO-L141", wrong)
 

@@ -2,7 +2,8 @@
 
 Each block's leaf hashes are settled among database, entry bundle and tile; then every
 stored file of that place is compared with what was settled, and every recorded root
-with the tree at its size.
+with the tree at its size. A block of a file is reported once, by its first wrong place:
+whatever is wrong in it, the remedy is the same copy of the file.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from stoilo.audit.format.merkle import (
     EMPTY_ROOT,
     HASH_BYTES,
-    leaf_hash,
     leaf_hashes,
     root,
 )
@@ -35,52 +34,30 @@ Hashes = list[bytes | None]
 _MIXTURES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The leaf hashes of one block.
-
-    Attributes:
-        hashes: one for each leaf, None where no copy says anything.
-        is_certain: whether all copies agree, or something above confirms the choice.
-    """
-
-    hashes: Hashes
-    is_certain: bool
-
-    def complete(self) -> list[bytes] | None:
-        """Return the hashes when every one is known."""
-        known = [one for one in self.hashes if one is not None]
-        return known if len(known) == len(self.hashes) else None
-
-
 def settle(
+    # what each place says, shorter or with None where it says nothing; the most trusted
+    # first
     copies: Sequence[Hashes],
-    width: int,
-    is_right: Callable[[list[bytes]], bool] | None = None,
-) -> Settled:
-    """Choose among copies of a block of `width` leaves.
-
-    Args:
-        copies: what each place says, shorter or with None where it says nothing; the
-            most trusted first.
-        width: 1…256.
-        is_right: asks the tree above; None when there is nothing to ask.
-    """
+    width: int,  # 1…256
+    is_right: Callable[[list[bytes]], bool] = lambda _: False,  # asks the tree above
+) -> Hashes:
+    """Choose among copies of a block of `width` leaves."""
     first, *others = [one for one in copies if one] or [[]]
     if len(first) == width and None not in first and all(o == first for o in others):
-        return Settled(first, is_certain=True)  # a sound log: nothing to vote on
+        return first  # a sound log: nothing to vote on
     votes = [_votes(copies, place) for place in range(width)]
-    most = [_elect(one) for one in votes]
-    if all(len(one) == 1 for one in votes):
-        return Settled(most, is_certain=True)
+    most = [one.most_common(1)[0][0] if one else None for one in votes]
     whole = [list(one[:width]) for one in copies]
     for hashes in itertools.chain([most], whole, _mixtures(votes)):
-        known = Settled(hashes, is_certain=True).complete()
-        if known is None or len(known) != width or is_right is None:
-            continue
-        if is_right(known):
-            return Settled(hashes, is_certain=True)
-    return Settled(most, is_certain=False)
+        known = complete(hashes)
+        if known is not None and len(known) == width and is_right(known):
+            return hashes
+    return most
+
+
+def _votes(copies: Sequence[Hashes], place: int) -> Counter[bytes]:
+    said = [one[place] for one in copies if place < len(one)]
+    return Counter(one for one in said if one is not None)
 
 
 def _mixtures(votes: Sequence[Counter[bytes]]) -> Iterator[Hashes]:
@@ -90,14 +67,10 @@ def _mixtures(votes: Sequence[Counter[bytes]]) -> Iterator[Hashes]:
     yield from (list(one) for one in itertools.islice(mixtures, _MIXTURES))
 
 
-def _votes(copies: Sequence[Hashes], place: int) -> Counter[bytes]:
-    said = [one[place] for one in copies if place < len(one)]
-    return Counter(one for one in said if one is not None)
-
-
-def _elect(votes: Counter[bytes]) -> bytes | None:
-    """Return what most say; the first copy's word when they are even."""
-    return votes.most_common(1)[0][0] if votes else None
+def complete(hashes: Hashes) -> list[bytes] | None:
+    """Return the hashes when every one is known."""
+    known = [one for one in hashes if one is not None]
+    return known if len(known) == len(hashes) else None
 
 
 def split_hashes(data: bytes) -> Hashes:
@@ -119,69 +92,52 @@ def read_bundle(data: bytes, width: int) -> list[bytes]:
     return entries
 
 
-_NAMED = 8  # leaves named one by one in a block, the others are counted
-
-
-@dataclass(frozen=True, slots=True)
-class TreeResult:
-    """What the walk over all leaves gave.
-
-    Attributes:
-        roots: size → root derived; None where copies were missing.
-        frontier: the frontier at the end, None when it is not known.
-        damaged: places of leaves whose database row is wrong or missing.
-    """
-
-    roots: dict[int, bytes | None]
-    frontier: tuple[bytes, ...] | None
-    damaged: frozenset[int]
-
-
 class TreeCheck:
-    """One walk; use `run`.
-
-    Args:
-        parts: the log.
-        stored: the tiles that lie on the disk.
-        rows: the log database's leaves, None when there is none.
-        committed: how many leaves the log database should hold.
-        published: size of the checkpoint whose tiles must all be there.
-        signed_root: its root, when its signature verified.
-        stops: sizes at which a root is recorded somewhere.
-    """
+    """One walk over all leaves; use `run`."""
 
     def __init__(
         self,
         parts: LogParts,
-        stored: Iterable[Tile],
-        rows: LeafRows | None,
-        committed: int,
-        published: int,
-        signed_root: bytes | None,
-        stops: Iterable[int],
+        stored: Iterable[Tile],  # the tiles that lie on the disk
+        rows: LeafRows | None,  # the log database's leaves, None when there is none
+        # what the databases say; a root is recorded at each of their sizes
+        states: States,
+        # the checkpoint whose tiles must all be there; its root decides when it is
+        # signed
+        anchor: Anchor | None,
     ) -> None:
         self._parts = parts
-        self._found = parts.found
         self._rows = rows
-        self._committed = committed
-        self._published = published
-        self._signed_root = signed_root
-        self._size = max(committed, published)
+        head = states.acknowledged
+        self._committed = states.log.frontier.size if states.log else head
+        self._published = anchor.checkpoint.size if anchor else 0
+        self._signed_root = anchor.checkpoint.root if anchor and anchor.signed else None
+        self._size = max(self._committed, self._published)
+        stops = (self._published, head, self._committed)
         self._stops = {stop for stop in stops if 0 < stop <= self._size}
         self._tree = BlockTree()
-        self._bundle: tuple[bytes, Hashes] = (b"", [])
-        self.checked = 0  # tiles and bundles compared
-        self.result = TreeResult({}, None, frozenset())
         self._is_known = True
-        self._roots: dict[int, bytes | None] = {}
-        self._damaged: set[int] = set()
+        self._bundle: tuple[bytes, Hashes] = (b"", [])
         self._above: tuple[Tile, Hashes] | None = None
         self._stored: dict[Tile, list[int]] = defaultdict(list)
         for tile in stored:
             self._stored[tile.full].append(tile.width)
+        self._wrong_rows: set[int] = set()
+        self._roots: dict[int, bytes | None] = {0: EMPTY_ROOT}
+        self.checked = 0  # tiles and bundles compared
+        self.frontier: tuple[bytes, ...] | None = None
+
+    @property
+    def damaged(self) -> frozenset[int]:
+        """Places of leaves whose database row is wrong or missing."""
+        return frozenset(self._wrong_rows)
+
+    def root_at(self, size: int) -> bytes | None:
+        """Return the root derived for a recorded size; None where copies were missing."""
+        return self._roots.get(size)
 
     def run(self) -> None:
-        """Walk over all leaves and report what does not fit; `result` says the rest."""
+        """Walk over all leaves and report what does not fit."""
         rest: list[bytes] | None = []
         for index in range(-(-self._size // TILE_WIDTH)):
             width = min(TILE_WIDTH, self._size - index * TILE_WIDTH)
@@ -189,57 +145,56 @@ class TreeCheck:
         for tile, data in self._tree.partial():
             self._check_files(tile, split_hashes(data))
         self._report_beyond()
-        frontier = None
         if self._is_known and rest is not None:
-            frontier = self._tree.frontier(rest).hashes
-        self.result = TreeResult(self._roots, frontier, frozenset(self._damaged))
+            self.frontier = self._tree.frontier(rest).hashes
 
     def _take_block(self, index: int, width: int) -> list[bytes] | None:
         """Settle and compare one block; return the hashes of a last, partial one."""
+        start = index * TILE_WIDTH
         leaves: list[bytes | None] = []
-        if self._rows is not None and index * TILE_WIDTH < self._committed:
-            held = min(width, self._committed - index * TILE_WIDTH)
-            leaves = self._rows.block(index, held)
-        settled = self._settle(index, width, leaves)
-        self._check_rows(index, leaves, settled)
-        self._check_files(Tile(0, index, width), settled.hashes)
-        self._check_files(Tile(ENTRIES, index, width), settled.hashes)
-        hashes = settled.complete()
-        self._note_roots(index, width, hashes)
+        if self._rows is not None and start < self._committed:
+            leaves = self._rows.block(index, min(width, self._committed - start))
+        mine = _hash_rows(leaves)
+        settled = self._settle(index, width, leaves, mine)
+        self._check_rows(start, mine, settled)
+        self._check_files(Tile(0, index, width), settled)
+        self._check_files(Tile(ENTRIES, index, width), settled)
+        hashes = complete(settled)
+        for stop in self._stops:
+            if start < stop <= start + width:
+                known = hashes if self._is_known else None
+                self._roots[stop] = (
+                    None
+                    if known is None
+                    else self._tree.frontier(known[: stop - start]).root()
+                )
         if width < TILE_WIDTH:
             return hashes
         self._grow(index, hashes)
         return []
 
-    def _settle(self, index: int, width: int, leaves: list[bytes | None]) -> Settled:
-        mine: Hashes = [None if one is None else leaf_hash(one) for one in leaves]
+    def _settle(
+        self, index: int, width: int, leaves: list[bytes | None], mine: Hashes
+    ) -> Hashes:
         copies = [mine]
-        for level in (0, ENTRIES):
-            data = self._primary(level, index)
-            if data is None:
-                continue
-            if level == 0:
-                copies.append(split_hashes(data))
-            else:
-                if data != _bundle_of(leaves):
-                    self._bundle = data, _hash_bundle(data, width)
-                else:
-                    self._bundle = data, mine
-                copies.append(self._bundle[1])
+        if (data := self._primary(0, index)) is not None:
+            copies.append(split_hashes(data))
+        if (data := self._primary(ENTRIES, index)) is not None:
+            # Equal bytes need not be taken apart and hashed once more.
+            known = [leaf for leaf in leaves if leaf is not None]
+            is_mine = len(known) == len(leaves) > 0 and data == encode_bundle(known)
+            self._bundle = data, mine if is_mine else _hash_bundle(data, width)
+            copies.append(self._bundle[1])
         return settle(copies, width, lambda one: self._is_right(index, one))
 
     def _primary(self, level: int, index: int) -> bytes | None:
         """Return the widest stored file of a place that the log can vouch for."""
         place = Tile(level, index)
-        widths = [
-            one for one in self._stored.get(place, []) if self._is_within(place, one)
-        ]
-        return (
-            self._parts.read_tile(Tile(level, index, max(widths))) if widths else None
-        )
-
-    def _is_within(self, place: Tile, width: int) -> bool:
-        return width <= tile_at(place.level, place.index, self._size).width
+        most = tile_at(level, index, self._size).width
+        widths = [one for one in self._stored.get(place, []) if one <= most]
+        if not widths:
+            return None
+        return self._parts.read_tile(Tile(level, index, max(widths)))
 
     def _is_right(self, index: int, hashes: list[bytes]) -> bool:
         """Ask the tile above, or the signed root, about a block's hashes."""
@@ -257,17 +212,6 @@ class TreeCheck:
         hashes, place = self._above[1], index % TILE_WIDTH
         return hashes[place] if place < len(hashes) else None
 
-    def _note_roots(self, index: int, width: int, hashes: list[bytes] | None) -> None:
-        start = index * TILE_WIDTH
-        for stop in self._stops:
-            if start < stop <= start + width:
-                known = self._is_known and hashes is not None
-                self._roots[stop] = (
-                    self._tree.frontier(hashes[: stop - start]).root()
-                    if known and hashes is not None
-                    else None
-                )
-
     def _grow(self, index: int, hashes: list[bytes] | None) -> None:
         # A block that is lost still has its hash in the tile above: the rest can be
         # checked.
@@ -280,41 +224,18 @@ class TreeCheck:
 
     # -- comparing ----------------------------------------------------------------
 
-    def _check_rows(
-        self, index: int, leaves: Sequence[bytes | None], settled: Settled
-    ) -> None:
-        if self._rows is None:
+    def _check_rows(self, start: int, mine: Hashes, settled: Hashes) -> None:
+        if self._rows is None or mine == settled[: len(mine)]:
             return
-        wrong = [
-            (place, leaf is None)
-            for place, (leaf, right) in enumerate(
-                zip(leaves, settled.hashes, strict=False)
-            )
-            if leaf is None or leaf_hash(leaf) != right
-        ]
-        first = index * TILE_WIDTH
-        self._damaged.update(first + place for place, _ in wrong)
-        for place, is_missing in wrong[:_NAMED]:
-            self._found.fault(
-                "STO-L049",
-                self._rows.file,
-                "the row is missing"
-                if is_missing
-                else f"the row is not the leaf {_confirmed(settled)}",
-                place=f"leaf {first + place}",
-                remedy=f"restore the newest backup of {self._rows.file}",
-            )
-        self._count_others(self._rows.file, index, wrong)
-
-    def _count_others(self, file: str, index: int, wrong: Sequence[object]) -> None:
-        if len(wrong) > _NAMED:
-            self._found.fault(
-                "STO-L049",
-                file,
-                f"{len(wrong) - _NAMED} more leaves here are wrong or missing",
-                place=f"leaves {index * TILE_WIDTH} to {(index + 1) * TILE_WIDTH - 1}",
-                remedy=f"restore the newest backup of {file}",
-            )
+        pairs = enumerate(zip(mine, settled, strict=False), start)
+        wrong = {place: row for place, (row, right) in pairs if row != right or not row}
+        self._wrong_rows.update(wrong)
+        first = min(wrong)
+        text = "the row is not the leaf that the other copies show"
+        if wrong[first] is None:
+            text = "the row is missing"
+        text += _more(wrong)
+        self._parts.fault("STO-L049", self._rows.file, text, place=f"leaf {first}")
 
     def _check_files(self, tile: Tile, hashes: Hashes) -> None:
         """Compare every stored width of a place, and miss those that must be there."""
@@ -324,80 +245,62 @@ class TreeCheck:
             stored = Tile(tile.level, tile.index, width)
             data = self._parts.read_tile(stored)
             self.checked += 1
-            if data is not None and not self._is_equal(stored, data, hashes):
-                self._report_tile(stored, data, hashes)
+            if data is not None:
+                self._compare(stored, data, hashes[:width])
         # A writer beside us may have gone on; what nothing accounts for is told at the
         # end.
-        beyond = [width for width in widths if width > tile.width]
-        self._stored[tile.full] = beyond
+        self._stored[tile.full] = [width for width in widths if width > tile.width]
         wanted = tile_at(tile.level, tile.index, self._published)
         if wanted.width > 0 and not {wanted.width, TILE_WIDTH} & set(mine):
-            name = self._parts.tile_name(wanted)
-            self._found.fault(
-                "STO-L031",
-                name,
-                f"is missing; the checkpoint of {self._published} leaves needs it",
-                remedy=_tile_remedy(name, self._rows),
-            )
+            text = f"is missing; the checkpoint of {self._published} leaves needs it"
+            self._report_tile("STO-L031", wanted, text)
 
-    def _is_equal(self, tile: Tile, data: bytes, hashes: Hashes) -> bool:
-        """Tell whether a stored tile or bundle holds exactly what was settled."""
-        if tile.level != ENTRIES:
-            return split_hashes(data) == hashes[: tile.width] and (
-                len(data) == tile.width * HASH_BYTES
-            )
-        if data != self._bundle[0]:
-            self._bundle = data, _hash_bundle(data, tile.width)
-        return self._bundle[1] == hashes[: tile.width]
-
-    def _report_tile(self, tile: Tile, data: bytes, hashes: Hashes) -> None:
-        name = self._parts.tile_name(tile)
-        wrong = list(_wrong_places(tile, data, hashes))
-        for place in wrong[:_NAMED]:
-            self._found.fault(
-                "STO-L032",
-                name,
-                "is not what the tree was built of",
-                place=_place_name(tile, place),
-                remedy=_tile_remedy(name, self._rows),
-            )
-        if len(wrong) > _NAMED:
-            self._count_others(name, tile.index, wrong)
+    def _compare(self, tile: Tile, data: bytes, hashes: Hashes) -> None:
+        """Report a stored tile or bundle that does not hold exactly what was settled."""
+        if tile.level == ENTRIES:
+            if data != self._bundle[0]:
+                self._bundle = data, _hash_bundle(data, tile.width)
+            held, is_whole = self._bundle[1], True
+        else:
+            held, is_whole = split_hashes(data), len(data) % HASH_BYTES == 0
+        if held == hashes and is_whole:
+            return
+        wrong = [
+            place
+            for place in range(tile.width)
+            if place >= len(held) or held[place] != hashes[place]
+        ]
         if not wrong:
-            self._found.fault(
-                "STO-L032",
-                name,
-                f"has {len(data)} bytes, which is not its length",
-                remedy=_tile_remedy(name, self._rows),
-            )
+            text = f"has {len(data)} bytes, which is not its length"
+            self._report_tile("STO-L032", tile, text)
+            return
+        text = f"is not what the tree was built of{_more(wrong)}"
+        self._report_tile("STO-L032", tile, text, _place_name(tile, wrong[0]))
+
+    def _report_tile(self, code: str, tile: Tile, text: str, place: str = "") -> None:
+        name = self._parts.tile_name(tile)
+        follows = " (its contents follow from the log database)" if self._rows else ""
+        remedy = f"restore {name} from a backup or a mirror of the log{follows}"
+        self._parts.fault(code, name, text, place=place, remedy=remedy)
 
     def _report_beyond(self) -> None:
         """Report stored tiles that lie beyond every leaf known."""
-        for place in sorted(self._stored):
-            for width in sorted(self._stored[place]):
+        for place, widths in sorted(self._stored.items()):
+            for width in sorted(widths):
                 name = self._parts.tile_name(Tile(place.level, place.index, width))
                 if self._parts.paths is None:  # a crash before its checkpoint, perhaps
-                    self._found.notice(
-                        "STO-L096", name, "lies beyond the published checkpoint"
-                    )
+                    text = "lies beyond the published checkpoint"
+                    self._parts.notice("STO-L096", name, text)
                     continue
-                self._found.fault(
-                    "STO-L047",
-                    name,
-                    f"lies beyond the {self._size} leaves of the databases",
-                    remedy="restore the newest backup of both databases",
-                )
+                text = f"lies beyond the {self._size} leaves of the databases"
+                remedy = "restore the newest backup of both databases"
+                self._parts.fault("STO-L047", name, text, remedy=remedy)
 
 
-def _confirmed(settled: Settled) -> str:
-    if settled.is_certain:
-        return "that the tree was built of"
-    return "that most other copies show; nothing confirms either"
-
-
-def _bundle_of(leaves: Sequence[bytes | None]) -> bytes | None:
+def _hash_rows(leaves: list[bytes | None]) -> Hashes:
     known = [leaf for leaf in leaves if leaf is not None]
-    return encode_bundle(known) if known and len(known) == len(leaves) else None
+    hashes = iter(leaf_hashes(known))
+    return [None if leaf is None else next(hashes) for leaf in leaves]
 
 
 def _hash_bundle(data: bytes, width: int) -> Hashes:
@@ -407,14 +310,8 @@ def _hash_bundle(data: bytes, width: int) -> Hashes:
     return [*leaf_hashes(entries), *([None] if over else [])]
 
 
-def _wrong_places(tile: Tile, data: bytes, hashes: Hashes) -> Iterable[int]:
-    if tile.level == ENTRIES:
-        held: Hashes = [leaf_hash(one) for one in read_bundle(data, tile.width)]
-    else:
-        held = split_hashes(data)
-    for place in range(tile.width):
-        if place >= len(held) or held[place] != hashes[place]:
-            yield place
+def _more(wrong: Sequence[int] | dict[int, bytes | None]) -> str:
+    return f", and {len(wrong) - 1} more places after it" if len(wrong) > 1 else ""
 
 
 def _place_name(tile: Tile, place: int) -> str:
@@ -426,85 +323,37 @@ def _place_name(tile: Tile, place: int) -> str:
     return f"hash {place} (leaves {at * below} to {(at + 1) * below - 1})"
 
 
-def _tile_remedy(name: str, rows: LeafRows | None) -> str:
-    follows = " (its contents follow from the log database)" if rows else ""
-    return f"restore {name} from a backup or a mirror of the log{follows}"
-
-
 def check_roots(
-    parts: LogParts, states: States, anchor: Anchor | None, result: TreeResult
+    parts: LogParts, states: States, anchor: Anchor | None, tree: TreeCheck
 ) -> bool:
     """Report recorded roots that the tree does not have.
 
     Returns whether the tree has a signed root (an empty, unpublished log has none).
     """
-    is_proven = False
-    if anchor is not None:
-        derived = _derived(result, anchor.checkpoint.size)
-        is_proven = anchor.signed is not None and derived == anchor.checkpoint.root
-        if derived != anchor.checkpoint.root:
-            _report_published(parts, anchor, derived)
     if parts.paths is not None:
-        _check_databases(parts, states, anchor, result)
-    return is_proven
-
-
-def _derived(result: TreeResult, size: int) -> bytes | None:
-    return result.roots.get(size) if size else EMPTY_ROOT
-
-
-def _report_published(parts: LogParts, anchor: Anchor, derived: bytes | None) -> None:
-    size = anchor.checkpoint.size
+        head, log = parts.name(parts.paths.head), parts.name(parts.paths.database)
+        if states.head is not None:
+            size = states.head.head.size
+            if tree.root_at(size) != states.head.head.root:
+                text = f"its root of {size} leaves is not that of the leaves"
+                parts.fault("STO-L044", head, text, place="table head, row 1")
+        if states.log is not None:
+            size = states.log.frontier.size
+            # A frontier is known of the whole tree, which may be the published one.
+            is_last = anchor is None or anchor.checkpoint.size <= size
+            known = {None, states.log.frontier.hashes}
+            is_edge_right = not is_last or tree.frontier in known
+            if tree.root_at(size) != states.log.root or not is_edge_right:
+                text = f"its root of {size} leaves or its frontier is not that of the leaves"
+                parts.fault("STO-L049", log, text, place="table state, row 1")
+    if anchor is None:
+        return False
+    size, derived = anchor.checkpoint.size, tree.root_at(anchor.checkpoint.size)
+    if derived == anchor.checkpoint.root:
+        return anchor.signed is not None
+    text = f"the {size} leaves lead to another root, in whatever copies there are"
     if derived is None:
         text = f"not every one of its {size} leaves is left in some copy"
-    else:
-        text = f"the {size} leaves lead to another root, in whatever copies there are"
-    parts.found.fault(
-        "STO-L033",
-        anchor.file,
-        text,
-        remedy="restore databases and log directory from the same moment",
-    )
-
-
-def _check_databases(
-    parts: LogParts, states: States, anchor: Anchor | None, result: TreeResult
-) -> None:
-    assert parts.paths is not None  # noqa: S101 - the caller looked
-    wrong: list[tuple[str, str, str]] = []
-    if states.head is not None:
-        size = states.head.head.size
-        if _derived(result, size) != states.head.head.root:
-            file = parts.name(parts.paths.head)
-            wrong.append((file, "table head, row 1", f"its root of {size} leaves"))
-    if states.log is not None:
-        size, file = states.log.frontier.size, parts.name(parts.paths.database)
-        if _derived(result, size) != states.log.root:
-            wrong.append((file, "table state, row 1", f"its root of {size} leaves"))
-        is_last = anchor is None or anchor.checkpoint.size <= size
-        if is_last and result.frontier not in {None, states.log.frontier.hashes}:
-            wrong.append((file, "table state, row 1", "its frontier"))
-    for file, place, what in wrong:
-        parts.found.fault(
-            "STO-L044" if "head" in place else "STO-L049",
-            file,
-            f"{what} is not that of the leaves{_suspects(states, anchor, wrong)}",
-            place=place,
-            remedy=f"restore the newest backup of {file}",
-        )
-
-
-def _suspects(
-    states: States, anchor: Anchor | None, wrong: list[tuple[str, str, str]]
-) -> str:
-    """Say where the fault must lie when both databases remember another root."""
-    if len({file for file, _, _ in wrong}) < 2 or states.log is None:  # noqa: PLR2004 - both of two
-        return ""
-    start = anchor.checkpoint.size if anchor else 0
-    end = states.log.frontier.size
-    if start >= end:
-        return ""
-    return (
-        f"; both databases remember another one, so a row of leaves {start} to {end - 1} "
-        "was changed, which no tile covers yet"
-    )
+    remedy = "restore databases and log directory from the same moment"
+    parts.fault("STO-L033", anchor.file, text, remedy=remedy)
+    return False

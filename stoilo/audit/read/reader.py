@@ -31,36 +31,28 @@ _FIRST_CHECKPOINT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """A log that verified.
-
-    Attributes:
-        origin: the log's name.
-        size: leaves under the checkpoint.
-        root: the tree's root, hex.
-        tiles_checked: tiles and bundles compared.
-        own_policy: True when the key came from the log itself: it then only agrees with
-            itself, and somebody who replaced all of it would not be noticed.
-        checkpoint_time: newest witness time, POSIX seconds, None without witnesses.
-        witnesses: policy names of those who cosigned, sorted.
-        unpublished: acknowledged leaves not yet published; None without databases.
-    """
+    """A log that verified."""
 
     origin: str
-    size: int
-    root: str
-    tiles_checked: int
+    size: int  # leaves under the checkpoint
+    root: str  # the tree's root, hex
+    tiles_checked: int  # tiles and bundles compared
+    # True when the key came from the log itself: it then only agrees with itself, and
+    # somebody who replaced all of it would not be noticed
     own_policy: bool
+    # newest witness time, POSIX seconds, None without witnesses
     checkpoint_time: int | None
-    witnesses: tuple[str, ...]
+    witnesses: tuple[str, ...]  # policy names of those who cosigned, sorted
+    # acknowledged leaves not yet published; None without databases
     unpublished: int | None
 
 
-def verify_log(location: str | Path, policy: LogPolicy | None = None) -> LogReport:
+def verify_log(
+    location: str | Path,  # where it is
+    # whose signatures count; None takes the log's own copy and says so
+    policy: LogPolicy | None = None,
+) -> LogReport:
     """Verify the log at a path (log or data directory) or URL.
-
-    Args:
-        location: where it is.
-        policy: whose signatures count; None takes the log's own copy and says so.
 
     Raises:
         UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy.

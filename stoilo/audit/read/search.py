@@ -46,19 +46,13 @@ _SECONDS = re.compile(r"[0-9]{1,12}")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to look for: all kinds of condition must hold, one mention of each kind.
+    """What to look for: all kinds of condition must hold, one mention of each kind."""
 
-    Attributes:
-        kinds: kinds of leaf; empty for any.
-        mentions: what leaf or record must mention, any one of them; empty for all.
-        since: POSIX seconds, inclusive.
-        until: POSIX seconds, exclusive; None for no end.
-    """
-
-    kinds: frozenset[LeafKind] = frozenset()
+    kinds: frozenset[LeafKind] = frozenset()  # kinds of leaf; empty for any
+    # what leaf or record must mention, any one of them; empty for all
     mentions: frozenset[Mention] = frozenset()
-    since: int = 0
-    until: int | None = None
+    since: int = 0  # POSIX seconds, inclusive
+    until: int | None = None  # POSIX seconds, exclusive; None for no end
 
     @property
     def prefixes(self) -> tuple[bytes, ...]:
@@ -85,34 +79,23 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An entry that was found.
+    """An entry that was found."""
 
-    Attributes:
-        index: place in the log.
-        leaf: what it is.
-        record: what it is about; None where it names none or it is not here.
-    """
-
-    index: int
-    leaf: Leaf
+    index: int  # place in the log
+    leaf: Leaf  # what it is
+    # what it is about; None where it names none or it is not here
     record: Record | None
 
 
 @dataclass(slots=True)
 class SearchResult:
-    """What a search of a whole log found.
+    """What a search of a whole log found."""
 
-    Attributes:
-        searched: leaves read, all of the checkpoint's.
-        without_record: leaves that name a record which is not here.
-        found: lowest index first, at most the limit.
-        more: how many more matched.
-    """
-
-    searched: int = 0
-    without_record: int = 0
+    searched: int = 0  # leaves read, all of the checkpoint's
+    without_record: int = 0  # leaves that name a record which is not here
+    # lowest index first, at most the limit
     found: list[Found] = field(default_factory=list)
-    more: int = 0
+    more: int = 0  # how many more matched
 
 
 def parse_query(words: Sequence[str]) -> Query:
@@ -285,13 +268,13 @@ def prove_leaf(
     return FoundProof(index, log.size, leaf, proof)
 
 
-def find_entries(log: LogView, name: str) -> list[int]:
+def find_entries(
+    log: LogView,
+    # a task's id or its public commitment (64 hex digits), or an index. Below a data
+    # directory the server's own labels answer; elsewhere every record is read.
+    name: str,
+) -> list[int]:
     """Return the places that a name means, lowest first, never none.
-
-    Args:
-        log: the log.
-        name: a task's id or its public commitment (64 hex digits), or an index. Below a
-            data directory the server's own labels answer; elsewhere every record is read.
 
     Raises:
         UsageError: ``STO-L057`` when the log has none.

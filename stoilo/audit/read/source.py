@@ -35,7 +35,6 @@ from stoilo.audit.log.side import (
 )
 from stoilo.audit.log.store import LogPaths, locate_log
 from stoilo.audit.log.tile_directory import TileDirectory
-from stoilo.audit.read.archive import ArchiveSource
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import HttpClient, HttpError
@@ -297,8 +296,7 @@ def open_source(location: str | Path) -> LogSource:
         return HttpSource(text)
     if "://" in text:
         raise UsageError("STO-L001", f"not a directory or http(s) URL: {text[:80]!r}")
-    path = Path(location)
-    return ArchiveSource(path) if path.is_file() else DirectorySource(path)
+    return DirectorySource(Path(location))
 
 
 def find_policy(source: LogSource) -> LogPolicy:

@@ -27,24 +27,17 @@ from stoilo.core.errors import TrustError, UsageError, WaitError
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One leaf, proven to lie where it says.
+    """One leaf, proven to lie where it says."""
 
-    Attributes:
-        index: place, from 0.
-        data: the leaf's bytes.
-        leaf: what they say; None when they are no leaf of this project's format.
-        record: the record that the leaf names, checked; None when it names none or the
-            record is not here.
-        record_text: the record's bytes, empty without one.
-        proof: ``.tlog-proof`` text, with the leaf in its ``extra``.
-    """
-
-    index: int
-    data: bytes
+    index: int  # place, from 0
+    data: bytes  # the leaf's bytes
+    # what they say; None when they are no leaf of this project's format
     leaf: Leaf | None
+    # the record that the leaf names, checked; None when it names none or the record is
+    # not here
     record: Record | None
-    record_text: bytes
-    proof: bytes
+    record_text: bytes  # the record's bytes, empty without one
+    proof: bytes  # ``.tlog-proof`` text, with the leaf in its ``extra``
 
 
 class LogView:
@@ -126,12 +119,12 @@ def _parse(data: bytes) -> Leaf | None:
         return None
 
 
-def open_log(location: str | Path, policy: LogPolicy | None = None) -> LogView:
+def open_log(
+    location: str | Path,  # where it is; hostile
+    # whose signatures count; None takes the log's own copy
+    policy: LogPolicy | None = None,
+) -> LogView:
     """Open the log at a path (data directory, log directory, bundle) or URL.
-
-    Args:
-        location: where it is; hostile.
-        policy: whose signatures count; None takes the log's own copy.
 
     Raises:
         UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy.
@@ -148,41 +141,27 @@ def open_log(location: str | Path, policy: LogPolicy | None = None) -> LogView:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An entry of a log that was checked.
+    """An entry of a log that was checked."""
 
-    Attributes:
-        index: place, from 0.
-        data: the leaf's bytes.
-        leaf: what they say; None when they are not of this project's format.
-        signed: the checkpoint it lies under, and who signed.
-        record: the record that was compared with the leaf, None without one.
-        source: True when a source was compared with the record.
-    """
-
-    index: int
-    data: bytes
-    leaf: Leaf | None
-    signed: SignedCheckpoint
+    index: int  # place, from 0
+    data: bytes  # the leaf's bytes
+    leaf: Leaf | None  # what they say; None when they are not of this project's format
+    signed: SignedCheckpoint  # the checkpoint it lies under, and who signed
+    # the record that was compared with the leaf, None without one
     record: Record | None = None
-    source: bool = False
+    source: bool = False  # True when a source was compared with the record
 
 
 def check_evidence(
-    proof: bytes,
-    policy: LogPolicy,
+    proof: bytes,  # ``.tlog-proof`` text
+    policy: LogPolicy,  # whose signatures count
     *,
-    leaf: bytes | None = None,
-    record: bytes | None = None,
+    leaf: bytes | None = None,  # the leaf's bytes; None takes those in the proof
+    record: bytes | None = None,  # bytes that must be the leaf's record
+    # bytes that must be the published source which the record names
     source: bytes | None = None,
 ) -> Evidence:
     """Return what a proof shows; everything but `policy` is hostile.
-
-    Args:
-        proof: ``.tlog-proof`` text.
-        policy: whose signatures count.
-        leaf: the leaf's bytes; None takes those in the proof.
-        record: bytes that must be the leaf's record.
-        source: bytes that must be the published source which the record names.
 
     Raises:
         UsageError: ``STO-L061`` there is no leaf, or a source without a record.

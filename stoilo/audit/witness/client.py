@@ -142,13 +142,12 @@ class Wire(Protocol):
 
 
 class HttpWire:
-    """HTTP or HTTPS (certificates by the system's authorities); redirects are answers.
+    """HTTP or HTTPS (certificates by the system's authorities); redirects are answers."""
 
-    Args:
-        url: the witness's submission prefix.
-    """
-
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self,
+        url: str,  # the witness's submission prefix
+    ) -> None:
         self._url = url.rstrip("/") + _PATH
         self._client = HttpClient(read_s=_READ_S)
 
@@ -183,15 +182,10 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class CosignSettings:
-    """How long witnesses are waited for.
+    """How long witnesses are waited for."""
 
-    Attributes:
-        timeout_s: for the quorum, s.
-        linger_s: for the others, once there is a quorum, s.
-    """
-
-    timeout_s: float = 5.0
-    linger_s: float = 0.02
+    timeout_s: float = 5.0  # for the quorum, s
+    linger_s: float = 0.02  # for the others, once there is a quorum, s
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,22 +236,16 @@ class _Round:
 
 
 class Cosigner:
-    """`audit.publisher.Cosign` over the witnesses of a policy that have a URL.
-
-    Args:
-        policy: keys, addresses and quorum.
-        settings: how long to wait.
-        clock: POSIX s, to see witnesses whose clock is wrong.
-        wire: makes the way to one witness.
-    """
+    """`audit.publisher.Cosign` over the witnesses of a policy that have a URL."""
 
     def __init__(
         self,
-        policy: LogPolicy,
+        policy: LogPolicy,  # keys, addresses and quorum
         *,
-        settings: CosignSettings | None = None,
+        settings: CosignSettings | None = None,  # how long to wait
+        # POSIX s, to see witnesses whose clock is wrong
         clock: Callable[[], float] = time.time,
-        wire: Callable[[str], Wire] = HttpWire,
+        wire: Callable[[str], Wire] = HttpWire,  # makes the way to one witness
     ) -> None:
         self._policy = policy
         self._settings = settings or CosignSettings()
@@ -267,12 +255,12 @@ class Cosigner:
         for asker in self._askers:
             asker.start()
 
-    def __call__(self, note: bytes, prove: Prove) -> bytes:
+    def __call__(
+        self,
+        note: bytes,  # signed by the log; trusted
+        prove: Prove,  # size → consistency proof to the note's size
+    ) -> bytes:
         """Return `note` with every cosignature that came in time.
-
-        Args:
-            note: signed by the log; trusted.
-            prove: size → consistency proof to the note's size.
 
         Raises:
             UnreachableError: ``STO-L101`` without a quorum; it says what each one said.

@@ -44,15 +44,10 @@ ALGORITHMS: dict[str, Callable[[], CosignerKey]] = {
 
 @dataclass(frozen=True, slots=True)
 class WitnessKey:
-    """A cosigner: its private key under its name.
+    """A cosigner: its private key under its name."""
 
-    Attributes:
-        verifier: name and public key, as policies name them.
-        private: stays in this process.
-    """
-
-    verifier: VerifierKey
-    private: CosignerKey
+    verifier: VerifierKey  # name and public key, as policies name them
+    private: CosignerKey  # stays in this process
 
     @property
     def vkey(self) -> str:
@@ -65,14 +60,11 @@ class WitnessKey:
 
 
 def make_witness_key(
-    directory: Path, name: str, algorithm: str = "ed25519"
+    directory: Path,  # the witness's own
+    name: str,  # a schema-less URL, for example ``witness.example/w1``
+    algorithm: str = "ed25519",  # one of `ALGORITHMS`, for a new key
 ) -> WitnessKey:
     """Make a witness's key below `directory` (made 0700), or return the one there.
-
-    Args:
-        directory: the witness's own.
-        name: a schema-less URL, for example ``witness.example/w1``.
-        algorithm: one of `ALGORITHMS`, for a new key.
 
     Raises:
         UsageError: ``STO-L111`` for a name that cannot be one, or another one's key.

@@ -62,21 +62,14 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True)
 class WitnessSettings:
-    """How one witness runs.
+    """How one witness runs."""
 
-    Attributes:
-        data: its own directory, with the key of `make_witness_key`.
-        listen: where.
-        logs: reads the keys of the logs that it watches; again on SIGHUP.
-        certificate: PEM file, needed beyond loopback.
-        certificate_key: PEM file of its key.
-    """
-
-    data: Path
+    data: Path  # its own directory, with the key of `make_witness_key`
     listen: ListenAddress
+    # reads the keys of the logs that it watches; again on SIGHUP
     logs: Callable[[], Sequence[VerifierKey]]
-    certificate: Path | None = None
-    certificate_key: Path | None = None
+    certificate: Path | None = None  # PEM file, needed beyond loopback
+    certificate_key: Path | None = None  # PEM file of its key
 
 
 def parse_listen(text: str) -> ListenAddress:

@@ -54,35 +54,24 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AddCheckpoint:
-    """A request to cosign, nothing of it verified.
+    """A request to cosign, nothing of it verified."""
 
-    Attributes:
-        old: size that the log believes the witness has cosigned last.
-        proof: consistency proof from `old` to the checkpoint's size.
-        note: the checkpoint with its signatures, verbatim.
-    """
-
-    old: int
-    proof: tuple[bytes, ...]
-    note: bytes
+    old: int  # size that the log believes the witness has cosigned last
+    proof: tuple[bytes, ...]  # consistency proof from `old` to the checkpoint's size
+    note: bytes  # the checkpoint with its signatures, verbatim
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a witness decided about a request.
+    """What a witness decided about a request."""
 
-    Attributes:
-        status: the answer; only `COSIGNED` lets the checkpoint be stored and cosigned.
-        checkpoint: what the log signed, None unless a trusted log key verified.
-        note: the checkpoint with its verified log signatures alone.
-        reason: for people.
-        contradiction: True when the log's key has signed two trees of one size.
-    """
-
+    # the answer; only `COSIGNED` lets the checkpoint be stored and cosigned
     status: Status
+    # what the log signed, None unless a trusted log key verified
     checkpoint: Checkpoint | None = None
-    note: Note | None = None
-    reason: str = ""
+    note: Note | None = None  # the checkpoint with its verified log signatures alone
+    reason: str = ""  # for people
+    # True when the log's key has signed two trees of one size
     contradiction: bool = False
 
 
@@ -124,16 +113,14 @@ def _parse_hash(line: str) -> bytes:
 
 
 def judge_checkpoint(
-    stored: Checkpoint | None, request: AddCheckpoint, keys: Sequence[VerifierKey]
+    # the newest checkpoint that this witness cosigned for the request's origin, None
+    # for none. The caller reads it and stores the new one in one transaction.
+    stored: Checkpoint | None,
+    request: AddCheckpoint,  # hostile
+    # of the logs that this witness watches; a key's name is its log's origin
+    keys: Sequence[VerifierKey],
 ) -> Judgement:
     """Decide about a request; pure, and total for any bytes in it.
-
-    Args:
-        stored: the newest checkpoint that this witness cosigned for the request's
-            origin, None for none. The caller reads it and stores the new one in one
-            transaction.
-        request: hostile.
-        keys: of the logs that this witness watches; a key's name is its log's origin.
 
     Returns:
         the answer, in the order of the protocol: 404, 403, 400, 409, 422, 200.

@@ -59,17 +59,11 @@ CREATE TABLE IF NOT EXISTS cosigned (
 
 @dataclass(frozen=True, slots=True)
 class Cosigned:
-    """The newest cosigned checkpoint of one log.
+    """The newest cosigned checkpoint of one log."""
 
-    Attributes:
-        checkpoint: origin, size and root.
-        time: of the cosignature, POSIX s.
-        note: with the log's signatures and this witness's cosignature.
-    """
-
-    checkpoint: Checkpoint
-    time: int
-    note: bytes
+    checkpoint: Checkpoint  # origin, size and root
+    time: int  # of the cosignature, POSIX s
+    note: bytes  # with the log's signatures and this witness's cosignature
 
 
 Decide = Callable[[Cosigned | None], Cosigned | None]
@@ -204,24 +198,19 @@ class WitnessAnswer:
 class WitnessService:
     """One witness; thread-safe.
 
-    Args:
-        key: its own.
-        logs: keys of the logs that it watches; a key's name is its log's origin.
-        store: its memory.
-        clock: POSIX s.
-        evidence: directory for contradictions of a log, None to keep none.
-
     Raises:
         TrustError: ``STO-L106`` when the memory does not hold what this key signed.
     """
 
     def __init__(
         self,
-        key: WitnessKey,
+        key: WitnessKey,  # its own
+        # keys of the logs that it watches; a key's name is its log's origin
         logs: Sequence[VerifierKey],
-        store: WitnessStore,
+        store: WitnessStore,  # its memory
         *,
-        clock: Callable[[], int],
+        clock: Callable[[], int],  # POSIX s
+        # directory for contradictions of a log, None to keep none
         evidence: Path | None = None,
     ) -> None:
         self._key = key

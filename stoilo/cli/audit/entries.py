@@ -175,7 +175,7 @@ def check(
 
 
 @click.command()
-@click.argument("target", metavar="DIR|FILE.tar", type=click.Path(path_type=Path))
+@click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
 @log_options
 @click.option(
     "--sources",

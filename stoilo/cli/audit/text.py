@@ -22,45 +22,26 @@ from stoilo.core.strict_json import Json
 
 @dataclass(frozen=True, slots=True)
 class ShownEntry:
-    """One proven entry; the names are those of the JSON.
+    """One proven entry; the names are those of the JSON."""
 
-    Attributes:
-        index: place in the log.
-        kind: of the leaf; None for leaves of another format.
-        digest: what the leaf names.
-        epoch: gate epoch.
-        time: POSIX seconds.
-        leaf: the leaf's bytes, base64.
-        leaf_hash: RFC 6962, hex.
-        origin: the log's name.
-        size: leaves under the checkpoint that proves it.
-        root: the checkpoint's root, hex.
-        cosigned: policy names of the witnesses.
-        cosigned_at: newest cosignature's time, POSIX seconds, None without witnesses.
-        retired_policy: True when only an older policy accepts the checkpoint.
-        record: the record's fields, None without one.
-        record_index: place of the record that explains an admission.
-        source: published source, if it was asked for and is there.
-        proof: ``.tlog-proof`` text, empty where a proof was what was checked.
-    """
-
-    index: int
-    kind: str | None
-    digest: str | None
-    epoch: str | None
-    time: int | None
-    leaf: str
-    leaf_hash: str
+    index: int  # place in the log
+    kind: str | None  # of the leaf; None for leaves of another format
+    digest: str | None  # what the leaf names
+    epoch: str | None  # gate epoch
+    time: int | None  # POSIX seconds
+    leaf: str  # the leaf's bytes, base64
+    leaf_hash: str  # RFC 6962, hex
     origin: str
-    size: int
-    root: str
-    cosigned: tuple[str, ...]
+    size: int  # leaves under the checkpoint that proves it
+    root: str  # the checkpoint's root, hex
+    cosigned: tuple[str, ...]  # policy names of the witnesses
+    # newest cosignature's time, POSIX seconds, None without witnesses
     cosigned_at: int | None
-    retired_policy: bool
-    record: Json
-    record_index: int | None = None
-    source: str | None = None
-    proof: str = ""
+    retired_policy: bool  # True when only an older policy accepts the checkpoint
+    record: Json  # the record's fields, None without one
+    record_index: int | None = None  # place of the record that explains an admission
+    source: str | None = None  # published source, if it was asked for and is there
+    proof: str = ""  # ``.tlog-proof`` text, empty where a proof was what was checked
 
 
 def show_entry(log: LogView, entry: Entry, *, with_source: bool) -> ShownEntry:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +16,7 @@ from stoilo.core.errors import UsageError
 from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stoilo.server.engines.embedded.accounts.roster import Roster
 
@@ -68,6 +70,26 @@ def project_url(data: Path) -> str | None:
 def now() -> int:
     """Return the time, s since 1970."""
     return int(time.time())
+
+
+def ago(moment: int) -> str:
+    """Return how long ago a moment was; a clock that was set back makes it now."""
+    return f"{max(0, now() - moment)} s ago"
+
+
+def echo_found(
+    name: str,
+    found: Sequence[Any],
+    columns: Mapping[str, Callable[[Any], object]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print dataclasses, as the JSON object {name: [...]} or as a table of `columns`."""
+    if as_json:
+        click.echo(json.dumps({name: [dataclasses.asdict(one) for one in found]}))
+        return
+    rows = [[show(one) for show in columns.values()] for one in found]
+    echo_table([list(columns), *rows])
 
 
 def echo_table(rows: Sequence[Sequence[object]]) -> None:

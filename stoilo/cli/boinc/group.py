@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import click
 
-from stoilo.cli.boinc.account import account, accounts
-from stoilo.cli.boinc.doctor import doctor
+from stoilo.cli.boinc.accounts import account, accounts, preferences
 from stoilo.cli.boinc.hosts import ban, checks, hosts, trust
-from stoilo.cli.boinc.install import install
-from stoilo.cli.boinc.migrate import migrate
-from stoilo.cli.boinc.preferences import preferences
 from stoilo.cli.boinc.programs import programs
+from stoilo.cli.boinc.stock import doctor, install, migrate
 
 
 @click.group()

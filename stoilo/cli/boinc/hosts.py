@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import click
 
-from stoilo.cli.boinc.data import DATA, JSON, echo_table, now, open_project
+from stoilo.cli.boinc.data import (
+    DATA,
+    JSON,
+    ago,
+    echo_found,
+    echo_table,
+    now,
+    open_project,
+)
 from stoilo.core.errors import UsageError
 
 
@@ -20,25 +27,17 @@ def hosts(data: Path, email: str, as_json: bool) -> None:
     """List the computers of the project, as they describe themselves."""
     with open_project(data) as roster:
         known = roster.list_hosts(email=email)
-    if as_json:
-        listed = [dataclasses.asdict(one) for one in known]
-        click.echo(json.dumps({"hosts": listed}))
-        return
-    head = ("number", "e-mail", "name", "system", "cpus", "credit", "last call", "")
-    rows = [
-        (
-            one.host_id,
-            one.email,
-            one.domain_name,
-            one.os_name or one.platform,
-            one.ncpus,
-            f"{one.total_credit:.2f}",
-            f"{max(0, now() - one.seen_at)} s ago",
-            "banned" if one.banned else "",
-        )
-        for one in known
-    ]
-    echo_table([head, *rows])
+    columns = {
+        "number": lambda one: one.host_id,
+        "e-mail": lambda one: one.email,
+        "name": lambda one: one.domain_name,
+        "system": lambda one: one.os_name or one.platform,
+        "cpus": lambda one: one.ncpus,
+        "credit": lambda one: f"{one.total_credit:.2f}",
+        "last call": lambda one: ago(one.seen_at),
+        "": lambda one: "banned" if one.banned else "",
+    }
+    echo_found("hosts", known, columns, as_json=as_json)
 
 
 @click.command()
@@ -95,18 +94,11 @@ def checks(data: Path, days: int, as_json: bool) -> None:
     """List the spot checks that have ended: what trusted computers found."""
     with open_project(data) as roster:
         ended = roster.spot_checks(now() - days * 86_400)
-    if as_json:
-        click.echo(json.dumps({"checks": [dataclasses.asdict(one) for one in ended]}))
-        return
-    rows = [
-        (
-            one.workunit,
-            one.verdict.value,
-            f"{max(0, now() - one.ended_at)} s ago",
-            " ".join(map(str, one.banned)),
-            " ".join(map(str, one.excused)),
-        )
-        for one in ended
-    ]
-    head = ("workunit", "verdict", "ended", "banned computers", "excused")
-    echo_table([head, *rows])
+    columns = {
+        "workunit": lambda one: one.workunit,
+        "verdict": lambda one: one.verdict.value,
+        "ended": lambda one: ago(one.ended_at),
+        "banned computers": lambda one: " ".join(map(str, one.banned)),
+        "excused": lambda one: " ".join(map(str, one.excused)),
+    }
+    echo_found("checks", ended, columns, as_json=as_json)

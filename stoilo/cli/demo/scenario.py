@@ -27,7 +27,7 @@ from stoilo.cli.demo.auditor import (
 from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM
 from stoilo.cli.demo.parts import DemoParts
 from stoilo.client.capture import Captured
-from stoilo.client.request import TaskOptions
+from stoilo.client.options import TaskOptions
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import StoiloError
 from stoilo.low_level import SystemError as NoAgreement

@@ -52,7 +52,7 @@ def attest(
     Example: stoilo flavor attest build --key bea.builder.key --output /media/stick/ceremony
     """
     from stoilo.signer.attestations import attestation_path, make_attestation  # noqa: PLC0415
-    from stoilo.signer.build_folder import find_builds, read_inputs  # noqa: PLC0415 - extra
+    from stoilo.signer.ceremony.built_parts import find_builds, read_inputs  # noqa: PLC0415
     from stoilo.signer.key_files import write_private_file  # noqa: PLC0415 - an extra
     from stoilo.signer.offline_keys import BUILDER_ROLE  # noqa: PLC0415 - an extra
 

@@ -6,13 +6,12 @@ import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
-
 import click
-
 from stoilo.core.errors import TrustError, UsageError
 
 if TYPE_CHECKING:
-    from stoilo.flavors.comparison import LoadedTree
+    from stoilo.flavors.inspect import LoadedTree
+
 
 
 _PATH = click.Path(path_type=Path, exists=True)
@@ -22,7 +21,7 @@ _SHOWN = 40
 
 def inspect(path: Path, *, modules: bool, as_json: bool) -> None:
     """Show what lies in a frozen tree: files, modules, libraries; of an archive its files."""
-    from stoilo.flavors.comparison import load_tree  # noqa: PLC0415 - used here only
+    from stoilo.flavors.inspect import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)
     document = _summary(loaded)
@@ -85,7 +84,7 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
 
     --tree takes the digest or the `.tree` file of a release. Exit code 0: it holds, 4: not.
     """
-    from stoilo.flavors.comparison import load_tree  # noqa: PLC0415 - used here only
+    from stoilo.flavors.inspect import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)
     if packed is not None and loaded.archive != packed:
@@ -124,7 +123,7 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
 
     A and B are outputs of builds, trees or archives. Exit code 0: equal, 4: they differ.
     """
-    from stoilo.flavors.comparison import compare_trees, load_tree  # noqa: PLC0415 - extra
+    from stoilo.flavors.inspect import compare_trees, load_tree  # noqa: PLC0415 - extra
 
     if first.resolve() == second.resolve():
         raise UsageError("STO-F014", "that is one build, named twice")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -18,12 +17,13 @@ from stoilo.cli.keys import read_public_file
 from stoilo.core.errors import UsageError
 from stoilo.core.files import read_bounded
 from stoilo.core.signatures import parse_public_key
+from stoilo.executor.verifier.targets import BuilderKey
 from stoilo.policies.policy import Policy, parse_policy
 from stoilo.signer.ceremony.built_parts import read_attestations
 from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder
 from stoilo.signer.ceremony.key_holders import KeyHolder
 from stoilo.signer.ceremony.requests import add_builds, begin_on
-from stoilo.signer.ceremony.review import Review
+from stoilo.signer.ceremony.review import Review, review
 from stoilo.signer.ceremony.review_text import render_review
 from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, append_line
 from stoilo.signer.offline_keys import PublicKeyFile
@@ -31,30 +31,8 @@ from stoilo.signer.offline_keys import PublicKeyFile
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 MAX_SMALL_BYTES = 512 * 1024
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-
-
-def base_options(command: CommandT) -> CommandT:
-    """Add what begins a ceremony on a published release, or goes on with an open one."""
-    for option in (
-        click.option("--note", default="", help="Why, for those who will sign."),
-        click.option(
-            "--renew-expired",
-            is_flag=True,
-            help="Say on purpose that the release has run out.",
-        ),
-        click.option(
-            "--release",
-            "release_directory",
-            type=FOLDER,
-            help="Published release, or the server's data directory, to build on.",
-        ),
-        click.argument("folder", type=FOLDER),
-    ):
-        command = option(command)
-    return command
 
 
 def clock() -> int:
@@ -102,6 +80,12 @@ def read_holders(paths: Iterable[Path], role: str) -> tuple[KeyHolder, ...]:
     return tuple(KeyHolder(one.name, parse_public_key(one.key)) for one in files)
 
 
+def read_builders(paths: Iterable[Path]) -> list[BuilderKey]:
+    """Return the builders whose public keys lie in `paths`."""
+    named = (read_named(path, "builder") for path in paths)
+    return [BuilderKey(one.key, one.name) for one in named]
+
+
 def read_policies(paths: Iterable[Path]) -> tuple[Policy, ...]:
     """Return server policies (``stoilo up --policy``'s files)."""
     return tuple(parse_policy(read_small(path)) for path in paths)
@@ -127,8 +111,7 @@ def open_or_begin(
 ) -> Ceremony:
     """Return the ceremony in `folder`, or a new one on the release in `release`.
 
-    Raises:
-        UsageError: ``STO-K051`` when there is neither.
+    Raises ``STO-K051`` when there is neither.
     """
     if (folder / "ceremony.json").exists():
         if release is not None:
@@ -179,9 +162,17 @@ def save(
         (folder / TRANSCRIPT_FILE).chmod(0o644)
 
 
-def print_review(found: Review, folder: Path, *, as_json: bool) -> None:
+def print_review(found: Review, *folders: Path, as_json: bool) -> None:
     """Print a review, for people or for programs."""
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
     else:
-        click.echo(render_review(found, str(folder)))
+        click.echo(render_review(found, " ".join(map(str, folders))))
+
+
+def propose(
+    folder: Path, ceremony: Ceremony, act: str, note: str, *, as_json: bool
+) -> None:
+    """Write what is proposed by now, and show how it looks to those who will sign."""
+    save(folder, ceremony, act, note)
+    print_review(review(ceremony, clock()), folder, as_json=as_json)

@@ -1,7 +1,9 @@
-"""`stoilo release review|sign|combine`: what a ceremony changes, and people's signatures."""
+"""`stoilo release review|sign|publish`: a ceremony read, signed by people, put in place."""
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
 import sys
 from dataclasses import replace
@@ -17,12 +19,15 @@ from stoilo.cli.release.ceremony_folder import (
     json_option,
     print_review,
     read_small,
-    refuse_present,
     save,
 )
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.trust import load_trust
+from stoilo.signer.ceremony.base_release import BaseRelease
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony, read_folder
+from stoilo.signer.ceremony.key_holders import role_set
 from stoilo.signer.ceremony.key_memory import (
     check_memory,
     check_project,
@@ -30,12 +35,13 @@ from stoilo.signer.ceremony.key_memory import (
     read_memory,
     write_memory,
 )
-from stoilo.signer.ceremony.metadata import RoleFile
+from stoilo.signer.ceremony.metadata import RoleFile, open_root
+from stoilo.signer.ceremony.publication import publish as put
 from stoilo.signer.ceremony.review import Review
 from stoilo.signer.ceremony.review import review as review_ceremony
 from stoilo.signer.ceremony.review_text import next_step
-from stoilo.signer.ceremony.signatures import combine as unite
-from stoilo.signer.ceremony.signatures import sign_proposal, signable
+from stoilo.signer.ceremony.signatures import combine, sign_proposal, signable
+from stoilo.signer.ceremony.transcript import append_line
 from stoilo.signer.offline_keys import (
     OfflineKey,
     check_typed_back,
@@ -43,10 +49,11 @@ from stoilo.signer.offline_keys import (
     fingerprint_digest,
     group_digest,
 )
+from stoilo.signer.process.online_keys import find_key, renew_online_metadata
 
 
 @click.command()
-@click.argument("folder", type=FOLDER)
+@click.argument("folders", type=FOLDER, nargs=-1, required=True)
 @click.option(
     "--root",
     "root_file",
@@ -56,19 +63,29 @@ from stoilo.signer.offline_keys import (
 @json_option
 @click.pass_context
 def review(
-    context: click.Context, folder: Path, root_file: Path | None, *, as_json: bool
+    context: click.Context,
+    folders: tuple[Path, ...],
+    root_file: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """Show what the ceremony in FOLDER changes, who signed, and what is wrong.
+    """Show what the ceremony in FOLDERS changes, who signed, and what is wrong.
 
-    Exit code 0: nothing is wrong; 4: nobody may sign this.
+    FOLDERS are one folder, or copies of it that several people have signed apart. Exit
+    code 0: nothing is wrong; 4: nobody may sign this.
     """
-    ceremony = read_folder(folder)
-    found = review_ceremony(ceremony, clock())
+    found = review_ceremony(_together(folders), clock())
     if root_file is not None:
         check_first_root(found.first_root, root_file)
-    print_review(found, folder, as_json=as_json)
+    print_review(found, *folders, as_json=as_json)
     if found.problems:
         context.exit(4)
+
+
+def _together(folders: tuple[Path, ...]) -> Ceremony:
+    """Return the ceremony with the signatures of all copies, in whatever order."""
+    first, *copies = (read_folder(folder) for folder in folders)
+    return combine([first, *copies]) if copies else first
 
 
 def check_first_root(first_root: str, root_file: Path) -> None:
@@ -137,15 +154,10 @@ def sign(
     _confirm(found, expect, yes=yes)
     # Only now: nobody types a passphrase for what he would not sign.
     key = open_key_file(key_file, passphrase_fd)
-    signed = _signed(ceremony, key, memory or _memory_of(key_file), replaces=replaces)
+    signed = _signed(ceremony, key, memory or memory_file(key_file), replaces=replaces)
     _save(folder, signed, key)
     after = review_ceremony(signed, clock())
-    _show(after, folder, key, as_json=as_json)
-
-
-def _memory_of(key_file: Path) -> Path:
-
-    return memory_file(key_file)
+    _show_signed(after, folder, key, as_json=as_json)
 
 
 def _refuse_problems(found: Review) -> None:
@@ -220,7 +232,9 @@ def _save(folder: Path, ceremony: Ceremony, key: OfflineKey) -> None:
     save(folder, ceremony, "sign", who=who, key=fingerprint_digest(key.public))
 
 
-def _show(found: Review, folder: Path, key: OfflineKey, *, as_json: bool) -> None:
+def _show_signed(
+    found: Review, folder: Path, key: OfflineKey, *, as_json: bool
+) -> None:
 
     if as_json:
         print_review(found, folder, as_json=True)
@@ -231,15 +245,100 @@ def _show(found: Review, folder: Path, key: OfflineKey, *, as_json: bool) -> Non
 
 
 @click.command()
-@click.argument("out", type=FOLDER)
 @click.argument("folders", type=FOLDER, nargs=-1, required=True)
+@click.option("--data", type=FOLDER, help="Data directory of the server.")
+@click.option(
+    "--release",
+    "release_directory",
+    type=FOLDER,
+    help="A release directory that something else serves.",
+)
 @json_option
-def combine(out: Path, folders: tuple[Path, ...], *, as_json: bool) -> None:
-    """Bring the signatures in copies of one ceremony together in OUT.
+def publish(
+    folders: tuple[Path, ...],
+    data: Path | None,
+    release_directory: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Put the complete ceremony in FOLDERS in place, beside a running server too.
 
-    The order of FOLDERS does not matter; copies of different proposals are refused.
+    FOLDERS are one folder, or copies of it that several people have signed apart. Refuses
+    what is not signed by enough people. Interrupted, it is finished by running it again.
+    With --data the server's own keys sign snapshot and timestamp at once.
     """
-    refuse_present(out)
-    together = unite([read_folder(folder) for folder in folders])
-    save(out, together, "combine", f"{len(folders)} copies")
-    print_review(review_ceremony(together, clock()), out, as_json=as_json)
+    if (data is None) == (release_directory is None):
+        raise UsageError(
+            "STO-U003",
+            "say where to: --data DIR or --release DIR",
+            hint="--data is the data directory of `stoilo up`",
+        )
+    ceremony, now = _together(folders), clock()
+    place = data / "keys" if data is not None else release_directory
+    assert place is not None  # noqa: S101 - one of the two was given
+    if data is not None:
+        _refuse_foreign_keys(data, ceremony)
+    current = put(ceremony, place, now, public=data is None)
+    if os.access(folders[0], os.W_OK):  # the stick may be locked: its part is done
+        append_line(folders[0], "publish", now, proposal=ceremony.digest)
+    online = data is not None and _sign_online(place, now)
+    _show_published(current, data, online=online, as_json=as_json)
+
+
+def _refuse_foreign_keys(data: Path, ceremony: Ceremony) -> None:
+    """Refuse a server without the key that will have to sign snapshot and timestamp.
+
+    Published there, the release would be one that nobody can renew.
+    """
+    file = ceremony.proposal.newest("root")
+    if file is None:
+        return  # said by the publication itself
+    wanted = role_set(open_root(file).signed, "timestamp").holders
+    try:
+        find_key(data / "keys", "online", {one.key for one in wanted})
+    except TrustError as error:
+        raise UsageError(
+            "STO-K068",
+            "this data directory does not hold the online key that the release names",
+            hint="publish where `stoilo release online-keys --data DIR` was run",
+        ) from error
+
+
+def _sign_online(place: Path, now: int) -> bool:
+    """Sign snapshot and timestamp with the server's own keys, where they lie here."""
+    if not (place / "online").is_dir():
+        return False
+    renew_online_metadata(place, now)
+    # A mistake shows here, not on every host at once.
+    _verify_as_volunteer(place, now)
+    return True
+
+
+def _verify_as_volunteer(place: Path, now: int) -> None:
+    """Raise what a volunteer would, before one does."""
+    root = (place / "root.json").read_bytes()
+    load_trust(place, root, now, installed=installed_release())
+
+
+def _show_published(
+    current: BaseRelease, data: Path | None, *, online: bool, as_json: bool
+) -> None:
+    versions = {
+        file.role: file.version
+        for file in (current.roots[-1], current.targets, *current.delegated)
+    }
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"published": True, "release": current.digest, "online": online}
+                | {"versions": versions}
+            )
+        )
+        return
+    text = ", ".join(f"{role} {version}" for role, version in versions.items())
+    click.echo(f"published: {text}")
+    if online:
+        click.echo("snapshot and timestamp are signed; a running server takes it over")
+        click.echo(f"Next: stoilo release verify {data}")
+    else:
+        click.echo("Next: the server's keys sign snapshot and timestamp (stoilo up)")

@@ -1,20 +1,21 @@
-"""`stoilo release verify`: anybody checks a published release."""
+"""`stoilo release verify|status`: a published release checked, and how long it holds."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+import msgspec
 
-from stoilo.cli.release.ceremony_folder import read_small
+from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option, read_small
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.signer.ceremony.change_words import show_line
+from stoilo.signer.ceremony.change_words import render_time, show_line
+from stoilo.signer.ceremony.status import ReleaseState, read_state
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.published.history import RoleVersion
 from stoilo.signer.published.places import open_place
@@ -30,7 +31,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=_FILE,
     help="The root that you trust, from somewhere else than this release.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def verify(
     context: click.Context, location: str, root: Path | None, as_json: bool
@@ -46,7 +47,7 @@ def verify(
     try:
         found = verify_release(
             open_place(location),
-            int(time.time()),
+            clock(),
             installed=installed_release(),
             root=None if root is None else read_small(root),
         )
@@ -115,7 +116,6 @@ def _log_document(found: PublishedRelease) -> dict[str, object] | None:
 
 
 def _lines(found: PublishedRelease) -> Iterator[str]:
-    """Yield what a person reads about a release that holds."""
     trust = found.trust
     kind = (
         "development " if trust.development else "rehearsal " if trust.rehearsal else ""
@@ -138,7 +138,6 @@ def _lines(found: PublishedRelease) -> Iterator[str]:
 
 
 def _notes(found: PublishedRelease) -> Iterator[str]:
-    """Yield what the reader should know besides."""
     if found.logged is None:
         yield "Not in the project's log yet, or its proof was not published."
     else:
@@ -154,7 +153,6 @@ def _notes(found: PublishedRelease) -> Iterator[str]:
 
 
 def _builders(found: PublishedRelease, part: str, platform: str) -> tuple[str, ...]:
-    """Return who attested a part."""
     for one in found.evidence:
         if (one.part, one.platform) == (part, platform):
             return one.builders
@@ -168,3 +166,39 @@ def _signers(one: RoleVersion) -> list[str]:
         name = key.unrecognized_fields.get("x-stoilo-name")
         found.append(name if isinstance(name, str) else key.keyid[:8])
     return sorted(found)
+
+
+@click.command()
+@click.argument("directory", type=FOLDER)
+@json_option
+@click.pass_context
+def status(context: click.Context, directory: Path, *, as_json: bool) -> None:
+    """Show a release's roles: who holds them, which version, and what expires when.
+
+    DIRECTORY is a release, or a server's data directory. Exit code 4: something has
+    expired.
+    """
+    found = read_state(directory, clock())
+    if as_json:
+        click.echo(msgspec.json.encode(found).decode())
+    else:
+        _show_status(found)
+    if found.state == "expired":
+        context.exit(4)
+
+
+def _show_status(found: ReleaseState) -> None:
+
+    lines = [f"Release of {found.origin}: {found.state}"]
+    for role in found.roles:
+        lines.append(
+            f"  {role.role} {role.version}: {role.state}, ends {render_time(role.expires)}"
+        )
+        if role.keys:
+            names = ", ".join(f"{one.name} [{one.fingerprint}]" for one in role.keys)
+            lines.append(f"    {role.threshold} of {len(role.keys)}: {names}")
+    if found.epochs_until:
+        lines.append(f"  gate epochs until {render_time(found.epochs_until)}")
+    lines += [f"  {line}" for line in found.parts]
+    lines += [f"Warning: {line}" for line in found.warnings]
+    click.echo(show_plainly("\n".join(lines)))

@@ -116,7 +116,6 @@ _NEEDED = ("project", "key", "state")
 )
 @click.option(
     "--opt-in",
-    "opt_in_file",
     type=_FILE,
     help="One more opt-in file, your own; what all files allow is allowed.",
 )
@@ -138,7 +137,7 @@ def volunteer(context: click.Context, /, **options: Any) -> int | None:  # noqa:
             raise click.UsageError(f"Missing option '--{name}'.", context)
     from stoilo.executor.volunteer.main import main  # noqa: PLC0415 - needs an extra
 
-    return main(_arguments(**options))
+    return main(_arguments(options))
 
 
 for command in (
@@ -155,28 +154,13 @@ for command in (
     volunteer.add_command(command)
 
 
-def _arguments(
-    *,
-    project: str,
-    key: str,
-    state: Path,
-    root: Path | None,
-    launcher: Path | None,
-    project_programs: bool,
-    trust_project_programs: bool,
-    max_level: str | None,
-    opt_in_file: Path | None,
-    ca: Path | None,
-    slots: int,
-    verbose: bool,
-) -> list[str]:
-    words = ["--project", project, "--key", key]
-    words += ["--state", str(state), "--slots", str(slots)]
-    words += ["--root", str(root)] if root else []
-    words += ["--launcher", str(launcher)] if launcher else []
-    words += ["--project-programs"] if project_programs else []
-    words += ["--trust-project-programs"] if trust_project_programs else []
-    words += ["--max-level", max_level] if max_level else []
-    words += ["--opt-in", str(opt_in_file)] if opt_in_file else []
-    words += ["--ca", str(ca)] if ca else []
-    return words + (["--verbose"] if verbose else [])
+def _arguments(options: dict[str, Any]) -> list[str]:
+    """Return the words for the volunteer's own process."""
+    words = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value is not None and value is not False:
+            words += [flag, str(value)]
+    return words

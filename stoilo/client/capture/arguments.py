@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.library_values import LibraryValues, form_of, parts_of
 from stoilo.client.capture.refusals import refuse, refuse_value
-from stoilo.client.capture.stored import StoredValue
 from stoilo.client.capture.targets import Target
 from stoilo.core.codec.nodes import (
     MODULE,
@@ -33,14 +33,46 @@ if TYPE_CHECKING:
     from stoilo.client.capture.graph import Graph
 
 
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    """A handle of `Connection.put`.
+
+    Attributes:
+        digest: SHA-256 of the encoded value, the blob's name.
+        size: encoded size, bytes.
+    """
+
+    digest: str
+    size: int
+
+    @classmethod
+    def of(cls, value: object) -> tuple[StoredValue, bytes]:
+        """Return the handle of a plain value and its encoding.
+
+        Raises:
+            UsageError: ``STO-D…`` not plain data, ``STO-C020`` too large.
+        """
+        data = encode(to_node(value))
+        if len(data) > BOUNDS.blob_bytes:
+            raise UsageError(
+                "STO-C020",
+                f"the value takes {len(data)} bytes, at most {BOUNDS.blob_bytes} travel",
+                hint="split it into parts and put each",
+            )
+        return cls(content_digest(data), len(data)), data
+
+
+def encode_stored(data: bytes) -> str:
+    """Return the name under which `data` is stored."""
+    return content_digest(data)
+
+
+# A top-level argument at least this large travels as a blob of its own, bytes
 BLOB_BYTES = 256 * 1024
-"""A top-level argument at least this large travels as a blob of its own, bytes."""
 
-HEAP_TYPE = 1 << 9
-"""Py_TPFLAGS_HEAPTYPE: a class made by a class statement."""
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
 
-KEY_CHARS = 40
-"""Longer keys are not shown in messages."""
+KEY_CHARS = 40  # Longer keys are not shown in messages
 
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 

@@ -9,22 +9,21 @@ import enum
 import functools
 import types
 
-from stoilo.client.capture.defaults import is_current_literal
-from stoilo.client.capture.expressions import is_namedtuple
+from stoilo.client.capture.expressions import is_current_literal, is_namedtuple
 from stoilo.client.capture.graph import Graph
 from stoilo.client.capture.library import is_library_module
-from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.plain import check_inner_imports, strip_annotations
 from stoilo.client.capture.refusals import refuse
+from stoilo.client.capture.scopes import Outside
 from stoilo.client.capture.targets import ClassTarget, DataTarget, Target
 from stoilo.client.capture.texts import find_class
 from stoilo.core.errors import UsageError
 
+# Never honoured on the other side (design §6), so they do not travel
 _PICKLE_HOOKS = frozenset(
     {"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__copyreg__"}
     | {"__getnewargs__", "__getnewargs_ex__", "__del__", "__copy__", "__deepcopy__"}
 )
-"""Never honoured on the other side (design §6), so they do not travel."""
 
 
 def make_class(graph: Graph, cls: type, wanted: str, where: str) -> Target:

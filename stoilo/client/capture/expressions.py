@@ -25,8 +25,7 @@ from collections.abc import Callable, Iterable
 from stoilo.client.capture.library import library_path
 from stoilo.client.capture.targets import Target, reference
 
-MODULE_LITERAL_CHARS = 400
-"""A constant whose text is longer travels as data, chars."""
+MODULE_LITERAL_CHARS = 400  # A constant whose text is longer travels as data, chars
 
 MAX_DEPTH = 12
 Place = Callable[[object, str, str], Target]
@@ -49,6 +48,17 @@ def plain_literal(value: object) -> ast.expr | None:
     if value is None or type(value) in {bool, int, float, str, bytes}:
         return ast.Constant(value)  # type: ignore[arg-type]  # narrowed by type
     return None
+
+
+def is_current_literal(source: ast.expr | None, value: object) -> bool:
+    """Whether `source` is a literal that still gives `value`, types included."""
+    if source is None:
+        return False
+    try:
+        literal = ast.literal_eval(source)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return type(literal) is type(value) and repr(literal) == repr(value)
 
 
 def is_namedtuple(kind: type) -> bool:

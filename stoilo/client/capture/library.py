@@ -18,8 +18,8 @@ def _library_folders() -> tuple[Path, ...]:
     return tuple(Path(paths[key]).resolve() for key in ("purelib", "platlib"))
 
 
+# Our own task functions: they travel as audited source like the researcher's
 _KERNELS = "stoilo.learn.kernels"
-"""Our own task functions: they travel as audited source like the researcher's."""
 _as_source: set[str] = set()
 
 

@@ -29,6 +29,7 @@ _HOOKS = (
     *("_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks"),
     "_optimizer_load_state_dict_post_hooks",
 )
+# What the other side makes itself, or gets as a table
 _MADE_AGAIN = frozenset(
     {"_flat_weights", "_flat_weight_refs", "_forward_hooks_always_called"}
     | {"_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs"}
@@ -38,7 +39,6 @@ _MADE_AGAIN = frozenset(
     | {"_step_supports_amp_scaling", "_need_device_dtype_check_for_fused"}
     | {"_warned_capturable_if_run_uncaptured", *_HOOKS}
 )
-"""What the other side makes itself, or gets as a table."""
 
 
 def form_of(value: object) -> str:

@@ -1,4 +1,7 @@
-"""One maker a kind of value: which statement stands for it in the module to be."""
+"""One maker a kind of value: which statement stands for it in the module to be.
+
+Default arguments become the values they have now, not the expressions that made them.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from stoilo.client.capture.classes import make_class
-from stoilo.client.capture.defaults import rewrite_defaults
-from stoilo.client.capture.expressions import builtin_name
+from stoilo.client.capture.expressions import builtin_name, is_current_literal
 from stoilo.client.capture.graph import Graph, Maker
 from stoilo.client.capture.library import check_module, is_library_module, library_path
-from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.plain import as_def, check_inner_imports, strip_annotations
 from stoilo.client.capture.refusals import refuse
+from stoilo.client.capture.scopes import Outside
 from stoilo.client.capture.targets import (
     DataTarget,
     FunctionTarget,
@@ -27,6 +29,65 @@ from stoilo.client.capture.targets import (
     reference,
 )
 from stoilo.client.capture.texts import find_function, place_of
+
+
+def rewrite_defaults(
+    graph: Graph, target: FunctionTarget, func: types.FunctionType
+) -> None:
+    """Replace the defaults of the target's node by the function's present ones.
+
+    Small constants become literals, functions and classes their names. A larger value
+    travels as data: the parameter gets a sentinel that the first lines replace.
+    """
+    node = target.node
+    assert node is not None  # noqa: S101 - set by the caller
+    writer = _Writer(graph, target)
+    named = [*node.args.posonlyargs, *node.args.args]
+    values = list(func.__defaults__ or ())
+    sources: list[ast.expr | None] = list(node.args.defaults)
+    sources = sources if len(sources) == len(values) else [None] * len(values)
+    tail = named[len(named) - len(values) :] if values else []
+    node.args.defaults = [
+        writer.write(argument.arg, source, value)
+        for argument, source, value in zip(tail, sources, values, strict=True)
+    ]
+    keywords = func.__kwdefaults__ or {}
+    node.args.kw_defaults = [
+        writer.write(argument.arg, source, keywords[argument.arg])
+        if argument.arg in keywords
+        else None
+        for argument, source in zip(
+            node.args.kwonlyargs, node.args.kw_defaults, strict=True
+        )
+    ]
+    at = 1 if ast.get_docstring(node, clean=False) is not None else 0
+    node.body[at:at] = writer.prologue
+
+
+class _Writer:
+    def __init__(self, graph: Graph, target: FunctionTarget) -> None:
+        self.graph = graph
+        self.target = target
+        self.prologue: list[ast.stmt] = []
+
+    def write(self, name: str, source: ast.expr | None, value: object) -> ast.expr:
+        if source is not None and is_current_literal(source, value):
+            return source
+        where = f"default of `{name}` in {self.target.where}"
+        expression = self.graph.expressions.build(value, self.target, where)
+        return expression or self._bind_later(name, value, where)
+
+    def _bind_later(self, name: str, value: object, where: str) -> ast.expr:
+        data = self.graph.place(value, f"{name}_default", where)
+        test = ast.Compare(
+            ast.Name(name, ast.Load()),
+            [ast.Is()],
+            [reference(self.graph.sentinel, self.target, now=False)],
+        )
+        taken = reference(data, self.target, now=False)
+        assign = ast.Assign([ast.Name(name, ast.Store())], taken)
+        self.prologue.append(ast.If(test, [assign], []))
+        return reference(self.graph.sentinel, self.target, now=True)
 
 
 def make_target(graph: Graph, value: object, wanted: str, where: str) -> Target:

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from stoilo.client.capture.arguments import Packer, Values, too_large
-from stoilo.client.capture.emit import render_module
+from stoilo.client.capture.emit import (
+    assign_names,
+    order_targets,
+    reachable,
+    render_module,
+)
 from stoilo.client.capture.graph import Graph
 from stoilo.client.capture.makers import make_target
-from stoilo.client.capture.naming import assign_names, order_targets, reachable
 from stoilo.client.capture.refusals import refuse
 from stoilo.client.capture.targets import (
     DataTarget,

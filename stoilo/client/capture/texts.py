@@ -78,8 +78,7 @@ def _first_line(node: FunctionNode) -> int:
     return min([node.lineno, *(item.lineno for item in decorators)])
 
 
-_CELL_FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-"""A notebook cell may await at its top."""
+_CELL_FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # A notebook cell may await at its top
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -2,7 +2,7 @@
 
 The shapes are those of reference/boinc.md §3.3 to §3.5, taken from a real 7.20.5 client
 and a server that it accepts. The text is in `wire` and, for the project's half, in
-`stoilo.server.engines.embedded.web.messages`.
+`stoilo.server.engines.embedded.web`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,9 @@ class OtherResult:
     fraction_done: float = 0.0  # from 0 to 1; 0 where the host does not know
 
 
-TOPIC: Final = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
-"""How a topic is written."""
+TOPIC: Final = re.compile(r"[A-Za-z0-9_./+-]{1,64}")  # How a topic is written
 
-MOST_TOPICS: Final = 32
-"""In one request."""
+MOST_TOPICS: Final = 32  # In one request
 
 
 @dataclass(frozen=True, slots=True)

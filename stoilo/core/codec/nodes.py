@@ -19,8 +19,7 @@ from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 
-Node = Any
-"""Any value the codec carries; see the module docstring."""
+Node = Any  # Any value the codec carries; see the module docstring
 
 MAX_DIMENSIONS = 32
 MAX_STRIDE = 2**63 - 1  # bytes; numpy and torch multiply extents in 64 bits
@@ -162,11 +161,12 @@ DEVICE = "torch.device"
 SIZE = "torch.Size"
 ORDERED = "collections.OrderedDict"
 
+# All of the above
 FORMS = frozenset(
     {PARAMETER, TENSOR, SHARED, MODULE, OPTIMIZER, DTYPE, DEVICE, SIZE, ORDERED}
 )
-"""All of the above."""
 
+# Private attributes of library modules that travel, each checked when it arrives
 LIBRARY_STATE = frozenset(
     {
         "_reversed_padding_repeated_twice",  # convolutions: integers
@@ -177,10 +177,9 @@ LIBRARY_STATE = frozenset(
         "_all_weights",  # the same, by layer
     }
 )
-"""Private attributes of library modules that travel, each checked when it arrives."""
 
+# Library classes that only instances show (here: in MultiheadAttention)
 UNNAMED = frozenset({"torch.nn.modules.linear.NonDynamicallyQuantizableLinear"})
-"""Library classes that only instances show (here: in MultiheadAttention)."""
 
 
 MAGIC = b"STO\x01"
@@ -209,8 +208,8 @@ class SkeletonBounds(msgspec.Struct, frozen=True):
 
 
 DEFAULT_BOUNDS = SkeletonBounds()
+# For results: data, and nothing that the receiver would have to look up
 DATA_BOUNDS = SkeletonBounds(references=False)
-"""For results: data, and nothing that the receiver would have to look up."""
 
 
 def is_float_list(items: list[Node]) -> bool:

@@ -95,17 +95,6 @@ ABORT_S: Final = 5.0
 CANCELLED: Final = "STO-S008"
 
 
-class _Held:
-    """A program that runs, as `Runs` may end it: its copy is not wanted any more."""
-
-    def __init__(self, process: SlotProcess) -> None:
-        self.process = process
-
-    def cancel(self) -> None:
-        """Abort it, from any thread."""
-        self.process.ask(Control.ABORT, patience_s=ABORT_S)
-
-
 class SlotExecutor:
     """An `Executor` whose copies run under the launcher, each in a slot of its own.
 
@@ -221,7 +210,9 @@ class SlotExecutor:
             self._started[work.result] = process
             closing, suspended = self._closing, self._suspended
         try:
-            self._runs.watch(work.result, _Held(process))
+            self._runs.watch(
+                work.result, lambda: process.ask(Control.ABORT, patience_s=ABORT_S)
+            )
             if closing:
                 process.ask(Control.QUIT, patience_s=QUIT_S)
             elif suspended:

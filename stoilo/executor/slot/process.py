@@ -24,17 +24,16 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.boinc_shm import (
+    HEARTBEAT,
     MMAP_FILE,
     SEGMENT_BYTES,
     AppStatus,
     Channel,
     Control,
-    Heartbeat,
     Segment,
     open_segment,
     parse_status,
     render_control,
-    render_heartbeat,
 )
 from stoilo.executor.verifier.boinc_slot import (
     FINISH_FILE,
@@ -387,7 +386,7 @@ class SlotProcess:
                 return
             if segment is None:
                 return
-            segment.put(Channel.HEARTBEAT, render_heartbeat(Heartbeat()))
+            segment.put(Channel.HEARTBEAT, HEARTBEAT)
             if self._asked is not None and segment.put(
                 Channel.CONTROL_REQUEST, render_control(self._asked)
             ):

@@ -38,9 +38,8 @@ from stoilo.executor.verifier.revocation import (
     newest_seen,
     open_revocations,
 )
-from stoilo.executor.verifier.targets import GateEpoch, TrustedRelease
+from stoilo.executor.verifier.targets import Floors, GateEpoch, TrustedRelease
 from stoilo.executor.verifier.workunit import (
-    Floors,
     HostState,
     InputFile,
     TaskBundle,
@@ -133,7 +132,7 @@ def check_verifier_floor(trust: TrustedRelease, host: HostState) -> None:
 
     An unfrozen executor has no serial: who runs it updates it himself.
     """
-    floor = max(host.floors.verifier, trust.floors.verifier)
+    floor = max(host.floors.serial("verifier"), trust.floors.verifier)
     # No blame: the person has to update, and the project must not count it as a fault.
     if 0 < host.serial < floor:
         raise PolicyRefusal(
@@ -150,9 +149,7 @@ def check_runtime_floor(
     part = trust.flavor_part(statement.flavor, host.platform)
     if not host.platform or part is None:
         return
-    floor = max(
-        host.floors.serials.get(part.part, 0), trust.floors.serials.get(part.part, 0)
-    )
+    floor = max(host.floors.serial(part.part), trust.floors.serials.get(part.part, 0))
     if part.serial < floor:
         raise TrustError(
             "STO-A091",

@@ -24,12 +24,12 @@ from typing import Final, Protocol, Self
 from stoilo.core.errors import StoiloError
 from stoilo.core.limits import RunLimits
 from stoilo.executor.verifier.boinc_shm import (
+    HEARTBEAT,
     AppStatus,
     Channel,
     Control,
     Segment,
     parse_control,
-    parse_heartbeat,
     render_status,
 )
 from stoilo.executor.verifier.boinc_slot import SlotInfo
@@ -252,7 +252,7 @@ patience is 60 s."""
 
 
 class Session:
-    """Listens to a client from `__enter__` to `__exit__`; is the executor's `RunKeeper`.
+    """Listens to a client while it is entered; keeps the run's checkpoint and its child.
 
     Args:
         info: what the client said of the task.
@@ -325,7 +325,7 @@ class Session:
     # ------------------------------------------------------------- the executor's side
 
     def begin(self, run: KeptRun) -> Checkpoint | None:
-        """Take up a task; see `RunKeeper`.
+        """Take up a task.
 
         Raises:
             InternalError: STO-X008 the disk refuses.
@@ -336,7 +336,7 @@ class Session:
         return kept
 
     def watch(self, exchange: Exchange) -> None:
-        """Take the child that is about to start; see `RunKeeper`.
+        """Take the child that is about to start.
 
         Waits while the task is suspended: a short one would end before it can be stopped.
         """
@@ -348,7 +348,7 @@ class Session:
             self._pass_on()
 
     def forget(self) -> None:
-        """Forget the checkpoint; see `RunKeeper`."""
+        """Forget the checkpoint."""
         with self._lock:
             self._reckoning.forget()
             if self._file is not None:
@@ -377,7 +377,7 @@ class Session:
         wanted = frozenset({Control.QUIT} if self._quit_asked else ())
         if self._segment is not None:
             beat = self._segment.take(Channel.HEARTBEAT)
-            if beat is not None and parse_heartbeat(beat) is not None:
+            if beat is not None and HEARTBEAT in beat:
                 self._lookout = self._lookout.hear(self._clock())
             asked = self._segment.take(Channel.CONTROL_REQUEST)
             wanted |= parse_control(asked) if asked is not None else frozenset()

@@ -25,6 +25,9 @@ from stoilo.core.errors import InternalError
 MMAP_FILE: Final = "boinc_mmap_file"
 CHANNEL_BYTES: Final = 1024
 SEGMENT_BYTES: Final = 8 * CHANNEL_BYTES
+HEARTBEAT: Final = b"<heartbeat/>"
+"""A client's sign of life; what it measured of the application may follow."""
+
 _TEXT_BYTES: Final = CHANNEL_BYTES - 2  # the flag before it, NUL after it
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NUMBER = r"([0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[+-][0-9]{1,2})?)"
@@ -56,14 +59,6 @@ class Control(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """A sign of life of the client, with what it measured of the application."""
-
-    working_set_bytes: float | None = None  # what the application uses; None: unsaid
-    network_suspended: bool = False  # whether it should not communicate; it never does
-
-
-@dataclass(frozen=True, slots=True)
 class AppStatus:
     """What an application tells about itself."""
 
@@ -77,7 +72,7 @@ class AppStatus:
 class Segment:
     """A mapped segment; either side's. Use as a context manager or `close` it."""
 
-    def __init__(self, memory: mmap.mmap) -> None:
+    def __init__(self, memory: mmap.mmap | bytearray) -> None:
         self._memory = memory
 
     def __enter__(self) -> Self:
@@ -87,21 +82,38 @@ class Segment:
         self.close()
 
     def put(self, channel: Channel, text: bytes) -> bool:
-        """Send `text`; False when the last message has not been read yet."""
-        return put(self._memory, channel, text)
+        """Send `text`; False when the last message has not been read yet.
+
+        Raises:
+            ValueError: `text` is longer than a channel holds, or has a NUL in it.
+        """
+        if len(text) > _TEXT_BYTES or b"\0" in text:
+            raise ValueError("the message does not fit")
+        start = channel * CHANNEL_BYTES
+        if self._memory[start]:
+            return False
+        self._memory[start + 1 : start + 2 + len(text)] = text + b"\0"
+        self._memory[start] = 1  # last: the other side looks at this byte alone
+        return True
 
     def replace(self, channel: Channel, text: bytes) -> None:
         """Send `text` in place of whatever has not been read yet: a last word."""
-        take(self._memory, channel)
-        put(self._memory, channel, text)
+        self.take(channel)
+        self.put(channel, text)
 
     def take(self, channel: Channel) -> bytes | None:
         """Return the message that waits, None when there is none."""
-        return take(self._memory, channel)
+        start = channel * CHANNEL_BYTES
+        if not self._memory[start]:
+            return None
+        message = bytes(self._memory[start + 1 : start + CHANNEL_BYTES])
+        self._memory[start] = 0
+        return message.partition(b"\0")[0]
 
     def close(self) -> None:
         """Unmap it."""
-        self._memory.close()
+        if isinstance(self._memory, mmap.mmap):
+            self._memory.close()
 
 
 def open_segment(path: Path) -> Segment | None:
@@ -130,42 +142,9 @@ def open_segment(path: Path) -> Segment | None:
         os.close(descriptor)
 
 
-def put(memory: mmap.mmap | bytearray, channel: Channel, text: bytes) -> bool:
-    """Write a message into an empty channel; False when it is full.
-
-    Raises:
-        ValueError: `text` is longer than a channel holds, or has a NUL in it.
-    """
-    if len(text) > _TEXT_BYTES or b"\0" in text:
-        raise ValueError("the message does not fit")
-    start = channel * CHANNEL_BYTES
-    if memory[start]:
-        return False
-    memory[start + 1 : start + 2 + len(text)] = text + b"\0"
-    memory[start] = 1
-    return True
-
-
-def take(memory: mmap.mmap | bytearray, channel: Channel) -> bytes | None:
-    """Return the message of a channel and empty it, None when there is none."""
-    start = channel * CHANNEL_BYTES
-    if not memory[start]:
-        return None
-    text = bytes(memory[start + 1 : start + CHANNEL_BYTES]).partition(b"\0")[0]
-    memory[start] = 0
-    return text
-
-
 def parse_control(text: bytes) -> frozenset[Control]:
     """Return what a control message asks for; unknown words ask for nothing."""
     return frozenset(one for one in Control if f"<{one.value}/>".encode() in text)
-
-
-def parse_heartbeat(text: bytes) -> Heartbeat | None:
-    """Return the heartbeat, None when the message is none."""
-    if b"<heartbeat/>" not in text:
-        return None
-    return Heartbeat(_number(text, "wss"), b"<network_suspended/>" in text)
 
 
 def parse_status(text: bytes) -> AppStatus | None:
@@ -182,16 +161,6 @@ def parse_status(text: bytes) -> AppStatus | None:
 def render_control(*wanted: Control) -> bytes:
     """Return a control message."""
     return "".join(f"<{one.value}/>" for one in wanted).encode()
-
-
-def render_heartbeat(heartbeat: Heartbeat) -> bytes:
-    """Return a heartbeat as a client sends it."""
-    wss = heartbeat.working_set_bytes
-    return (
-        "<heartbeat/>"
-        + (f"<wss>{wss:e}</wss>" if wss is not None else "")
-        + ("<network_suspended/>" if heartbeat.network_suspended else "")
-    ).encode()
 
 
 def render_status(status: AppStatus) -> bytes:

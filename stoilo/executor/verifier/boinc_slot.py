@@ -146,7 +146,7 @@ BROKEN_RUNS_FILE: Final = "broken_runs"
 MAX_LINK_BYTES: Final = 4096
 MOST_DELAY_S: Final = 24 * 3600
 RESULT_BEGINS: Final = (b'{"format":"stoilo-result/1"', b'{"format":"stoilo-result/2"')
-"""How every result file of `stoilo.executor.verifier.result` begins."""
+"""How every result file of `stoilo.executor.verifier.workunit` begins."""
 
 _LINK = re.compile(rb"<soft_link>([^<>\0\n]{1,4000})</soft_link>\s*")
 _RESULT_SUFFIX = re.compile(r"_[A-Za-z0-9_]{1,64}")

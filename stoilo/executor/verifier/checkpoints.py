@@ -18,7 +18,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
@@ -27,7 +27,6 @@ from stoilo.core.limits import RunLimits
 from stoilo.executor.verifier.boinc_slot import open_plain, write_in_slot
 from stoilo.executor.verifier.installation import replace_file
 from stoilo.sandbox.process.channel import MOST_STEPS, largest_state
-from stoilo.sandbox.process.exchange import Exchange
 
 log = logging.getLogger(__name__)
 
@@ -207,19 +206,3 @@ class KeptRun:
 
     admission: str  # digest of its admission
     limits: RunLimits  # of the whole task, however often it is interrupted
-
-
-class RunKeeper(Protocol):
-    """Holds a task's checkpoint and its child while it runs."""
-
-    def begin(self, run: KeptRun) -> Checkpoint | None:
-        """Take up a task; return what it goes on from, None to begin."""
-        ...
-
-    def watch(self, exchange: Exchange) -> None:
-        """Take the child of the task that was taken up last, before it starts."""
-        ...
-
-    def forget(self) -> None:
-        """Forget the checkpoint: nothing could go on from it."""
-        ...

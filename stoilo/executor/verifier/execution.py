@@ -8,7 +8,6 @@ admission alone; argv and environment select nothing here (I4).
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -21,11 +20,18 @@ import msgspec
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
-from stoilo.executor.verifier.checkpoints import KeptRun, RunKeeper
+from stoilo.executor.verifier.boinc_session import Session
+from stoilo.executor.verifier.checkpoints import KeptRun
 from stoilo.executor.verifier.host_verifier import HostVerifier
-from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
-from stoilo.executor.verifier.runtimes import InstalledRuntimes, RunnerJail, Runtimes
-from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
+from stoilo.executor.verifier.runtimes import InstalledRuntimes, Runtimes
+from stoilo.executor.verifier.workunit import (
+    Disposition,
+    HostState,
+    ResultHeader,
+    VerifiedTask,
+    Work,
+    render_result,
+)
 from stoilo.sandbox.process.channel import UNREADABLE_STATE, largest_state
 from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.report import (
@@ -36,16 +42,9 @@ from stoilo.sandbox.process.report import (
     read_outcome,
     read_refusal,
 )
+from stoilo.sandbox.process.supervisor import Jail
 
 CANCELLED = "STO-S008"
-
-
-class Cancellable(Protocol):
-    """What can be ended of a run: `stoilo.sandbox.process.exchange.Exchange`."""
-
-    def cancel(self) -> None:
-        """Have the child killed, from any thread."""
-        ...
 
 
 class ActiveRuns:
@@ -53,7 +52,7 @@ class ActiveRuns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._exchanges: dict[str, Cancellable | None] = {}
+        self._cancels: dict[str, Callable[[], object] | None] = {}
         self._unwanted: set[str] = set()
         self._closed = False
 
@@ -67,39 +66,38 @@ class ActiveRuns:
         with self._lock:
             if self._closed:
                 raise InternalError(CANCELLED, "this executor is closed")
-            self._exchanges[result] = None
+            self._cancels[result] = None
         try:
             yield
         finally:
             with self._lock:
-                del self._exchanges[result]
+                del self._cancels[result]
                 self._unwanted.discard(result)
 
-    def watch(self, result: str, exchange: Cancellable) -> None:
-        """Take the exchange of a run that begins; one that is unwanted ends at once."""
+    def watch(self, result: str, cancel: Callable[[], object]) -> None:
+        """Take what ends a run that begins; one that is unwanted is ended at once."""
         with self._lock:
-            self._exchanges[result] = exchange
+            self._cancels[result] = cancel
             unwanted = self._closed or result in self._unwanted
-        # It was cancelled while it was being prepared, when there was nothing to kill
-        # yet.
+        # It was cancelled while it was being prepared, when there was nothing to kill yet.
         if unwanted:
-            exchange.cancel()
+            cancel()
 
     def cancel(self, result: str) -> None:
         """End one run, also one that is still being prepared; others are unharmed."""
         with self._lock:
-            if result not in self._exchanges:
+            if result not in self._cancels:
                 return
             self._unwanted.add(result)
-            exchange = self._exchanges[result]
-        if exchange is not None:
-            exchange.cancel()
+            cancel = self._cancels[result]
+        if cancel is not None:
+            cancel()
 
     def close(self) -> None:
         """End every run and let none begin."""
         with self._lock:
             self._closed = True
-            running = list(self._exchanges)
+            running = list(self._cancels)
         for result in running:
             self.cancel(result)
 
@@ -158,7 +156,7 @@ class VerifiedExecutor:
         runtimes: Runtimes | None = None,
         version: str = VERIFIER_VERSION,
         release_build: bool = False,
-        keeper: RunKeeper | None = None,
+        keeper: Session | None = None,
     ) -> None:
         self._keeper = keeper
         self._runtimes = runtimes or InstalledRuntimes()
@@ -212,7 +210,7 @@ class VerifiedExecutor:
         self._runtimes.close()
 
     def _run(
-        self, task: VerifiedTask, source: str, jail: RunnerJail, header: ResultHeader
+        self, task: VerifiedTask, source: str, jail: Jail, header: ResultHeader
     ) -> bytes:
         statement = task.admission.statement
         request = TaskRequest(
@@ -224,7 +222,10 @@ class VerifiedExecutor:
             now=statement.admitted_at,
             items=statement.map_items,
         )
-        watch = functools.partial(self._runs.watch, header.result)
+
+        def watch(exchange: Exchange) -> None:
+            self._runs.watch(header.result, exchange.cancel)
+
         if self._keeper is None:
             report, step = jail.run(request.encode(), task.limits, watch=watch), 0
         else:
@@ -235,17 +236,13 @@ class VerifiedExecutor:
             outcomes = (read_outcome(report),)
         frame = _frame(report, outcomes, items=statement.map_items)
         ending = _ending(report, outcomes)
-        header = ResultHeader(
-            format=header.format,
-            result=header.result,
-            workunit=header.workunit,
+        header = msgspec.structs.replace(
+            header,
             disposition=Disposition.RAN,
             admission=task.admission.digest,
             attempt=statement.attempt,
             flavor=statement.flavor,
-            verifier=header.verifier,
             layers=report.layers,
-            checkpoint=header.checkpoint,
             status=ending.status,
             code=ending.code,
             message="" if ending.layer is None else ending.error[:MESSAGE_CHARS],
@@ -259,8 +256,8 @@ class VerifiedExecutor:
 def _run_kept(
     task: VerifiedTask,
     request: TaskRequest,
-    jail: RunnerJail,
-    keeper: RunKeeper,
+    jail: Jail,
+    keeper: Session,
     watch: Callable[[Exchange], object],
 ) -> tuple[JailReport, int]:
     """Run from the task's checkpoint on; from the beginning where it is of no use.
@@ -299,19 +296,13 @@ def _refuse(
     header: ResultHeader, error: StoiloError, disposition: Disposition
 ) -> bytes:
     log.info("%s: %s", header.result, error)
-    return render_result(
-        ResultHeader(
-            format=header.format,
-            result=header.result,
-            workunit=header.workunit,
-            disposition=disposition,
-            verifier=header.verifier,
-            code=error.code,
-            message=error.message[:MESSAGE_CHARS],
-        ),
-        b"",
-        b"",
+    refused = msgspec.structs.replace(
+        header,
+        disposition=disposition,
+        code=error.code,
+        message=error.message[:MESSAGE_CHARS],
     )
+    return render_result(refused, b"", b"")
 
 
 def _ending(report: JailReport, outcomes: tuple[RunOutcome, ...]) -> RunOutcome:

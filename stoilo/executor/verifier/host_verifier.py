@@ -1,8 +1,11 @@
-"""May this copy run here and now? Release, memories, floors and verifier put together.
+"""May this copy run here and now? Release, memory and checks put together.
 
-What the host remembers (newest release, time, revocations, floors) is read, raised and
-written under one lock, because several tasks of one BOINC client start at once. Nothing
-here runs a task; `stoilo-verifier --explain` stops after it.
+What the host has learnt of a project (newest release, time, floors, revocations) is read,
+raised and written under one lock, because several tasks of one BOINC client start at once. It
+lies in the host's own state directory, where no project writes (I4), and only ever rises: an
+older release or statement, however fresh its signature, and a clock set back revive nothing
+that was withdrawn. Nothing here runs a task; `stoilo-verifier --explain` stops after it.
+Source: signing-audit §3.6 (g).
 """
 
 from __future__ import annotations
@@ -10,8 +13,6 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import os
-import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,131 +24,114 @@ import msgspec
 from stoilo.audit.format.proof import parse_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.core.statement import MAX_LIFETIME_S, RevocationStatement
+from stoilo.core.statement import MAX_LIFETIME_S
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.installation import Built, installed_release, replace_file
-from stoilo.executor.verifier.result import seen_checkpoint
 from stoilo.executor.verifier.revocation import (
     SeenRevocations,
     newest_seen,
     open_revocations,
 )
 from stoilo.executor.verifier.runtimes import Runtimes
-from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.targets import LOWEST, Floors, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust, parse_release_pack
 from stoilo.executor.verifier.tuf_client import ROLLBACK_CODES
 from stoilo.executor.verifier.workunit import (
-    Floors,
     HostState,
     TaskBundle,
     VerifiedTask,
     Work,
+    seen_checkpoint,
 )
 
-TIME_FILE: Final = "newest-time"
-MAX_FILE_BYTES: Final = 64
-_LINE = re.compile(rb"stoilo-time/v1 (0|[1-9][0-9]{0,15})\n")
+MEMORY_FILE: Final = "memory.json"
+MAX_MEMORY_BYTES: Final = 256 * 1024
+MOST: Final = 2**53
+"""Highest number that is remembered: a floor above every honest one would last for ever."""
 
 
-class TimeMemory:
-    """The newest verified time, in a file; thread-safe, and safe beside other processes.
+class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``memory.json``: what this host has learnt of one project."""
 
-    Args:
-        directory: this host's own, made if needed.
+    format: Literal["stoilo-memory/1"]
+    # of any cosignature verified here, POSIX s; 0 before the first
+    newest_time: Annotated[int, msgspec.Meta(ge=0, le=MOST)] = 0
+    floors: Floors = LOWEST
+    revocations: SeenRevocations | None = None
+
+
+class HostMemory:
+    """The memory in `path`; the caller keeps other threads and processes out.
+
+    Everything is durable before anything is decided by it.
 
     Raises:
-        TrustError: ``STO-L118`` when the file is not one that was written here.
-        InternalError: ``STO-X008`` when it cannot be read or written.
+        InternalError: STO-F040 it is damaged: without it the host could be led back to
+            what was withdrawn; STO-X008 the disk refuses.
     """
 
-    def __init__(self, directory: Path) -> None:
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise _disk(error) from error
-        self._path = directory / TIME_FILE
-        self._guard = threading.Lock()
-        self._newest = self._read()
+    def __init__(self, path: Path, compiled: Floors = LOWEST) -> None:
+        self._path = path
+        self._compiled = compiled
+        self._opened: tuple[str, int] | None = None
+        self.known = self.recall()
 
-    @property
-    def newest(self) -> int:
-        """POSIX seconds of the newest cosignature verified here, 0 before the first."""
-        return self._newest
-
-    def learn(self, time: int | None) -> None:
-        """Remember a *verified* cosignature's time, durably, if it is newer.
-
-        Args:
-            time: POSIX s, of an admission that passed every check; None is ignored.
-        """
-        if time is None or time <= self._newest:
-            return
-        # Another verifier of this host may have learned more since we read the file.
-        with self._guard, self._locked():
-            newest = max(self._read(), time)
-            replace_file(self._path, b"stoilo-time/v1 %d\n" % newest)
-            self._newest = newest
-
-    def _read(self) -> int:
+    def recall(self) -> Memory:
+        """Read what the disk holds: another verifier of this host may have learnt more."""
         try:
             with self._path.open("rb") as file:
-                text = file.read(MAX_FILE_BYTES)
-        # The first task of a project on this computer.
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise _disk(error) from error
-        match = _LINE.fullmatch(text)
-        if match is None:
-            raise TrustError(
-                "STO-L118",
-                f"{TIME_FILE} is damaged",
-                hint="look at it in the project's state directory",
-            )
-        return int(match[1])
+                data = file.read(MAX_MEMORY_BYTES + 1)
+            memory = msgspec.json.decode(data, type=Memory)
+        except FileNotFoundError:  # the first task of a project on this computer
+            memory = Memory("stoilo-memory/1")
+        except (OSError, msgspec.MsgspecError, UnicodeError, TrustError) as error:
+            raise InternalError(
+                "STO-F040",
+                "this host's memory of what was withdrawn cannot be read",
+                hint=f"look at {self._path.name} in the state directory of the project",
+            ) from error
+        floors = raise_floors(self._compiled, memory.floors)
+        self.known = msgspec.structs.replace(memory, floors=floors)
+        return self.known
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            lock = self._path.with_suffix(".lock").open("ab")
-        except OSError as error:
-            raise _disk(error) from error
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+    def learn_release(self, trust: TrustedRelease) -> None:
+        """Raise the floors to what a *verified* release says."""
+        said = Floors(
+            root=trust.root_version,
+            targets=trust.targets_version,
+            epoch=trust.min_epoch,
+            serials={**trust.floors.serials, "verifier": trust.floors.verifier},
+            # Capped, or one stolen key could raise the floor above every honest release
+            # for ever.
+            revocation=min(trust.revocation_version, MOST),
+        )
+        self._keep(floors=raise_floors(self.known.floors, said))
 
+    def learn_revocations(self, data: bytes, trust: TrustedRelease) -> None:
+        """Take a workunit's statement (hostile) into account.
 
-def _disk(error: OSError) -> InternalError:
-    """Return ``STO-X008``."""
-    return InternalError(
-        "STO-X008",
-        f"{TIME_FILE} or its directory cannot be used (errno {error.errno})",
-        hint="make room on the disk, or make it writable",
-    )
+        Raises:
+            TrustError: the codes of `open_revocations` and `newest_seen`.
+        """
+        opened = (content_digest(data), trust.timestamp_version)
+        # A batch of tasks carries one statement: its signatures are not verified again.
+        if opened == self._opened and self.known.revocations is not None:
+            return
+        new = open_revocations(data, trust).statement
+        self._keep(revocations=newest_seen(self.known.revocations, new, trust))
+        self._opened = opened
 
+    def learn_time(self, time: int | None) -> None:
+        """Remember a *verified* cosignature's time, POSIX s; None is ignored."""
+        if time is not None and time > self.known.newest_time:
+            self._keep(newest_time=time)
 
-FLOORS_FILE = "floors.json"
-MAX_FLOORS_BYTES = 64 * 1024
-MOST_SERIALS = 256
-
-MOST = 2**53
-"""Highest version that is remembered: one key may raise the revocation role's at will."""
-
-_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
-
-
-class _FloorsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is on the disk."""
-
-    format: Literal["stoilo-floors/1"]
-    root: _Count
-    targets: _Count
-    epoch: _Count
-    log_size: _Count
-    verifier: _Count
-    serials: Annotated[dict[str, _Count], msgspec.Meta(max_length=MOST_SERIALS)]
-    revocation: _Count = 0
+    def _keep(self, **learnt: object) -> None:
+        memory = msgspec.structs.replace(self.known, **learnt)
+        if memory != self.known:
+            replace_file(self._path, msgspec.json.encode(memory, order="sorted"))
+            self.known = memory
 
 
 def raise_floors(one: Floors, other: Floors) -> Floors:
@@ -157,162 +141,13 @@ def raise_floors(one: Floors, other: Floors) -> Floors:
         targets=max(one.targets, other.targets),
         epoch=max(one.epoch, other.epoch),
         log_size=max(one.log_size, other.log_size),
-        verifier=max(one.verifier, other.verifier),
         serials=_highest(one.serials, other.serials),
         revocation=max(one.revocation, other.revocation),
     )
 
 
-class FloorMemory:
-    """The floors in `path`, never below those compiled in; any thread of one process.
-
-    Raises:
-        InternalError: STO-F040 the file is damaged: without it the host could be led back
-            to what a release has withdrawn.
-    """
-
-    def __init__(self, path: Path, compiled: Floors) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._floors = raise_floors(compiled, self._load())
-
-    @property
-    def floors(self) -> Floors:
-        """The floors in force."""
-        return self._floors
-
-    def learn(self, trust: TrustedRelease) -> Floors:
-        """Raise the floors to what a *verified* release says, durably; returns them.
-
-        Raises:
-            InternalError: STO-F040, STO-X008 the disk refuses.
-        """
-        said = Floors(
-            root=trust.root_version,
-            targets=trust.targets_version,
-            epoch=trust.min_epoch,
-            verifier=trust.floors.verifier,
-            serials=trust.floors.serials,
-            # Capped, or one stolen key could raise the floor above every honest release
-            # for ever.
-            revocation=min(trust.revocation_version, MOST),
-        )
-        with self._lock:
-            raised = raise_floors(raise_floors(self._floors, self._load()), said)
-            if raised != self._floors:
-                replace_file(self._path, _render(raised))
-                self._floors = raised
-            return raised
-
-    def _load(self) -> Floors:
-        """Return what the disk holds; the lowest floors when it holds nothing."""
-        try:
-            with self._path.open("rb") as file:
-                row = msgspec.json.decode(
-                    file.read(MAX_FLOORS_BYTES + 1), type=_FloorsFile
-                )
-        except FileNotFoundError:
-            return Floors()
-        except (OSError, msgspec.MsgspecError, UnicodeError) as error:
-            raise InternalError(
-                "STO-F040",
-                "this host's memory of version floors cannot be read",
-                hint=f"look at {self._path.name} in the state directory of the project",
-            ) from error
-        return Floors(
-            root=row.root,
-            targets=row.targets,
-            epoch=row.epoch,
-            log_size=row.log_size,
-            verifier=row.verifier,
-            serials=row.serials,
-            revocation=row.revocation,
-        )
-
-
-def _render(floors: Floors) -> bytes:
-    """Return the file's bytes."""
-    return msgspec.json.encode(
-        _FloorsFile(
-            format="stoilo-floors/1",
-            root=floors.root,
-            targets=floors.targets,
-            epoch=floors.epoch,
-            log_size=floors.log_size,
-            verifier=floors.verifier,
-            serials=dict(floors.serials),
-            revocation=floors.revocation,
-        ),
-        order="sorted",
-    )
-
-
 def _highest(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {part: max(one.get(part, 0), other.get(part, 0)) for part in {*one, *other}}
-
-
-MAX_SEEN_BYTES = 128 * 1024
-
-
-class _RevocationsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is on the disk."""
-
-    statement: RevocationStatement
-    keys: Annotated[tuple[str, ...], msgspec.Meta(max_length=8)]
-
-
-class RevocationMemory:
-    """The memory in `path`; one process, any thread."""
-
-    def __init__(self, path: Path) -> None:
-        """Remember where; the file is read when first needed."""
-        self._path = path
-        self._lock = threading.Lock()
-        self._seen: SeenRevocations | None = None
-        self._read = False
-        self._known: tuple[str, int] | None = None
-
-    def learn(self, data: bytes, trust: TrustedRelease) -> SeenRevocations:
-        """Return the newest statement seen, a workunit's file (hostile) included.
-
-        Raises:
-            TrustError: the codes of `open_revocations` and `newest_seen`.
-            InternalError: STO-A082 the memory is damaged, STO-X008 the disk refuses.
-        """
-        known = (content_digest(data), trust.timestamp_version)
-        with self._lock:
-            seen = self._load()
-            # A batch of tasks carries one statement: its signatures are not verified
-            # again.
-            if seen is not None and known == self._known:
-                return seen
-            newest = newest_seen(seen, open_revocations(data, trust).statement, trust)
-            if newest != seen:
-                file = _RevocationsFile(newest.statement, newest.keys)
-                replace_file(self._path, msgspec.json.encode(file))
-            self._seen, self._known = newest, known
-            return newest
-
-    def _load(self) -> SeenRevocations | None:
-        """Return what the disk holds; raises ``STO-A082``."""
-        if self._read:
-            return self._seen
-        try:
-            with self._path.open("rb") as file:
-                row = msgspec.json.decode(
-                    file.read(MAX_SEEN_BYTES), type=_RevocationsFile
-                )
-            self._seen = SeenRevocations(row.statement, row.keys)
-        except FileNotFoundError:
-            self._seen = None
-        except (OSError, msgspec.MsgspecError, TrustError) as error:
-            raise InternalError(
-                "STO-A082",
-                "this host's memory of revocations cannot be read",
-                hint="attach to the project anew, in an empty state directory",
-            ) from error
-        self._read = True
-        return self._seen
 
 
 RELEASE_PACK: Final = "release.pack"
@@ -364,8 +199,7 @@ class HostVerifier:
     """Judges copies one after the other; see `VerifiedExecutor` for the arguments.
 
     Raises:
-        InternalError: a memory of this host is damaged (STO-A082, STO-F040) or its disk
-            refuses (STO-X008).
+        InternalError: STO-F040 the host's memory is damaged, STO-X008 its disk refuses.
     """
 
     def __init__(
@@ -384,9 +218,12 @@ class HostVerifier:
         self._runtimes = runtimes
         self._strict = release_build
         self._host = dataclasses.replace(host, platform=runtimes.platform)
-        self._memory = TimeMemory(state)
-        self._floors = FloorMemory(state / FLOORS_FILE, host.floors)
-        self._revocations = RevocationMemory(state / "revocations.json")
+        try:
+            state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _disk("the state directory cannot be made", error) from error
+        with self._alone():
+            self._memory = HostMemory(state / MEMORY_FILE, host.floors)
         self._installed = installed_release()
         self._known: _Known | None = None
 
@@ -403,24 +240,24 @@ class HostVerifier:
         # A client starts several tasks at once, and each raises what this host
         # remembers.
         with self._alone():
-            newest = self._memory.newest
+            newest = self._memory.recall().newest_time
             # A clock that was set back revives nothing.
             now = max(int(self._clock()), newest)
             trust = self._load_trust(pack, now)
-            floors = self._floors.learn(trust)
+            self._memory.learn_release(trust)
             bundle = _bundle(work, envelope)
-            seen = self._revocations.learn(bundle.revocations, trust)
+            self._memory.learn_revocations(bundle.revocations, trust)
             host = dataclasses.replace(
                 self._host,
                 newest_time=newest,
-                revocations=seen,
-                floors=floors,
+                revocations=self._memory.known.revocations,
+                floors=self._memory.known.floors,
                 flavors=self._runtimes.flavors(trust),
             )
             task = verify_bundle(bundle, trust, host, now)
             # Only a task that passed everything teaches time: a refused one could come
             # from a thief.
-            self._memory.learn(task.admission.proven.agreed_time)
+            self._memory.learn_time(task.admission.proven.agreed_time)
         checkpoint = seen_checkpoint(parse_proof(bundle.proof).checkpoint)
         return VerifiedWorkunit(task, trust, checkpoint)
 
@@ -469,11 +306,7 @@ class HostVerifier:
         try:
             lock = os.open(self._state / "lock", flags, 0o600)
         except OSError as error:
-            raise InternalError(
-                "STO-X008",
-                f"the state directory cannot be used (errno {error.errno})",
-                hint="make room on the disk, or make it writable",
-            ) from error
+            raise _disk("the state directory cannot be used", error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -488,11 +321,15 @@ def _read_pack(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise InternalError(
-            "STO-X008",
-            f"{path.name} cannot be read (errno {error.errno})",
-            hint="look after the disk",
-        ) from error
+        raise _disk(f"{path.name} cannot be read", error) from error
+
+
+def _disk(words: str, error: OSError) -> InternalError:
+    return InternalError(
+        "STO-X008",
+        f"{words} (errno {error.errno})",
+        hint="make room on the disk, or make it writable",
+    )
 
 
 def _bundle(work: Work, envelope: bytes) -> TaskBundle:

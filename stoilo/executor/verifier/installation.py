@@ -27,7 +27,7 @@ import msgspec
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import write_durably
-from stoilo.executor.verifier.targets import InstalledRelease
+from stoilo.executor.verifier.targets import LOWEST, Floors, InstalledRelease
 from stoilo.policies.levels import load_levels, load_older_levels
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 
@@ -175,16 +175,6 @@ _PartName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{1,32}\Z")]
 _Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._+-]{1,64}\Z")]
 
 
-class BuiltFloors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The lowest versions of the day of the build; see `workunit.Floors`."""
-
-    root: _Version = 1  # TUF root version
-    targets: _Version = 1  # TUF targets version
-    epoch: _Version = 1  # gate epoch
-    log_size: _Size = 0  # leaves in the log
-    serials: dict[_PartName, _Version] = {}  # part → lowest serial of its archive
-
-
 class Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``built.json`` of one verifier."""
 
@@ -201,7 +191,7 @@ class Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     origin: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     rehearsal: bool = False  # whether it belongs to a staging root
     development: bool = False  # whether roots of development and rehearsal are accepted
-    floors: BuiltFloors = BuiltFloors()  # lowest versions accepted
+    floors: Floors = LOWEST  # lowest versions accepted
 
     def root_bytes(self) -> bytes:
         """Return the root metadata, as `parse_built` has checked it."""

@@ -11,14 +11,12 @@ import importlib.util
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
 from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 from stoilo.executor.verifier.trees import (
     WantedTree,
@@ -28,33 +26,12 @@ from stoilo.executor.verifier.trees import (
     set_aside,
 )
 from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.exchange import Exchange
-from stoilo.sandbox.process.report import JailReport
 from stoilo.sandbox.process.supervisor import Jail
 
 RUNTIME_PROGRAM: Final = "stoilo-runtime"
 """The one program of a flavor's tree: the zygote; nothing on its command line."""
 
 DAMAGED: Final = "STO-F041"
-
-
-class RunnerJail(Protocol):
-    """What the executor needs of `stoilo.sandbox.process.supervisor.Jail`."""
-
-    def run(
-        self,
-        request: bytes,
-        limits: RunLimits,
-        wall_s: float | None = None,
-        *,
-        watch: Callable[[Exchange], object] | None = None,
-    ) -> JailReport:
-        """Run the job on `request` in a fresh jailed child; see `Jail.run`."""
-        ...
-
-    def close(self) -> None:
-        """End the zygote."""
-        ...
 
 
 class Runtimes(Protocol):
@@ -69,7 +46,7 @@ class Runtimes(Protocol):
 
     def jail(
         self, level: Level, flavor: str, trust: TrustedRelease, archive: Path | None
-    ) -> RunnerJail:
+    ) -> Jail:
         """Return the warm jail for tasks of `level` that need `flavor`."""
         ...
 
@@ -78,7 +55,7 @@ class Runtimes(Protocol):
         ...
 
 
-def task_jail(level: Level) -> RunnerJail:
+def task_jail(level: Level) -> Jail:
     """Return a warm jail, for tasks of `level`, of what is installed here."""
     return Jail(level, TASK_JOB)
 
@@ -92,7 +69,7 @@ class InstalledRuntimes:
 
     platform = ""
 
-    def __init__(self, make: Callable[[Level], RunnerJail] = task_jail) -> None:
+    def __init__(self, make: Callable[[Level], Jail] = task_jail) -> None:
         self._make = make
         self._jails = WarmJails()
         self._flavors = installed_flavors()
@@ -104,41 +81,17 @@ class InstalledRuntimes:
 
     def jail(
         self, level: Level, flavor: str, trust: TrustedRelease, archive: Path | None
-    ) -> RunnerJail:
+    ) -> Jail:
         """Return the warm jail of `level`; every flavor here is the same."""
         del flavor, trust, archive
-        return self._jails.get(level.digest, lambda: self._make(level))
+        return self._jails.get(level.digest, lambda _: self._make(level))
 
     def close(self) -> None:
         """End every jail."""
         self._jails.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _TreeJail:
-    """A jail out of a tree, which nobody evicts while the jail lives."""
-
-    inner: RunnerJail
-    held: ExitStack
-
-    def run(
-        self,
-        request: bytes,
-        limits: RunLimits,
-        wall_s: float | None = None,
-        *,
-        watch: Callable[[Exchange], object] | None = None,
-    ) -> JailReport:
-        """Run as the inner jail does."""
-        return self.inner.run(request, limits, wall_s, watch=watch)
-
-    def close(self) -> None:
-        """End the zygote, then let the tree go."""
-        self.inner.close()
-        self.held.close()
-
-
-def frozen_jail(level: Level, command: Sequence[str]) -> RunnerJail:
+def frozen_jail(level: Level, command: Sequence[str]) -> Jail:
     """Return a warm jail whose zygote is a frozen runtime."""
     return Jail(level, TASK_JOB, command=lambda: command)
 
@@ -159,7 +112,7 @@ class TreeRuntimes:
         platform: str,
         cap_bytes: int,
         *,
-        make: Callable[[Level, Sequence[str]], RunnerJail] = frozen_jail,
+        make: Callable[[Level, Sequence[str]], Jail] = frozen_jail,
     ) -> None:
         self.platform = platform
         self._directory = directory
@@ -177,7 +130,7 @@ class TreeRuntimes:
 
     def jail(
         self, level: Level, flavor: str, trust: TrustedRelease, archive: Path | None
-    ) -> RunnerJail:
+    ) -> Jail:
         """Return the warm jail, in the flavor's tree, for tasks of `level`.
 
         Raises:
@@ -192,7 +145,9 @@ class TreeRuntimes:
                 "STO-X013", f"the release has no such flavor for {self.platform}"
             )
         key = f"{level.digest}:{part.tree}"
-        return self._jails.get(key, lambda: self._start(level, part, archive))
+        return self._jails.get(
+            key, lambda held: self._start(held, level, part, archive)
+        )
 
     def close(self) -> None:
         """End every jail and let the trees go; the least used, where the cap fell."""
@@ -200,45 +155,49 @@ class TreeRuntimes:
         with suppress(OSError):  # no reason to lose a result that is there
             evict_trees(self._directory, self._cap)
 
-    def _start(self, level: Level, part: PartFile, archive: Path | None) -> RunnerJail:
+    def _start(
+        self, held: ExitStack, level: Level, part: PartFile, archive: Path | None
+    ) -> Jail:
         digest = Digest(part.tree)
         wanted = WantedTree(digest, Digest(part.archive.sha256), part.archive.size)
         try:
-            with ExitStack() as held:
-                place = held.enter_context(
-                    hold_tree(self._directory, wanted, archive, self._cap)
-                )
-                check_tree(place, digest)
-                jail = self._make(level, (str(place / RUNTIME_PROGRAM),))
-                return _TreeJail(jail, held.pop_all())
+            # Held while the jail lives, so that nobody evicts the tree.
+            place = held.enter_context(
+                hold_tree(self._directory, wanted, archive, self._cap)
+            )
+            check_tree(place, digest)
+            return self._make(level, (str(place / RUNTIME_PROGRAM),))
         except TrustError as error:
             if error.code == DAMAGED:
+                held.close()
                 set_aside(self._directory, digest)
             raise
 
 
 class WarmJails:
-    """Jails by key, one each; thread-safe."""
+    """Jails by key, one each, with what they hold while they live; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jails: dict[str, RunnerJail] = {}
+        self._jails: dict[str, tuple[Jail, ExitStack]] = {}
         self._closed = False
 
-    def get(self, key: str, make: Callable[[], RunnerJail]) -> RunnerJail:
+    def get(self, key: str, make: Callable[[ExitStack], Jail]) -> Jail:
         """Return the jail of `key`, made when first asked for; STO-S008 once closed."""
         with self._lock:
             if self._closed:
                 raise InternalError("STO-S008", "this executor is closed")
             if key not in self._jails:
-                self._jails[key] = make()
-            return self._jails[key]
+                with ExitStack() as held:
+                    self._jails[key] = make(held), held.pop_all()
+            return self._jails[key][0]
 
     def close(self) -> None:
         """End every jail; none is made any more."""
         with self._lock:
-            for jail in self._jails.values():
+            for jail, held in self._jails.values():
                 jail.close()
+                held.close()  # the tree goes after the zygote that ran in it
             self._jails.clear()
             self._closed = True
 

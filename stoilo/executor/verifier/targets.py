@@ -30,6 +30,7 @@ MAX_ARCHIVE_BYTES = 4 * 1024**3
 
 _Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+_Size = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Time = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 _Serial = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 _Name = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{1,32}\Z")]
@@ -144,6 +145,29 @@ class FloorsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verifier: _Serial = 1  # lowest serial of a verifier that may do any work
     # other part → lowest serial that may run
     serials: Annotated[dict[_Name, _Serial], msgspec.Meta(max_length=MAX_PARTS)] = {}
+
+
+class Floors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lowest versions that a host accepts; raised by releases, never by a server.
+
+    A verifier is built with those of its day (``built.json``) and remembers the highest that
+    a release has named.
+    """
+
+    root: _Size = 1  # TUF root version
+    targets: _Size = 1  # TUF targets version
+    epoch: _Size = 1  # gate epoch
+    log_size: _Size = 0  # leaves that the log had when this verifier was released
+    serials: dict[_Name, _Size] = {}  # part → lowest serial that may run
+    revocation: _Size = 0  # version of the offline revocation role
+
+    def serial(self, part: str) -> int:
+        """Return the lowest serial of `part` that may still work."""
+        return self.serials.get(part, 0)
+
+
+LOWEST: Final = Floors()
+"""Of a build that names none, and of a host that has seen no release."""
 
 
 class BuilderKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

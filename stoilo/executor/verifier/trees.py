@@ -23,7 +23,7 @@ from typing import BinaryIO, Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
-from stoilo.core.files import sync_directory
+from stoilo.core.files import read_bounded, sync_directory
 from stoilo.flavors.archive import ArchiveMember, XzReader, read_archive
 from stoilo.flavors.tree import (
     MANIFEST_BYTES,
@@ -67,22 +67,28 @@ def tree_cap(disk_bytes: int | None, own: int = DEFAULT_CAP_BYTES) -> int:
 
 
 @contextmanager
-def lock_tree(directory: Path, digest: Digest, *, alone: bool) -> Iterator[int]:
-    """Hold tree `digest` below `directory` while the block lasts; yields the lock.
-
-    `digest`: the tree's.
+def lock_tree(
+    directory: Path, digest: Digest, *, alone: bool, wait: bool = True
+) -> Iterator[None]:
+    """Hold tree `digest` below `directory` while the block lasts; `alone`: nobody else.
 
     Raises:
         InternalError: STO-X008 when the disk refuses.
+        BlockingIOError: somebody holds it, and `wait` was not asked for.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         lock = os.open(directory / f"{digest}.lock", flags, 0o600)
     except OSError as error:
-        raise disk_trouble("the lock of a tree", error) from error
+        raise InternalError(
+            "STO-X008",
+            f"the lock of a tree cannot be used (errno {error.errno})",
+            hint="make room on the disk, or make it writable",
+        ) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield lock
+        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+        fcntl.flock(lock, kind if wait else kind | fcntl.LOCK_NB)
+        yield
     finally:
         os.close(lock)
 
@@ -148,26 +154,15 @@ def set_aside(directory: Path, digest: Digest) -> bool:
     It is renamed first, so that no half-removed tree ever has its name.
     """
     try:
-        with _alone_at_once(directory, digest):
+        with lock_tree(directory, digest, alone=True, wait=False):
             # Killed in the middle of removing, we leave a name that no tree has.
             away = directory / temporary_name(digest)
             (directory / digest).rename(away)
             remove_directory(away)
-    except OSError:  # in use, gone already, or a disk that takes no changes
+    # In use, gone already, or a disk that takes no changes.
+    except (OSError, InternalError):
         return False
     return True
-
-
-@contextmanager
-def _alone_at_once(directory: Path, digest: str) -> Iterator[None]:
-    """Hold a tree's lock alone, or raise OSError where that would mean to wait."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(directory / f"{digest}.lock", flags, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(lock)
 
 
 def _sweep_unfinished(directory: Path) -> None:
@@ -177,9 +172,9 @@ def _sweep_unfinished(directory: Path) -> None:
         if match is None:
             continue
         try:
-            with _alone_at_once(directory, match[1]):
+            with lock_tree(directory, Digest(match[1]), alone=True, wait=False):
                 remove_directory(path)
-        except OSError:
+        except (OSError, InternalError):
             continue
 
 
@@ -193,15 +188,6 @@ def remove_directory(directory: Path) -> None:
     if directory.is_symlink() or directory.is_file():
         directory.unlink(missing_ok=True)
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def disk_trouble(what: str, error: OSError) -> InternalError:
-    """Return ``STO-X008`` about `what`."""
-    return InternalError(
-        "STO-X008",
-        f"{what} cannot be used (errno {error.errno})",
-        hint="make room on the disk, or make it writable",
-    )
 
 
 def _kept(directory: Path) -> Iterator[_Kept]:
@@ -230,24 +216,16 @@ def _measure(directory: Path) -> int:
 
 def _read_manifest(directory: Path) -> bytes:
     try:
-        descriptor = os.open(directory / MANIFEST_NAME, _FILE)
+        return read_bounded(directory / MANIFEST_NAME, MANIFEST_BYTES)
     except OSError as error:
-        raise _damaged("its list of files cannot be read") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _damaged("its list of files is no plain file")
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(MANIFEST_BYTES + 1)
+        raise _damaged(
+            "its list of files is no plain file or cannot be read"
+        ) from error
 
 
 def _check_names(directory: Path, tree: Tree) -> None:
     listed = {file.path for file in tree.files} | {MANIFEST_NAME}
-    folders = {path.rpartition("/")[0] for path in listed}
-    folders |= {
-        "/".join(parts[:end])
-        for parts in (folder.split("/") for folder in folders)
-        for end in range(1, len(parts))
-    }
+    folders = {folder for path in listed for folder in _folders_of(path)}
     found = set(_walk(directory, "", folders))
     if extra := found - listed:
         raise _damaged(f"{min(extra)[:80]!r} does not belong to it")
@@ -352,8 +330,8 @@ def hold_tree(
 
 def _unpack(directory: Path, wanted: WantedTree, archive: Path, cap_bytes: int) -> None:
     """Unpack once; returns when somebody else was quicker."""
+    _sweep_unfinished(directory)
     with lock_tree(directory, wanted.digest, alone=True):
-        _sweep(directory, wanted.digest)
         if os.path.lexists(directory / wanted.digest):
             return
         temporary = directory / temporary_name(wanted.digest)
@@ -370,12 +348,6 @@ def _unpack(directory: Path, wanted: WantedTree, archive: Path, cap_bytes: int) 
             raise _no_room(error) from error
         finally:
             remove_directory(temporary)
-
-
-def _sweep(directory: Path, digest: Digest) -> None:
-    """Remove what killed processes left of this tree; the lock keeps others out."""
-    for path in directory.glob(f".{digest}.*.tmp"):
-        remove_directory(path)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 
@@ -52,6 +53,8 @@ from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.executor.volunteer.wakeup import Wakeup
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 EXIT_ABORTED = 202  # BOINC: aborted by the project
 LOOK_S = 1.0  # how soon a person's wish is noticed
@@ -180,27 +183,23 @@ class Volunteer:
             for result in self._running:
                 self._executor.cancel(result)
 
-    def _may_compute(self) -> bool:
+    def _obeyed(self, ask: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """Return what the user's preferences say; `otherwise` when that is not known."""
         try:
-            return self._preferences.allows_now()
-        except UsageError as error:  # what it forbids is not known
-            self._standing.note_trouble(error)
-            return False
-
-    def _slots(self) -> int:
-        """Return how many copies may run at once; none against a wish that is not known."""
-        try:
-            return self._preferences.slots(self._settings.slots)
+            return ask()
         except UsageError as error:  # the user's file has just been broken
             self._standing.note_trouble(error)
-            return 0
+            return otherwise
+
+    def _may_compute(self) -> bool:
+        return self._obeyed(self._preferences.allows_now, otherwise=False)
+
+    def _slots(self) -> int:
+        return self._obeyed(lambda: self._preferences.slots(self._settings.slots), 0)
 
     def _has_room(self) -> bool:
-        try:
-            return self._preferences.room(self._ledger.used_bytes()) > 0
-        except UsageError as error:
-            self._standing.note_trouble(error)
-            return False
+        used = self._ledger.used_bytes
+        return self._obeyed(lambda: self._preferences.room(used()) > 0, otherwise=False)
 
     def _show(self) -> None:
         self._standing.write(
@@ -228,7 +227,8 @@ class Volunteer:
     def _collect(self) -> None:
         for result, future in list(self._running.items()):
             if not future.done():
-                if result in self._unwanted:
+                # Again and again: a run that was still fetching had nothing to cancel.
+                if result in self._unwanted or result in self._held:
                     self._executor.cancel(result)
                 continue
             del self._running[result]

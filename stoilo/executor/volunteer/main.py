@@ -128,16 +128,6 @@ def choose_opt_in(
     return lower_by_server(own, ServerPreferences(max_level=max_level))
 
 
-def _host_state(opt_in: OptIn) -> HostState:
-    return HostState(
-        max_level=opt_in.max_level,
-        require_review=opt_in.require_review,
-        require_public_source=opt_in.require_public_source,
-        topics=opt_in.topics,
-        limits=opt_in.limits,
-    )
-
-
 def wishes_of(opt_in: OptIn) -> Wishes:
     """Return the opt-in as what a project is asked not to send.
 
@@ -196,7 +186,7 @@ def _make_parts(
         case Means.ROOT:
             directory = _own(options.state / "executor")
             root = _read(options.root, BOUNDS.metadata_bytes)
-            host = _host_state(opt_in)
+            host = HostState.under(opt_in)
             executor = VerifiedExecutor(root, directory, host, clock=time.time)
             return _Parts(executor, project)
         case Means.LAUNCHER:

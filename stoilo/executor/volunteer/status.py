@@ -136,18 +136,17 @@ class StatusFile:
         self._path = directory / NAME
         self._written = 0.0
         self._started = _began(os.getpid()) or 0
-        former = _former(directory)
-        self.last_contact = former.last_contact
-        self.last_error = former.last_error
-        self.last_error_at = former.last_error_at
+        self._live = _former(directory)
 
     def note_answer(self) -> None:
         """Note that the project answered."""
-        self.last_contact = time.time()
+        self._live = msgspec.structs.replace(self._live, last_contact=time.time())
 
     def note_trouble(self, words: object) -> None:
         """Note what went wrong."""
-        self.last_error, self.last_error_at = str(words)[:500], time.time()
+        self._live = msgspec.structs.replace(
+            self._live, last_error=str(words)[:500], last_error_at=time.time()
+        )
 
     def write(
         self,
@@ -156,44 +155,30 @@ class StatusFile:
         running: tuple[str, ...],
         fractions: Mapping[str, float],
     ) -> None:
-        """Write it down, unless that was done a moment ago; a full disk is no matter."""
+        """Write it down, unless that was done a moment ago."""
         now = time.monotonic()
         if now - self._written < EVERY_S:
             return
         self._written = now
         self._replace(
-            LiveStatus(
-                pid=os.getpid(),
-                started=self._started,
-                at=time.time(),
-                last_contact=self.last_contact,
-                last_error=self.last_error,
-                last_error_at=self.last_error_at,
-                next_call_s=max(0.0, next_call_s),
-                fractions=dict(fractions),
-                running=running,
-            )
+            pid=os.getpid(),
+            started=self._started,
+            next_call_s=max(0.0, next_call_s),
+            fractions=dict(fractions),
+            running=running,
         )
 
     def leave(self) -> None:
         """Note that nothing runs any more."""
-        self._replace(
-            LiveStatus(
-                pid=0,
-                started=0,
-                at=time.time(),
-                last_contact=self.last_contact,
-                last_error=self.last_error,
-                last_error_at=self.last_error_at,
-            )
-        )
+        self._replace(pid=0, started=0, next_call_s=0.0, fractions={}, running=())
 
-    def _replace(self, standing: LiveStatus) -> None:
+    def _replace(self, **now: object) -> None:
+        live = msgspec.structs.replace(self._live, at=time.time(), **now)
         part = self._path.with_name(f"{NAME}.part")
         try:
-            part.write_bytes(msgspec.json.encode(standing))
+            part.write_bytes(msgspec.json.encode(live))
             part.replace(self._path)
-        except OSError:
+        except OSError:  # a full disk: it is shown, nothing more
             return
 
 

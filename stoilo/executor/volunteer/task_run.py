@@ -16,8 +16,12 @@ from stoilo.core.boinc.messages import ResultState
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
 from stoilo.executor.slot.executor import LaunchFailedError, PutOffError
 from stoilo.executor.verifier.execution import Executor
-from stoilo.executor.verifier.result import Disposition, parse_result_header
-from stoilo.executor.verifier.workunit import Work, open_name_bound
+from stoilo.executor.verifier.workunit import (
+    Disposition,
+    Work,
+    open_name_bound,
+    parse_result_header,
+)
 from stoilo.executor.volunteer.ledger import Ledger, Phase, ResultRecord, touch
 from stoilo.executor.volunteer.transfer import Refused, Transfer, matches
 

@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-from stoilo.client.capture.stored import StoredValue
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import user_error
 from stoilo.learn.backends.interface import Handle, Job, JobEnd, resolve
 from stoilo.learn.core.models import torch_lock

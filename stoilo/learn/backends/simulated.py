@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from stoilo.client.capture.stored import StoredValue
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.learn.backends.interface import Handle, Job, JobEnd
 from stoilo.learn.backends.local import run_job

@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from stoilo.client.capture.stored import StoredValue
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.orders import (

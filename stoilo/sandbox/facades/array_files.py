@@ -181,7 +181,7 @@ def savez_compressed(
 
 
 def _read_text(file: Any) -> str:
-    # only its length decides how much is read
+    # Only the length decides how much is read, and is bounded: a forged one makes no memory.
     start = file.read(len(npy.MAGIC_PREFIX) + 2)
     width = _LENGTHS.get(start[-2:])
     if not start.startswith(npy.MAGIC_PREFIX) or width is None:
@@ -265,7 +265,7 @@ class NpzFile:
             return default
 
     def close(self) -> None:
-        # everything is in memory
+        # Everything is in memory
         pass
 
     def __enter__(self) -> Self:
@@ -287,7 +287,7 @@ def _read_archive(data: bytes) -> NpzFile:
 def load(
     file: Any, mmap_mode: Any = None, allow_pickle: bool = False, **options: Any
 ) -> Any:
-    # options about pickles mean nothing here
+    # Options about pickles mean nothing here
     del options
     _check_options(allow_pickle, mmap_mode)
     start = _check_file(file).tell()

@@ -138,7 +138,7 @@ def _make_checks(kinds: list[type]) -> dict[int, Any]:
 
 
 def _forbid_writing(address: int) -> None:
-    # Make the page of generated code executable only, as all other code is
+    # W^X holds for the page of generated code too.
     page = address & -mmap.PAGESIZE
     libc = ctypes.CDLL(None, use_errno=True)
     length = ctypes.c_size_t(mmap.PAGESIZE)
@@ -160,9 +160,6 @@ def seal_exports() -> None:
 
     A buffer is refused with `SystemError`, since a slot written in Python cannot name its
     error. Once a process.
-
-    Raises:
-        InternalError: ``STO-G130`` an array of objects still gives its buffer.
     """
     if _kept:
         return

@@ -34,7 +34,7 @@ class RecarrayStandIn(metaclass=StandIn):
     __stoilo_real__ = np.recarray
 
     def __new__(cls, *_args: Any, **_options: Any) -> Any:
-        # the raw constructor shows whatever lies in memory
+        # The raw constructor shows whatever lies in memory
         raise TypeError("numpy.recarray() makes no arrays in a task: use numpy.rec")
 
 
@@ -168,7 +168,7 @@ class NdarrayStandIn(metaclass=StandIn):
     __stoilo_real__ = np.ndarray
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
-        # the raw constructor shows whatever lies in memory
+        # The raw constructor shows whatever lies in memory
         raise TypeError("numpy.ndarray() makes no arrays in a task: use numpy.zeros")
 
     def __class_getitem__(cls, item: object) -> object:
@@ -190,7 +190,7 @@ def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> A
 
 
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:
-    # the mode ``"empty"`` pads with zeros
+    # The mode ``"empty"`` pads with zeros
     return call_zeroed(np.pad, array, pad_width, mode, **options)
 
 
@@ -200,7 +200,7 @@ def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:
 
 
 def _no_variables(*_values: object) -> NoReturn:
-    # Stand for ``bmat``, which would look up ``np.r_["name"]`` in whoever called
+    # ``bmat`` would look up ``np.r_["name"]`` among the variables of whoever called: ours.
     raise GuardError("STO-G101", "numpy.r_ and c_ read no variables by their names")
 
 
@@ -303,7 +303,7 @@ class RandomState(metaclass=StandIn):
     __stoilo_real__ = np.random.RandomState
 
     def __new__(cls, seed: Any = None) -> Any:
-        # its own constructor would ask the system for entropy
+        # Its own constructor would ask the system for entropy
         if isinstance(seed, np.random.BitGenerator):
             return np.random.RandomState(seed)
         state = np.random.RandomState(np.random.MT19937(0))

@@ -7,6 +7,8 @@ cases; their messages are shorter.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,26 +22,27 @@ def _fail(what: str, actual: Any, desired: Any, err_msg: str) -> None:
 
 
 def _compare(
-    holds: np.ufunc,
+    holds: Callable[..., Any],
+    what: str,
     actual: Any,
     desired: Any,
-    what: str,
     err_msg: str,
     strict: bool = False,
 ) -> None:
-    """Fail unless `holds` is true everywhere; NaN equals NaN in the same place."""
     left, right = np.asanyarray(actual), np.asanyarray(desired)
     if strict and (left.shape, left.dtype) != (right.shape, right.dtype):
         _fail("shapes or types differ", left, right, err_msg)
     if left.shape != right.shape and left.ndim and right.ndim:
         _fail("shapes differ", left, right, err_msg)
-    if not np.all(holds(left, right) | (_is_nan(left) & _is_nan(right))):
+    if not np.all(holds(left, right)):
         _fail(what, left, right, err_msg)
 
 
-def _is_nan(array: np.ndarray) -> Any:
-    # NaN and NaT, of any dtype
-    return np.not_equal(array, array)
+def _or_nan(holds: Callable[..., Any]) -> Callable[..., Any]:
+    # What does not equal itself is NaN or NaT, of any dtype: it equals the like of it.
+    return lambda left, right: (
+        holds(left, right) | (np.not_equal(left, left) & np.not_equal(right, right))
+    )
 
 
 def assert_(val: Any, msg: str = "") -> None:
@@ -59,13 +62,9 @@ def assert_allclose(
     strict: bool = False,
 ) -> None:
     del verbose
-    left, right = np.asanyarray(actual), np.asanyarray(desired)
-    if strict and (left.shape, left.dtype) != (right.shape, right.dtype):
-        _fail("shapes or types differ", left, right, err_msg)
-    if left.shape != right.shape and left.ndim and right.ndim:
-        _fail("shapes differ", left, right, err_msg)
-    if not np.isclose(left, right, rtol=rtol, atol=atol, equal_nan=equal_nan).all():
-        _fail(f"not equal within rtol={rtol}, atol={atol}", left, right, err_msg)
+    close = functools.partial(np.isclose, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    what = f"not equal within rtol={rtol}, atol={atol}"
+    _compare(close, what, actual, desired, err_msg, strict)
 
 
 def assert_array_equal(
@@ -77,19 +76,14 @@ def assert_array_equal(
     strict: bool = False,
 ) -> None:
     del verbose
-    _compare(np.equal, actual, desired, "not equal", err_msg, strict)
+    _compare(_or_nan(np.equal), "not equal", actual, desired, err_msg, strict)
 
 
 def assert_array_less(
-    x: Any,
-    y: Any,
-    err_msg: str = "",
-    verbose: bool = True,
-    *,
-    strict: bool = False,
+    x: Any, y: Any, err_msg: str = "", verbose: bool = True, *, strict: bool = False
 ) -> None:
     del verbose
-    _compare(np.less, x, y, "not less", err_msg, strict)
+    _compare(_or_nan(np.less), "not less", x, y, err_msg, strict)
 
 
 def assert_array_almost_equal(
@@ -104,6 +98,12 @@ def assert_array_almost_equal(
     assert_allclose(actual, desired, rtol=0, atol=tolerance, err_msg=err_msg)
 
 
+def assert_almost_equal(
+    actual: Any, desired: Any, decimal: int = 7, err_msg: str = "", verbose: bool = True
+) -> None:
+    assert_array_almost_equal(actual, desired, decimal, err_msg, verbose)
+
+
 def assert_approx_equal(
     actual: Any,
     desired: Any,
@@ -111,10 +111,9 @@ def assert_approx_equal(
     err_msg: str = "",
     verbose: bool = True,
 ) -> None:
-    del verbose
     middle = 0.5 * (abs(actual) + abs(desired))
     if not np.isfinite(middle) or middle == 0:
-        _compare(np.equal, actual, desired, "not equal", err_msg)
+        assert_array_equal(actual, desired, err_msg, verbose)
         return
     scale = 10.0 ** np.floor(np.log10(middle))
     if abs(actual - desired) / scale >= 10.0 ** -(significant - 1):
@@ -129,7 +128,7 @@ def assert_equal(
     *,
     strict: bool = False,
 ) -> None:
-    # lists, tuples and dicts item by item
+    # Lists, tuples and dicts item by item
     if isinstance(desired, dict):
         if not isinstance(actual, dict) or actual.keys() != desired.keys():
             _fail("keys differ", list(actual), list(desired), err_msg)
@@ -145,16 +144,6 @@ def assert_equal(
         if not arrays and np.isscalar(actual) != np.isscalar(desired):
             _fail("not equal", actual, desired, err_msg)
         assert_array_equal(actual, desired, err_msg, verbose, strict=strict)
-
-
-def assert_almost_equal(
-    actual: Any,
-    desired: Any,
-    decimal: int = 7,
-    err_msg: str = "",
-    verbose: bool = True,
-) -> None:
-    assert_array_almost_equal(actual, desired, decimal, err_msg, verbose)
 
 
 def _build_numpy_testing(_level: Level) -> dict[str, object]:

@@ -81,7 +81,7 @@ class Datetime(dt.datetime, metaclass=StandIn):
     __stoilo_real__ = dt.datetime
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # a task's own subclass keeps its type
+        # A task's own subclass keeps its type
         if cls is Datetime:
             return dt.datetime(*args, **kwargs)  # noqa: DTZ001 - the task's choice
         return super().__new__(cls, *args, **kwargs)
@@ -102,7 +102,7 @@ class Datetime(dt.datetime, metaclass=StandIn):
 
     @classmethod
     def fromtimestamp(cls, timestamp: float, tz: dt.tzinfo | None = None) -> Any:
-        # local time is UTC here
+        # Local time is UTC here
         if tz is not None:
             return super().fromtimestamp(timestamp, tz)
         return super().fromtimestamp(timestamp, dt.UTC).replace(tzinfo=None)
@@ -114,7 +114,7 @@ class Date(dt.date, metaclass=StandIn):
     __stoilo_real__ = dt.date
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # a task's own subclass keeps its type
+        # A task's own subclass keeps its type
         if cls is Date:
             return dt.date(*args, **kwargs)
         return super().__new__(cls, *args, **kwargs)

@@ -152,7 +152,7 @@ def _check_name(name: object, parts: list[str]) -> None:
 
 
 def attrgetter(attr: Any, /, *attrs: Any) -> Any:
-    # ``operator.attrgetter`` of names that compile to direct access
+    # Names at run time obey the rule of names in source: or it would read ``__globals__``.
     for name in (attr, *attrs):
         if type(name) is not str:
             raise TypeError("attribute name must be a string")
@@ -266,7 +266,7 @@ _make_member = enum._proto_member.__set_name__  # type: ignore[attr-defined]  # 
 
 
 def _member_names(names: Any) -> list[Any]:
-    # Return the members asked for as a list that cannot change afterwards
+    # Read once: a task's own sequence could show the check other names than the library.
     if isinstance(names, str):
         return str.__str__(names).replace(",", " ").split()
     if isinstance(names, dict):
@@ -306,7 +306,7 @@ def _checked_member(self: Any, cls: Any, name: str) -> None:
 
 
 def _build_enum(_level: Level) -> dict[str, object]:
-    # task enums inherit it, however they are made
+    # In the metaclass, which task enums inherit however they are made.
     enum.EnumMeta.__call__ = _checked_call  # type: ignore[method-assign]  # see above
     enum._proto_member.__set_name__ = _checked_member  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     return {}
@@ -325,7 +325,7 @@ class SimpleNamespace(metaclass=StandIn):
     __stoilo_real__ = types.SimpleNamespace
 
     def __new__(cls, **attributes: Any) -> Any:
-        # names that a task cannot assign are refused
+        # Otherwise keywords would assign names that no source can spell.
         for name in attributes:
             if not is_plain(name):
                 raise GuardError("STO-G102", "an attribute name is reserved")

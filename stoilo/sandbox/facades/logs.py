@@ -237,7 +237,7 @@ for _kind in (Formatter, Handler, StreamHandler, NullHandler, LogRecord, Logger)
 
 
 def _build_logging(_level: Level) -> dict[str, object]:
-    # the library is not imported
+    # The library is not imported
     words = ("debug", "info", "warning", "error", "exception", "critical", "log")
     return {
         **LEVELS,

@@ -96,14 +96,7 @@ def _build_warnings(_level: Level) -> dict[str, object]:
 
 
 class tqdm:  # noqa: N801 - the library's name
-    """``tqdm.tqdm`` without a terminal.
-
-    Attributes:
-        n: steps so far.
-        total: steps in all, None where nobody knows.
-        desc: what was set as description.
-        disable: as in the library: nothing is shown.
-    """
+    """``tqdm.tqdm`` without a terminal."""
 
     __slots__ = ("_iterable", "desc", "disable", "n", "total")
 

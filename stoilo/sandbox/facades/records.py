@@ -78,7 +78,7 @@ def _checked_signature(cls: Any, obj: Any, text: str, *more: Any) -> Any:
 
 
 def _build_dataclasses(_level: Level) -> dict[str, object]:
-    # return the replacements
+    # Return the replacements
     dataclasses._get_field = _own_field  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     inspect._signature_fromstr = _checked_signature  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     return {"dataclass": dataclass}

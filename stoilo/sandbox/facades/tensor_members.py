@@ -48,7 +48,8 @@ _kept: list[torch.Tensor] = []
 
 
 def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
-    # tensors that shared memory share it after
+    # Tensors that shared memory share it after, as in the library, whose own way there
+    # (``untyped_storage``, ``set_``) is closed to tasks.
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
@@ -89,7 +90,7 @@ def _convert(self: Any, dtype: Any = None, *args: Any, **options: Any) -> Any:
 
 
 def _zeros_for(self: Any, *size: Any, **options: Any) -> Any:
-    # zeros, since free memory differs between honest copies
+    # Zeros, since free memory differs between honest copies
     return self.new_zeros(*size, **options)
 
 
@@ -155,7 +156,7 @@ def _kind(name: str) -> type[Node]:
 
 
 def _show(node: Any) -> Any:
-    # those of its own functions are what they are
+    # Nodes of the task's own functions are what they are.
     if node is None or isinstance(node, function.FunctionCtx):
         return node
     return _kind(type(node).__name__)(node)
@@ -196,7 +197,8 @@ def ctc_loss(
     *more: Any,
     **options: Any,
 ) -> torch.Tensor:
-    # a target is the number of a class
+    # A target is the number of a class. The kernel indexes with it unchecked, outside of its
+    # tensors.
     used = targets
     if used.dim() > 1:  # what pads them may be anything
         place = torch.arange(used.shape[1])
@@ -213,7 +215,7 @@ def ctc_loss(
 
 
 def pad_packed_sequence(data: Any, batch_sizes: Any, *more: Any) -> Any:
-    # sizes fall, and say what the data hold
+    # The kernel copies by these sizes unchecked: they fall, and sum up to what the data hold.
     sizes = [int(size) for size in batch_sizes]
     falling = all(size > 0 for size in sizes) and sizes == sorted(sizes, reverse=True)
     if not falling or sum(sizes) != len(data):
@@ -255,7 +257,7 @@ LOADED_LATE = (
 
 
 def _leave_alone(fn: Any = None, *_args: Any, **_options: Any) -> Any:
-    # nothing compiles, so nothing is disabled
+    # Nothing compiles, so nothing is disabled
     return fn if fn is not None else _leave_alone
 
 

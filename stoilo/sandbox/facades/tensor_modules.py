@@ -78,7 +78,8 @@ def _checked_add_module(self: Any, name: str, module: Any) -> None:
 def _checked_pre_hook(
     self: Any, hook: Any, *, prepend: bool = False, with_kwargs: bool = False
 ) -> Any:
-    # keywords that it gives ``forward`` hold no mask
+    # What a hook returns goes to ``forward`` without any call in the source: a ``where=`` among
+    # the keywords would show free memory.
 
     @functools.wraps(hook, updated=())
     def checked(*values: Any) -> Any:
@@ -93,14 +94,14 @@ def _checked_pre_hook(
 
 
 def _checked_key(_: Any, key: Any) -> str:
-    # keys become attributes
+    # Keys become attributes: ``__array_interface__`` would forge an array over any address.
     if not is_plain(key):
         raise GuardError("STO-G102", f"a ParameterDict cannot have the key {key!r:.64}")
     return key
 
 
 def _get_submodule(self: Any, target: str) -> nn.Module:
-    # ``Module.get_submodule`` that looks at children, not at attributes
+    # The library reads attributes along the dotted path; here they are children only.
     found = self
     for part in str.__str__(target).split(".") if target else ():
         if found is not None:
@@ -128,7 +129,7 @@ def _get_buffer(self: Any, target: str) -> Any:
 
 
 def _guard_modules() -> None:
-    # tasks extend these
+    # In the classes themselves: tasks extend them.
     replacements = {
         "register_buffer": _checked_register_buffer,
         "register_parameter": _checked_register_parameter,

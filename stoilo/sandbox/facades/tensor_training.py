@@ -42,7 +42,7 @@ def _no_fused(*_args: Any, **_options: Any) -> None:
 
 
 def _known_names(self: Any, state: Any) -> dict[str, Any]:
-    # Return a copy of `state` (untrusted) whose keys the scheduler already has
+    # Keys become entries of the scheduler's ``__dict__``: exact text, and none that is new.
     copied = {**state}
     for name in copied:
         if type(name) is not str or name not in self.__dict__ or name == "optimizer":
@@ -58,7 +58,7 @@ def _own_state(function: Any) -> dict[str, Any]:
 
 
 def _restore(function: Any, state: Any) -> None:
-    # Put saved attributes (untrusted) back into a callable object of the task
+    # Written past every setter, so each name passes the rule that assignments obey.
     attributes = _own_state(function)
     libraries = [base for base in class_mro(type(function)) if not is_own_class(base)]
     for name, value in {**state}.items():
@@ -146,7 +146,7 @@ def _guard_schedulers() -> None:
 
 
 def _hook_steps() -> None:
-    # the library would at the first instance, over our check
+    # The library would at the first instance, over our check
     kinds: Iterator[Any] = _families(Optimizer)
     for cls in kinds:
         if "step" in vars(cls) and not hasattr(cls.step, "hooked"):
@@ -155,7 +155,7 @@ def _hook_steps() -> None:
 
 
 def _build_torch_optim(_level: Level) -> dict[str, object]:
-    # tasks extend these
+    # In the classes themselves: tasks extend them.
     for name in _FUSED:
         setattr(torch, name, _no_fused)
     _guard_schedulers()
@@ -198,7 +198,7 @@ def _no_workers(_loader: Any) -> Any:
 
 
 def _nothing(_loader: Any, _value: Any = None) -> None:
-    # a context of them is a road to modules
+    # A context of them is a road to modules
     pass
 
 
@@ -221,7 +221,7 @@ _start: Any = Distribution.__init__
 
 
 def _named_parameters(self: Any) -> dict[str, Any]:
-    # Return ``arg_constraints``, read once, or raise for a name that is no parameter's
+    # Read once: a task's property could name others at the second reading.
     named = {**self.arg_constraints}
     for name in named:
         if not is_plain(name):

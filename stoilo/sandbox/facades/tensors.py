@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def save(obj: Any, f: Any) -> None:
 
 
 def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
-    # there is one device
+    # There is one device
     del map_location
     if not weights_only:
         raise GuardError("STO-G102", "a task reads no pickles: weights_only=True")
@@ -84,7 +85,7 @@ _LEGACY = {
 
 
 def _legacy_tensor(data: tuple[Any, ...], dtype: torch.dtype | None) -> torch.Tensor:
-    # sizes give zeros here, anything else data
+    # Sizes give zeros here, anything else data
     dtype = dtype or torch.get_default_dtype()
     if not data:
         return torch.zeros(0, dtype=dtype)
@@ -123,7 +124,7 @@ def _legacy_class(name: str, dtype: torch.dtype) -> type:
 
 
 def new(self: torch.Tensor, *data: Any) -> torch.Tensor:
-    # an old constructor of the tensor's own type, which distributions use
+    # An old constructor of the tensor's own type, which distributions use
     return _legacy_tensor(data, self.dtype)
 
 
@@ -142,15 +143,14 @@ def empty_like(like: torch.Tensor, **options: Any) -> torch.Tensor:
 
 
 def frombuffer(buffer: Any, **options: Any) -> torch.Tensor:
-    # the library keeps no hold of the buffer it reads
+    # A copy: the library keeps no hold of the buffer that it reads, and a task could free it
+    # below the tensor.
     return torch.frombuffer(bytearray(memoryview(buffer).tobytes()), **options)
 
 
-_BORROWED = (bytes, bytearray, memoryview)
-
-
 def _held(data: Any) -> Any:
-    # Return `data`, or a copy where torch would borrow its memory without holding it
+    # A copy where torch would borrow memory without holding it: freed below the tensor, it
+    # would be read and written.
     if isinstance(data, torch.Tensor | np.ndarray | np.generic | list | tuple):
         return data
     if isinstance(data, int | float | complex):
@@ -201,7 +201,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def set_default_device(device: Any) -> None:
-    # there is one device, the processor
+    # There is one device, the processor
     if device is not None and torch.device(device).type != "cpu":
         raise RuntimeError("a task computes on the processor: device 'cpu'")
 
@@ -216,6 +216,8 @@ def set_num_threads(threads: int) -> None:
 
 
 def _build_torch(level: Level) -> dict[str, object]:
+    # The binder finds it among the loaded modules: nothing is imported in the jail.
+    importlib.import_module("stoilo.sandbox.facades.tensor_models")
     prepare_torch()
     guard_tensors()
     guard_bounds()

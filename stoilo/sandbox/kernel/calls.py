@@ -86,9 +86,6 @@ def clear_personality() -> bool:
 
     What a caller may have had set would switch address randomisation off, or (where the
     kernel does not undo it at exec) make all readable memory executable.
-
-    Returns:
-        Whether there was anything to clear.
     """
     return check_call(int(_LIBC.personality(ctypes.c_ulong(0))), "personality") != 0
 
@@ -173,11 +170,7 @@ def load_filter(program: bytes) -> int:
 
 
 def close_process(program: bytes) -> None:
-    """Close the calling process and what it forks into `program`, without a listener.
-
-    Raises:
-        OSError: the kernel refused.
-    """
+    """Close the calling process and what it forks into `program`, without a listener."""
     _load(program, 0)
 
 

@@ -57,19 +57,12 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One struct sock_filter.
+    """One struct sock_filter."""
 
-    Attributes:
-        code: operation.
-        if_true: instructions to skip when a comparison holds.
-        if_false: the same when it does not.
-        operand: constant, offset or action.
-    """
-
-    code: int
-    if_true: int
-    if_false: int
-    operand: int
+    code: int  # operation
+    if_true: int  # instructions to skip when a comparison holds
+    if_false: int  # the same when it does not
+    operand: int  # constant, offset or action
 
 
 def parse_program(program: bytes) -> tuple[Instruction, ...]:
@@ -127,7 +120,7 @@ def _describe_comparison(following: int, one: Instruction, shown: str) -> str:
 
 
 def _following(place: int, one: Instruction) -> tuple[int, ...]:
-    # jumps only go forward
+    # Jumps only go forward
     if one.code == _RETURN:
         return ()
     if one.code == _JUMP:
@@ -146,15 +139,7 @@ def _trace_accumulator(instructions: Sequence[Instruction]) -> list[int]:
 
 
 def disassemble(program: bytes, name_call: Callable[[int], str]) -> Iterator[str]:
-    """Return one numbered line for each instruction.
-
-    Args:
-        program: BPF bytes.
-        name_call: the name of a system call's number, with a blank in it if unknown.
-
-    Raises:
-        ValueError: an unknown operation.
-    """
+    """Return one numbered line for each instruction."""
     instructions = parse_program(program)
     loaded = _trace_accumulator(instructions)
 
@@ -178,9 +163,6 @@ def evaluate(
         architecture: AUDIT_ARCH_… of the caller.
         number: of the system call.
         arguments: up to six registers; missing ones are zero.
-
-    Raises:
-        ValueError: an unknown operation, or the program runs past its end.
     """
     words = [number & _WORD, architecture, 0, 0]
     for value in (*arguments, *(0,) * (6 - len(arguments))):
@@ -210,35 +192,21 @@ _CALL_WIDTH = 23
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A system call that does not end a process.
+    """A system call that does not end a process."""
 
-    Attributes:
-        call: its name.
-        answer: ``allow``, or the error number that it fails with.
-        reason: why, for auditors; empty where nobody said.
-        arguments: with which arguments, and what the rest gets; empty for any.
-    """
-
-    call: str
-    answer: str
-    reason: str
-    arguments: str = ""
+    call: str  # its name
+    answer: str  # ``allow``, or the error number that it fails with
+    reason: str  # why, for auditors; empty where nobody said
+    arguments: str = ""  # with which arguments, and what the rest gets; empty for any
 
 
 class FilterAudit(msgspec.Struct, frozen=True):
-    """What is open at a level, to whom, and why.
+    """What is open at a level, to whom, and why."""
 
-    Attributes:
-        level: its name.
-        runs: for its runs.
-        zygote: for its zygote, besides what its runs may do.
-        waiter: for the process that waits for the zygote.
-    """
-
-    level: str
-    runs: tuple[OpenCall, ...]
-    zygote: tuple[OpenCall, ...]
-    waiter: tuple[OpenCall, ...]
+    level: str  # its name
+    runs: tuple[OpenCall, ...]  # for its runs
+    zygote: tuple[OpenCall, ...]  # for its zygote, besides what its runs may do
+    waiter: tuple[OpenCall, ...]  # for the process that waits for the zygote
 
 
 def audit_level(level: Level) -> FilterAudit:

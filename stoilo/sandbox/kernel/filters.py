@@ -74,15 +74,10 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class ArgumentFilter(msgspec.Struct, frozen=True):
-    """One call's condition.
+    """One call's condition."""
 
-    Attributes:
-        words: what passes and what the rest gets, for auditors.
-        add: adds the rules to a filter.
-    """
-
-    words: str
-    add: Callable[[Context, str], None]
+    words: str  # what passes and what the rest gets, for auditors
+    add: Callable[[Context, str], None]  # adds the rules to a filter
 
 
 def allow_equal(
@@ -94,7 +89,7 @@ def allow_equal(
 
 
 def _check_protection(context: Context, call: str) -> None:
-    # Keep memory from being executable (W^X for JITs)
+    # No memory becomes executable (W^X): an exploit brings no machine code of its own.
     context.allow(call, (2, "MASKED_EQ", _PROT_EXEC, 0))
     context.fail(call, errno.EACCES, (2, "MASKED_EQ", _PROT_EXEC, _PROT_EXEC))
 
@@ -112,7 +107,7 @@ def _check_write(context: Context, call: str) -> None:
 
 
 def _check_close(context: Context, call: str) -> None:
-    # finalizers may still try the rest
+    # The child's own may go; finalizers that try others find them closed, as they are.
     allow_equal(context, call, 0, tuple(FD))
     context.fail(call, errno.EBADF, (0, "GT", max(FD)))
 
@@ -142,13 +137,13 @@ def _check_futex(context: Context, call: str) -> None:
 
 
 def _check_clock(context: Context, call: str) -> None:
-    # Keep the clocks of other processes and of devices away
+    # Higher numbers are clocks of descriptors and of other processes: a side channel.
     context.allow(call, (0, "LE", _LAST_CLOCK))
     context.fail(call, errno.EINVAL, (0, "GT", _LAST_CLOCK))
 
 
 def _check_own(context: Context, call: str) -> None:
-    # Answer about the calling thread, not about other processes
+    # 0 is the calling thread; any other number would ask about another process.
     context.allow(call, (0, "EQ", 0))
     context.fail(call, errno.ESRCH, (0, "NE", 0))
 
@@ -200,16 +195,11 @@ _WORD = 0xFFFFFFFF
 
 
 class OwnCall(msgspec.Struct, frozen=True):
-    """Why a call is open to the zygote or the process that waits for it.
+    """Why a call is open to the zygote or the process that waits for it."""
 
-    Attributes:
-        reason: what needs it, for auditors.
-        words: with which arguments, empty for any.
-        add: adds the rules to a filter; None for any arguments.
-    """
-
-    reason: str
-    words: str = ""
+    reason: str  # what needs it, for auditors
+    words: str = ""  # with which arguments, empty for any
+    # Adds the rules to a filter; None for any arguments
     add: Callable[[Context, str], None] | None = None
 
 
@@ -227,7 +217,8 @@ def _check_filter(context: Context, call: str) -> None:
 
 
 def _check_ids(context: Context, call: str) -> None:
-    # Let all three ids become one of the transient users', never a person's or root
+    # One of the transient users' ids, never a person's or root: a run that got into its zygote
+    # could become no one.
     for mask, first in ((_WORD & ~0xFF, FIRST_UID), (_WORD & ~0xFFF, 0xF000)):
         context.allow(call, *((place, "MASKED_EQ", mask, first) for place in range(3)))
 
@@ -404,13 +395,6 @@ def build_zygote_filter(rules: SyscallRules, *, threads: bool) -> bytes:
 
     What it denies gets the answer for a tracer: without one the call fails with ENOSYS, and
     it gives way to a run's own filter, whose answer stops and names the call.
-
-    Args:
-        rules: of the level (trusted).
-        threads: whether runs of the level may have several.
-
-    Raises:
-        OSError: libseccomp does not know a name or refuses a rule.
     """
     return _build_own(load_binding().TRACE(0), find_own(rules), threads=threads)
 

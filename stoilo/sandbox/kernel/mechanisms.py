@@ -243,10 +243,6 @@ def detect_abi() -> int:
 def create_empty_ruleset(abi: int, call: Callable[..., int] = raw_syscall) -> int:
     """Return a descriptor of a ruleset that handles all that `abi` can and allows none.
 
-    Args:
-        abi: as `detect_abi` gave it; a newer one than we know is used like the last known.
-        call: a system call by number; a test passes a kernel of its own.
-
     Raises:
         OSError: the kernel has no Landlock or it is switched off.
     """
@@ -427,12 +423,7 @@ def _find_group(own: str) -> str | None:
 
 
 def find_bounds(root: str = _ROOT, own: str = _OWN) -> tuple[str, ...]:
-    """Return the names of the bounds in force, from this group up to the root.
-
-    Args:
-        root: where the unified hierarchy is mounted.
-        own: this process's groups; tests pass files of their own for both.
-    """
+    """Return the names of the bounds in force, from this group up to the root."""
     group = _find_group(own)
     if group is None or ".." in group.split("/"):
         return ()
@@ -463,14 +454,7 @@ _CONTROLLABLE, _DISABLED, _FORCE_DISABLE = 1, 1 << 2, 1 << 3
 
 
 def restrict_speculation(prctl: Callable[..., int] = calls.prctl) -> bool:
-    """Keep indirect branches of this process and its children from being steered.
-
-    Args:
-        prctl: prctl(2); a test passes a kernel of its own.
-
-    Returns:
-        Whether that is in force; not where the kernel leaves no choice to a process.
-    """
+    """Keep indirect branches of this process and its children from being steered."""
     try:
         state = prctl(_PR_GET_SPECULATION_CTRL, _INDIRECT_BRANCH)
         if state & (_DISABLED | _FORCE_DISABLE):

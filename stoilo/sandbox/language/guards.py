@@ -228,11 +228,7 @@ class Guards:
         return see
 
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
-        """Admit the first parameter of a method for direct access to `names`.
-
-        Raises:
-            GuardError: it is no own instance, or a library base keeps one of the names.
-        """
+        """Admit the first parameter of a method for direct access to `names`."""
         cls = type(value)
         if (cls, names) in self._checked:
             return

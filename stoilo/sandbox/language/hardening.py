@@ -88,10 +88,6 @@ def replace_members(cls: type, members: Mapping[str, object]) -> None:
 
     For the whole process. Whoever holds an old member, as a bound method, keeps it.
 
-    Args:
-        cls: an immutable type of CPython's.
-        members: by name; all exist already.
-
     Raises:
         InternalError: ``STO-G130`` this interpreter lays types out in another way.
     """
@@ -139,7 +135,7 @@ def _bind(owner: type, name: str, member: Any) -> Any:
 
 
 def _rebuild(member: Any, changed: dict[str, object]) -> Any:
-    # the same object may be a member of other classes too
+    # The same object may be a member of other classes too
     kind: Any = type(member)
     made = kind.__new__(kind)
     vars(made).update(vars(member) | changed)
@@ -259,10 +255,6 @@ def converts(body: Any, bases: tuple[object, ...]) -> bool:
     """Whether instances of a class can run Python code when C asks them for a number.
 
     Asked before the class exists: enums have instances while they are being built.
-
-    Args:
-        body: the function that the class statement compiled to; it names what it binds.
-        bases: of the class, in the order of the statement.
     """
     if not _CONVERSIONS.isdisjoint(body.__code__.co_names):
         return True
@@ -415,11 +407,7 @@ def _array_members(cls: Any) -> dict[str, _Method]:
 
 
 def seal_text() -> None:
-    """Exchange what asks arguments for text or length; in the zygote.
-
-    Raises:
-        InternalError: ``STO-G130`` this interpreter's types cannot be changed.
-    """
+    """Exchange what asks arguments for text or length; in the zygote."""
     for cls, members in _text_members().items():
         replace_members(cls, members)
 
@@ -429,9 +417,6 @@ def seal_stores() -> None:
 
     May be cut short anywhere, by a task at its limit of memory or recursion: then that
     class is not built, and the next one seals all of it again.
-
-    Raises:
-        InternalError: ``STO-G130`` this interpreter's types cannot be changed.
     """
     if _sealed:
         return
@@ -501,10 +486,6 @@ def _members() -> dict[type, dict[str, object]]:
 
 
 def seal_unicode_errors() -> None:
-    """Exchange constructor and fields of the three classes; in the zygote.
-
-    Raises:
-        InternalError: ``STO-G130`` this interpreter's types cannot be changed.
-    """
+    """Exchange constructor and fields of the three classes; in the zygote."""
     for cls, members in _members().items():
         replace_members(cls, members)

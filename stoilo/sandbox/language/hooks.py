@@ -152,7 +152,7 @@ def _set_name(method: _Method) -> _Method:
 
 
 def _array(method: _Method) -> _Method:
-    # libraries go on with what it returns as if they had made it
+    # Libraries go on with what it returns as if they had made it, views of memory included.
 
     @functools.wraps(method, updated=())
     def wrapper(self: Any, *values: Any, **options: Any) -> Any:

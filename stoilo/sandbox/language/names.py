@@ -35,26 +35,19 @@ _CLASS_FIRST = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
 
 
 class Scope(msgspec.Struct):
-    """One lexical scope while its body is transformed.
+    """One lexical scope while its body is transformed."""
 
-    Attributes:
-        kind: ``module``, ``class`` or ``function``.
-        class_name: the innermost class around, for name mangling.
-        parameters: names that the scope's own arguments bind.
-        owner: first parameter of a method when nothing ever rebinds it, else None.
-        checked: guarded attribute names used on `owner`; what the prelude must check.
-        needs_check: whether `owner` is written to or `checked` is not empty.
-        reference: private name of a class that its methods compare types with.
-        seen: variable → private name of the first own type that it was seen with.
-    """
-
-    kind: str
-    class_name: str | None = None
+    kind: str  # ``module``, ``class`` or ``function``
+    class_name: str | None = None  # the innermost class around, for name mangling
+    # Names that the scope's own arguments bind
     parameters: frozenset[str] = frozenset()
+    # First parameter of a method when nothing ever rebinds it, else None
     owner: str | None = None
+    # Guarded attribute names used on `owner`; what the prelude must check
     checked: set[str] = msgspec.field(default_factory=set)
-    needs_check: bool = False
-    reference: str = ""
+    needs_check: bool = False  # whether `owner` is written to or `checked` is not empty
+    reference: str = ""  # private name of a class that its methods compare types with
+    # Variable → private name of the first own type that it was seen with
     seen: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -120,11 +113,7 @@ def private_call(name: str, *args: ast.expr) -> ast.Call:
 
 
 class NameVisitor(RestrictingNodeTransformer):
-    """Checks and rewrites one module for one level; collects `Finding`s.
-
-    Attributes:
-        findings: everything that refuses the module, in order of the source.
-    """
+    """Checks and rewrites one module for one level; collects `Finding`s."""
 
     def __init__(self, level: Level, bound: frozenset[str]) -> None:
         super().__init__()
@@ -210,7 +199,7 @@ class NameVisitor(RestrictingNodeTransformer):
         return node
 
     def visit_keyword(self, node: ast.keyword) -> ast.AST:
-        # Check a keyword argument's name: libraries turn some into attributes
+        # Libraries turn some keywords into attributes (``SimpleNamespace(**k)`` and kin).
         self.check_name(node, node.arg)
         return self.node_contents_visit(node)
 

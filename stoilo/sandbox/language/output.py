@@ -118,21 +118,13 @@ _PATH = r"(?<![\w./:])(?:/(?:[\w.+@~-]+/)+[\w.+@~-]*|[A-Za-z]:\\[^\s'\"]+|~/[^\s
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a run gave no value, in the terms of design §7.
+    """Why a run gave no value, in the terms of design §7."""
 
-    Attributes:
-        status: refused, user_error or killed.
-        layer: who decided.
-        code: stable code.
-        error_type: name of the exception's class, empty for a refusal.
-        error_text: what it said.
-    """
-
-    status: RunStatus
-    layer: RunLayer
-    code: str
-    error_type: str
-    error_text: str
+    status: RunStatus  # refused, user_error or killed
+    layer: RunLayer  # who decided
+    code: str  # stable code
+    error_type: str  # name of the exception's class, empty for a refusal
+    error_text: str  # what it said
 
 
 def scrub_paths(text: str) -> str:
@@ -155,7 +147,7 @@ def _type_name(error: BaseException) -> str:
 
 
 def _text_of(error: BaseException) -> str:
-    # Return ``str(error)``, which may be the task's own code, cut and scrubbed
+    # ``__str__`` may be the task's own code: what it does or returns is caught, cut, scrubbed.
     try:
         text = str(error)
     except BaseException as second:  # noqa: BLE001 - the task's __str__ may do anything
@@ -164,7 +156,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _guard_code(error: PolicyRefusal) -> str:
-    # a task may have caught, changed and raised the error
+    # A task may have caught, changed and raised the error again: only an exact code counts.
     code = error.args[0] if error.args else None
     if type(code) is str and re.fullmatch(_GUARD_CODE, code):
         return code
@@ -172,7 +164,7 @@ def _guard_code(error: PolicyRefusal) -> str:
 
 
 def _guard_text(error: PolicyRefusal) -> str:
-    # Return message and hint, if they are still the guard's exact strings
+    # Only what are still exact strings: the task may have put its own objects in their place.
     parts = [part for part in error.args[1:3] if type(part) is str and part]
     return scrub_paths(": ".join(parts))[:TEXT_CHARS]
 

@@ -334,11 +334,6 @@ class Extensions:
     def check_class(self, name: str, body: CodeType, bases: Iterable[type]) -> None:
         """Check a class of the task before it is made.
 
-        Args:
-            name: its name, for the message.
-            body: the code that fills it.
-            bases: own, or admitted.
-
         Raises:
             GuardError: ``STO-G105``, a class of the task defines a name that a library
                 class above or beside it keeps.
@@ -429,12 +424,7 @@ _NEVER = frozenset(
 
 
 def may_assign(mro: tuple[type, ...], name: str) -> bool:
-    """Whether instances of the library class with this `mro` take ``x.name = value``.
-
-    Args:
-        mro: its method resolution order.
-        name: a plain attribute name.
-    """
+    """Whether instances of the library class with this `mro` take ``x.name = value``."""
     for base in mro:
         allowed = _FAMILIES.get(f"{base.__module__}.{base.__qualname__}")
         if allowed is not None:

@@ -45,23 +45,14 @@ _STEP_TICKS = 1 << 32
 
 
 class RunState(msgspec.Struct):
-    """Seed and clock of the run in this process.
+    """Seed and clock of the run in this process."""
 
-    Attributes:
-        seed: from the admission.
-        index: the item's index.
-        step: how many states the item has yielded.
-        now: admitted_at, s since 1970-01-01 UTC.
-        drawn: how many derived seeds were handed out in this step of the item.
-        ticks: how often a stopwatch was read; each reading is 1 µs later.
-    """
-
-    seed: bytes = bytes(32)
-    index: int = 0
-    step: int = 0
-    now: int = 0
-    drawn: int = 0
-    ticks: int = 0
+    seed: bytes = bytes(32)  # from the admission
+    index: int = 0  # the item's index
+    step: int = 0  # how many states the item has yielded
+    now: int = 0  # admitted_at, s since 1970-01-01 UTC
+    drawn: int = 0  # how many derived seeds were handed out in this step of the item
+    ticks: int = 0  # how often a stopwatch was read; each reading is 1 µs later
 
     def next_seed(self) -> int:
         """Return the next 256-bit seed of this step, for a generator made without one."""
@@ -120,7 +111,7 @@ def _today(cls: Any) -> Any:
 
 
 def _replace(kind: type, **methods: Any) -> None:
-    # Replace class methods of a type that takes no assignment
+    # The type is C's and takes no assignment; its dictionary is behind the proxy.
     (names,) = gc.get_referents(kind.__dict__)
     for name, method in methods.items():
         method.__name__ = name
@@ -139,15 +130,10 @@ _LATER_PYTHONS = ("_pylong",)
 
 
 class FacadeTree(msgspec.Struct, frozen=True):
-    """Every façade of a level.
+    """Every façade of a level."""
 
-    Attributes:
-        modules: by full dotted name, parents included.
-        stand_ins: real class → what ``type(x)`` shows for it.
-    """
-
-    modules: dict[str, ModuleType]
-    stand_ins: dict[type, type]
+    modules: dict[str, ModuleType]  # by full dotted name, parents included
+    stand_ins: dict[type, type]  # real class → what ``type(x)`` shows for it
 
     def import_module(self, dotted: str, full: bool) -> ModuleType:
         """Return what ``import a.b`` (or, if `full`, ``import a.b as c``) binds."""
@@ -164,11 +150,7 @@ class FacadeTree(msgspec.Struct, frozen=True):
 
 
 def build_facades(level: Level) -> FacadeTree:
-    """Import the level's modules and build their façades (in the zygote, once).
-
-    Raises:
-        InternalError: ``STO-G130`` when the level's data do not fit the library.
-    """
+    """Import the level's modules and build their façades (in the zygote, once)."""
     for name in level.preload:
         importlib.import_module(name)
     for name in _LATER_PYTHONS:
@@ -271,11 +253,7 @@ def hidden_names(cls: type, listed: tuple[str, ...]) -> list[str]:
 
 
 def close_members(level: Level) -> None:
-    """Close what the level's classes define and do not list (in the zygote, once).
-
-    Raises:
-        InternalError: ``STO-G130`` the level lists a name that the class lacks.
-    """
+    """Close what the level's classes define and do not list (in the zygote, once)."""
     for dotted, listed in level.members.items():
         cls = find_class(dotted)
         absent = [name for name in listed if not hasattr(cls, name)]
@@ -289,11 +267,7 @@ def close_members(level: Level) -> None:
 
 
 class LateImports:
-    """A finder that finds nothing and remembers that it was asked.
-
-    Attributes:
-        asked: whether anything was missed since the zygote was ready.
-    """
+    """A finder that finds nothing and remembers that it was asked."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -322,13 +296,7 @@ LATE_IMPORTS = LateImports()
 
 
 class LanguageRuntime:
-    """Everything a level needs before the first source arrives; built in the zygote.
-
-    Attributes:
-        level: the level served.
-        facades: its façades.
-        guards: its guards.
-    """
+    """Everything a level needs before the first source arrives; built in the zygote."""
 
     def __init__(self, level: Level, facades: FacadeTree) -> None:
         self.level = level

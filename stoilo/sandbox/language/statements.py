@@ -31,7 +31,7 @@ class SyntaxVisitor(NameVisitor):
     # Items, iteration, unpacking, calls: what CPython would run
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        # items of what a task can reach are data
+        # Items of what a task can reach are data
         return self.node_contents_visit(node)
 
     def guard_iter(self, node: Any) -> ast.AST:
@@ -42,11 +42,11 @@ class SyntaxVisitor(NameVisitor):
         return visited
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        # in-place semantics are CPython's
+        # In-place semantics are CPython's; RestrictedPython's own forms would change them.
         return self.node_contents_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        # only building a class out of a namespace is refused here already
+        # Only building a class out of a namespace is refused here already
         is_type = isinstance(node.func, ast.Name) and node.func.id == "type"
         if is_type and len(node.args) != 1 and "type" not in self._bound:
             self._refuse(node, F.METACLASS, "type() builds no classes in a task")
@@ -69,11 +69,11 @@ class SyntaxVisitor(NameVisitor):
         return self.node_contents_visit(node)
 
     def visit_With(self, node: ast.With) -> ast.AST:
-        # targets are checked like any assignment
+        # Targets are checked like any assignment
         return self.node_contents_visit(node)
 
     def visit_Try(self, node: ast.Try | ast.TryStar) -> ast.AST:
-        # bound how deep ``finally`` blocks nest (each doubles the code)
+        # Bound how deep ``finally`` blocks nest (each doubles the code)
         self._finally_depth += bool(node.finalbody)
         if self._finally_depth > MAX_FINALLY_DEPTH:
             self._refuse(node, F.FINALLY, "try/finally is nested too deeply")
@@ -82,7 +82,7 @@ class SyntaxVisitor(NameVisitor):
         return visited
 
     def visit_TryStar(self, node: Any) -> ast.AST:
-        # each clause looks at the group before the interpreter splits it
+        # Each clause looks at the group before the interpreter splits it (CVE-2025-22153).
         visited = self.visit_Try(node)
         for handler in node.handlers:
             kind = handler.type or ast.Constant(None)
@@ -92,7 +92,7 @@ class SyntaxVisitor(NameVisitor):
     # match
 
     def visit_Match(self, node: ast.AST) -> ast.AST:
-        # names and attributes in patterns are checked below
+        # Names and attributes in patterns are checked below
         return self.node_contents_visit(node)
 
     visit_match_case = visit_Match
@@ -132,7 +132,7 @@ class SyntaxVisitor(NameVisitor):
         return node
 
     def _check_pattern_value(self, node: ast.expr) -> None:
-        # Patterns take no calls, so every attribute in them must be plain
+        # Patterns take no calls, so no guard can stand in them: every attribute must be plain.
         for part in ast.walk(node):
             if isinstance(part, ast.Attribute):
                 name = mangled(part.attr, self._scope.class_name)
@@ -228,7 +228,7 @@ class TaskTransformer(SyntaxVisitor):
     # Definitions
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        # Check names, erase annotations, test ``self`` once where that pays
+        # One test of ``self``'s type at the start is cheaper than a guard at each attribute.
         self.check_name(node, node.name, allow_magic_methods=True)
         self._check_type_parameters(node)
         owner = method_owner(node) if self._scope.kind == "class" else None
@@ -279,7 +279,7 @@ class TaskTransformer(SyntaxVisitor):
         node.body.insert(position, ast.copy_location(prelude, node.body[0]))
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        # no own metaclass, no keyword splat
+        # A metaclass sees every class being made; a splat of keywords could hide one.
         self.check_name(node, node.name)
         self._check_type_parameters(node)
         for keyword in node.keywords:
@@ -298,7 +298,7 @@ class TaskTransformer(SyntaxVisitor):
         return node
 
     def _check_type_parameters(self, node: ast.AST) -> None:
-        # Python 3.12 syntax; a later Python may check sources for us
+        # Python 3.12 syntax; the gate may run under a later Python than the jail.
         if getattr(node, "type_params", None):
             self._refuse(node, F.SYNTAX_KIND, "type parameters are not allowed here")
 
@@ -312,7 +312,7 @@ class TaskTransformer(SyntaxVisitor):
         return node
 
     def _bind_references(self, node: ast.Module) -> None:
-        # Begin with every private class name bound, so that no method misses it
+        # A method may run before its class is bound: every private class name begins as None.
         if not self._references:
             return
         targets: list[ast.expr] = [

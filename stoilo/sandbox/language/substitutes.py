@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import string
 from _string import formatter_field_name_split  # type: ignore[import-not-found]  # CPython's own C module
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from types import GenericAlias, MappingProxyType
 from typing import Any, Protocol
 
@@ -48,11 +48,18 @@ class InstanceDict(dict[str, Any]):
     the instance had when this was made.
     """
 
+    # These go through the checked methods below, where dict's would go around them.
+    get: Any = MutableMapping.get
+    setdefault: Any = MutableMapping.setdefault
+    pop: Any = MutableMapping.pop
+    clear: Any = MutableMapping.clear
+    update: Any = MutableMapping.update
+
     __slots__ = ("__real",)
 
     def __init__(self, real: dict[str, Any]) -> None:
         self.__real = real
-        super().__init__((name, real[name]) for name in self)
+        dict.__init__(self, ((name, real[name]) for name in self))
 
     def __iter__(self) -> Iterator[str]:
         return iter([name for name in self.__real if _is_spelled(name)])
@@ -72,13 +79,13 @@ class InstanceDict(dict[str, Any]):
         if not _is_spelled(name):
             raise GuardError("STO-G102", f"the name {name!r:.64} is reserved")
         self.__real[name] = value
-        super().__setitem__(name, value)
+        dict.__setitem__(self, name, value)
 
     def __delitem__(self, name: Any) -> None:
         if name not in self:
             raise KeyError(name)
         del self.__real[name]
-        super().pop(name, None)
+        dict.pop(self, name, None)
 
     def __eq__(self, other: object) -> bool:
         other = other.copy() if type(other) is InstanceDict else other
@@ -120,37 +127,11 @@ class InstanceDict(dict[str, Any]):
     def items(self) -> Any:
         return self.copy().items()
 
-    def get(self, name: Any, default: Any = None) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            return default
-
-    def setdefault(self, name: Any, default: Any = None) -> Any:
-        if name not in self:
-            self[name] = default
-        return self[name]
-
-    def pop(self, name: Any, *default: Any) -> Any:
-        if name not in self and default:
-            return default[0]
-        value = self[name]
-        del self[name]
-        return value
-
     def popitem(self) -> tuple[str, Any]:
         if not self:
             raise KeyError("popitem(): dictionary is empty")
         name = next(reversed(self))
         return name, self.pop(name)
-
-    def clear(self) -> None:
-        for name in self:
-            del self[name]
-
-    def update(self, *values: Any, **named: Any) -> None:
-        for name, value in dict(*values, **named).items():
-            self[name] = value
 
 
 def _is_spelled(name: object) -> bool:
@@ -185,7 +166,8 @@ def _is_own(value: object) -> bool:
 
 
 def _read_dict(rules: Rules, value: object) -> InstanceDict:
-    # Return ``value.__dict__`` of an own instance without names that libraries keep
+    # Own instances only, and none with a name that a library keeps: what is written there goes
+    # past every setter.
     if not hasattr(value, "__dict__"):
         raise AttributeError(f"{kind_name(value)!r} object has no attribute '__dict__'")
     if not _is_own(value) or not rules.is_clean(type(value)):
@@ -251,7 +233,7 @@ def _describing(value: Any, special: str) -> object:
 
 
 def _plainly(found: Callable[..., object]) -> Callable[..., object]:
-    # Return a function that calls the interpreter's own `found`, and is nothing more
+    # A plain function: the bound method would show what it is bound to.
 
     def call(*given: Any, **named: Any) -> object:
         return found(*given, **named)
@@ -266,7 +248,7 @@ def _is_harmless(definer: Any, special: str) -> bool:
 
 
 def _fields(dtype: Any) -> object:
-    # numpy's own mapping can be written through
+    # A copy: numpy's own mapping can be written through, and C believes the offsets in it.
     fields = dtype.fields
     return None if fields is None else MappingProxyType(dict(fields))
 

@@ -3,19 +3,19 @@
 References are looked up in the task module under the guards' name rule. Instances are
 made without running any of their code: no ``__init__``, ``__setstate__``, ``__reduce__``,
 property or ``__setattr__`` is called on what came from the wire. Modules and optimisers
-of torch are `stoilo.sandbox.process.models`'.
+of torch are `stoilo.sandbox.facades.tensor_models`'.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import MemberDescriptorType, ModuleType
 from typing import Any
 
-from stoilo.core.codec import skeleton
+from stoilo.core.codec import nodes, skeleton
 from stoilo.core.codec.nodes import (
-    FORMS,
     BlobRef,
     ClassRef,
     FunctionRef,
@@ -24,11 +24,49 @@ from stoilo.core.codec.nodes import (
 )
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import PolicyRefusal, TrustError
-from stoilo.sandbox.language.ownership import class_mro, is_own_class, keeps
-from stoilo.sandbox.language.rules import is_variable_name
+from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_class, keeps
+from stoilo.sandbox.language.rules import (
+    GUARDED_DUNDERS,
+    NameKind,
+    attribute_kind,
+    is_variable_name,
+)
 from stoilo.sandbox.language.runtime import LanguageRuntime
 from stoilo.sandbox.language.substitutes import InstanceDict
-from stoilo.sandbox.process.models import Models, set_state, state_refusal
+
+# Attributes of what arguments name, set without running any of its code ---------------
+
+
+def state_refusal(message: str) -> TrustError:
+    """Return the refusal ``STO-G111``: the state does not fit the class."""
+    return TrustError("STO-G111", message)
+
+
+def set_state(instance: Any, name: str, value: object) -> None:
+    """Set the attribute `name` (from the wire); no setter or ``__setattr__`` runs.
+
+    Raises:
+        TrustError: ``STO-G111``, the name is reserved or the class has no room for it.
+    """
+    if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
+        raise state_refusal(f"the attribute name {name[:64]!r} is reserved")
+    for cls in class_mro(type(instance)):
+        member = class_dict(cls).get(name)
+        if isinstance(member, MemberDescriptorType):
+            if not is_own_class(cls):
+                raise state_refusal(f"{name[:64]!r} belongs to a library class")
+            member.__set__(instance, value)
+            return
+    try:
+        attributes = object.__getattribute__(instance, "__dict__")
+    except AttributeError:
+        raise state_refusal(f"there is no attribute {name[:64]!r}") from None
+    attributes[name] = value
+
+
+# Made by the façade of torch where a level has one: a volunteer whose levels have none
+# never loads it. All else that travels is made here.
+_MODELS = "stoilo.sandbox.facades.tensor_models"
 
 _BASES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex)
 
@@ -41,9 +79,11 @@ class TaskReferences:
     ) -> None:
         self._module = module
         self._guards = runtime.guards
-        self._models = Models(
-            runtime.facades.modules, runtime.guards, self._look_up_own_class
-        )
+        self._models: Any = None
+        if tensors := sys.modules.get(_MODELS):
+            self._models = tensors.Models(
+                runtime.facades.modules, runtime.guards, self._look_up_own_class
+            )
         self._blobs = blobs
         self._inside_blob = False
 
@@ -66,10 +106,13 @@ class TaskReferences:
                 return self._look_up(name, callable, "function")
             case ClassRef(name=name):
                 return self._look_up(name, _is_class, "class")
-            case Instance(base=Instance()):
-                return self._models.make(node, convert)
-            case Instance(class_name=name) if name in FORMS:
-                return self._models.make(node, convert)
+            case Instance(class_name=nodes.ORDERED, base=dict()):
+                items: Any = convert(node.base)
+                return OrderedDict(items)
+            case Instance(class_name=name, base=base) if (
+                name in nodes.FORMS or isinstance(base, Instance)
+            ):
+                return self._make_model(node, convert)
             case Instance():
                 return self._make_instance(node, convert)
             case BlobRef(index=index):
@@ -111,9 +154,16 @@ class TaskReferences:
             raise TrustError("STO-G111", f"{name[:64]!r} is no class of the source")
         return cls
 
+    def _make_model(self, node: Instance, convert: Callable[[Node], object]) -> object:
+        if self._models is None:
+            raise state_refusal("this level has no torch")
+        made: object = self._models.make(node, convert)
+        return made
+
     def start_call(self) -> None:
         """Forget which objects earlier arguments shared."""
-        self._models.start_call()
+        if self._models is not None:
+            self._models.start_call()
 
     def _read_blob(self, index: int) -> object:
         if self._inside_blob or not 0 <= index < len(self._blobs):
@@ -189,9 +239,5 @@ _DICTS = frozenset({OrderedDict, InstanceDict})
 
 
 def encode_result(value: object) -> bytes:
-    """Return the encoding of what the task returned.
-
-    Raises:
-        StoiloError: ``STO-D…`` the value is of a kind that does not travel.
-    """
+    """Return the encoding of what the task returned."""
     return skeleton.encode(to_node(value, dicts=_DICTS))

@@ -63,11 +63,7 @@ def send_with_descriptors(
 def receive_with_descriptors(
     channel: socket, most: int, descriptors: int
 ) -> tuple[bytes, list[int]]:
-    """Return one packet of at most `most` bytes and its descriptors, closed on exec.
-
-    Raises:
-        OSError: the channel broke.
-    """
+    """Return one packet of at most `most` bytes and its descriptors, closed on exec."""
     data, ancillary, _, _ = channel.recvmsg(
         most, CMSG_SPACE(descriptors * _INT_BYTES), MSG_CMSG_CLOEXEC
     )
@@ -100,55 +96,33 @@ _DESCRIPTORS = 8
 
 
 class Programs(msgspec.Struct, frozen=True):
-    """The BPF programs of one level.
+    """The BPF programs of one level."""
 
-    Attributes:
-        single: for runs with one thread.
-        threaded: for runs with more.
-        zygote: for the zygote itself; every run inherits it.
-        waiter: for the process that waits for the init of the pid namespace.
-    """
-
-    single: bytes = b""
-    threaded: bytes = b""
-    zygote: bytes = b""
-    waiter: bytes = b""
+    single: bytes = b""  # for runs with one thread
+    threaded: bytes = b""  # for runs with more
+    zygote: bytes = b""  # for the zygote itself; every run inherits it
+    waiter: bytes = b""  # for the process that waits for the init of the pid namespace
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Supervisor → zygote, once: what to prepare.
+    """Supervisor → zygote, once: what to prepare."""
 
-    Attributes:
-        level: the level in force.
-        job: dotted name of the job module.
-        preload: modules to import besides the level's.
-        programs: the filters.
-        supervisor: pid of the sender, whose death ends the zygote.
-        niceness: how far the processor is left to others, as nice(2) has it.
-    """
-
-    level: Level
-    job: str
-    preload: tuple[str, ...]
-    programs: Programs
-    supervisor: int
-    niceness: int = 0
+    level: Level  # the level in force
+    job: str  # dotted name of the job module
+    preload: tuple[str, ...]  # modules to import besides the level's
+    programs: Programs  # the filters
+    supervisor: int  # pid of the sender, whose death ends the zygote
+    niceness: int = 0  # how far the processor is left to others, as nice(2) has it
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Zygote → supervisor, once: what it could set up.
+    """Zygote → supervisor, once: what it could set up."""
 
-    Attributes:
-        layers: mechanisms that every child will have.
-        missing: mandatory mechanisms that this host lacks; then no run is possible.
-        error: why preparing failed, empty when it did not.
-        failed_import: the module that could not be imported, empty if none.
-    """
-
-    layers: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()  # mechanisms that every child will have
+    # Mandatory mechanisms that this host lacks; then no run is possible
     missing: tuple[str, ...] = ()
-    error: str = ""
-    failed_import: str = ""
+    error: str = ""  # why preparing failed, empty when it did not
+    failed_import: str = ""  # the module that could not be imported, empty if none
 
 
 class StartRun(msgspec.Struct, frozen=True):
@@ -165,23 +139,15 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """Zygote → supervisor on the run's lifeline: how the child ended.
+    """Zygote → supervisor on the run's lifeline: how the child ended."""
 
-    Attributes:
-        wait_status: as wait4(2) gave it.
-        cpu_s: user and system time, s.
-        peak_bytes: largest resident set.
-        denied: whether the filter stopped a call; every number may be one, -1 too.
-        syscall: number of the denied call.
-        refused: the mechanism that could not be applied, empty if all were.
-    """
-
-    wait_status: int
-    cpu_s: float
-    peak_bytes: int
+    wait_status: int  # as wait4(2) gave it
+    cpu_s: float  # user and system time, s
+    peak_bytes: int  # largest resident set
+    # Whether the filter stopped a call; every number may be one, -1 too
     denied: bool = False
-    syscall: int = 0
-    refused: str = ""
+    syscall: int = 0  # number of the denied call
+    refused: str = ""  # the mechanism that could not be applied, empty if all were
 
 
 _M = TypeVar("_M", bound=msgspec.Struct)
@@ -199,12 +165,7 @@ def send(
 def receive_lifeline(
     lifeline: socket,
 ) -> tuple[Started | Ended | None, list[int]]:
-    """Return the next message about a run, None when the zygote has gone; descriptors.
-
-    Raises:
-        OSError: the lifeline broke.
-        msgspec.MsgspecError: no message of a zygote.
-    """
+    """Return the next message about a run, None when the zygote has gone; descriptors."""
     data, descriptors = receive_with_descriptors(lifeline, _LIFELINE_BYTES, 1)
     if not data:
         return None, descriptors
@@ -213,12 +174,7 @@ def receive_lifeline(
 
 
 def receive(channel: socket, kind: type[_M]) -> tuple[_M, list[int]] | None:
-    """Return the next message and its descriptors, None at the end of the channel.
-
-    Raises:
-        OSError: the channel broke.
-        msgspec.MsgspecError: not a message of `kind`.
-    """
+    """Return the next message and its descriptors, None at the end of the channel."""
     most = _HELLO_BYTES if issubclass(kind, Hello) else _MESSAGE_BYTES
     data, descriptors = receive_with_descriptors(channel, most, _DESCRIPTORS)
     if not data:
@@ -270,17 +226,11 @@ class FrameTooLargeError(Exception):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What a run tells of itself.
+    """What a run tells of itself."""
 
-    Attributes:
-        step: how many states were yielded, or items are done.
-        fraction: 0 to 1, None where the task does not say.
-        state: encoded value to go on from; None: there is none.
-    """
-
-    step: int
-    fraction: float | None = None
-    state: bytes | None = None
+    step: int  # how many states were yielded, or items are done
+    fraction: float | None = None  # 0 to 1, None where the task does not say
+    state: bytes | None = None  # encoded value to go on from; None: there is none
 
 
 def largest_state(result_bytes: int) -> int:

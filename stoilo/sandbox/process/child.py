@@ -42,31 +42,21 @@ class Job(Protocol):
 
 
 class ChildPlan(msgspec.Struct, frozen=True):
-    """All that the zygote decided before the fork.
+    """All that the zygote decided before the fork."""
 
-    Attributes:
-        limits: what the run may use.
-        base_bytes: address space of the zygote.
-        uid: user to become, None for an ordinary user.
-        zygote: pid of the parent, as the child sees it.
-        ruleset: descriptor of the empty Landlock ruleset.
-        program: BPF program to close with.
-        request_bytes: length of the request.
-        descriptors: request, output, result and transfer ends, all above the fixed ones.
-        thread_setters: what tells libraries how many threads the run may have.
-        counts_alone: whether RLIMIT_NPROC sees nothing but the zygote and its runs where
-            the uid is an ordinary user's.
-    """
-
-    limits: RunLimits
-    base_bytes: int
-    uid: int | None
-    zygote: int
-    ruleset: int
-    program: bytes
-    request_bytes: int
+    limits: RunLimits  # what the run may use
+    base_bytes: int  # address space of the zygote
+    uid: int | None  # user to become, None for an ordinary user
+    zygote: int  # pid of the parent, as the child sees it
+    ruleset: int  # descriptor of the empty Landlock ruleset
+    program: bytes  # BPF program to close with
+    request_bytes: int  # length of the request
+    # Request, output, result and transfer ends, all above the fixed ones
     descriptors: tuple[int, int, int, int]
+    # What tells libraries how many threads the run may have
     thread_setters: tuple[Callable[[int], object], ...] = ()
+    # Whether RLIMIT_NPROC sees nothing but the zygote and its runs where the uid is an
+    # ordinary user's
     counts_alone: bool = False
 
 
@@ -86,7 +76,7 @@ def _die_with_parent(plan: ChildPlan) -> None:
 
 
 def _begin_session(plan: ChildPlan) -> None:
-    # Leave the zygote's session and group: no terminal, and a group to kill
+    # No terminal to push input into (TIOCSTI), and a group that can be killed whole.
     del plan
     os.setsid()
 
@@ -101,7 +91,8 @@ def _enter_landlock(plan: ChildPlan) -> None:
 
 
 def _arrange_descriptors(plan: ChildPlan) -> None:
-    # Put the four pipes on their fixed numbers and close all the rest
+    # What stays open is a road out that nothing later closes: seccomp lets read and write
+    # through by these numbers.
     request, output, result, transfer = plan.descriptors
     for source, target in (
         (transfer, FD.TRANSFER),
@@ -177,11 +168,7 @@ STEPS = (
 
 
 def close_jail(plan: ChildPlan) -> None:
-    """Apply every mechanism but the filter.
-
-    Raises:
-        MechanismError: one could not be applied.
-    """
+    """Apply every mechanism but the filter."""
     for step in STEPS:
         with applying(step.mechanism):
             step.apply(plan)
@@ -234,7 +221,7 @@ def _work(plan: ChildPlan, job: Job, source: FileIO) -> int:
 
 
 def _report_refusal(plan: ChildPlan, mechanism: str) -> None:
-    # Tell the zygote, before or after the descriptors got their fixed numbers
+    # The descriptors may have their fixed numbers already, or not yet.
     for number in (plan.descriptors[3], FD.TRANSFER):
         try:
             os.write(number, f"!{mechanism}".encode())

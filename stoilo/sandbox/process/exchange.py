@@ -15,7 +15,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -218,7 +217,7 @@ _PIPE_BYTES = 1 << 16  # what a pipe holds before anybody asks for more
 
 
 def _widen(descriptor: int, wanted: int) -> None:
-    # refusal is harmless
+    # More at once is faster only; a host that refuses it loses nothing.
     if wanted > _PIPE_BYTES:
         try:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _CHUNK)
@@ -264,12 +263,7 @@ class Exchange:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_details: object) -> None:
         for descriptor in tuple(self._open):
             self._close(descriptor)
         self._far_lifeline.close()
@@ -306,12 +300,7 @@ class Exchange:
     def finish(
         self, layers: tuple[str, ...], memory_kills: MemoryKills | None = None
     ) -> JailReport:
-        """Serve the run until it has ended, and judge it.
-
-        Args:
-            layers: mechanisms that are active.
-            memory_kills: tells whether the kernel ran out of memory; None: nobody knows.
-        """
+        """Serve the run until it has ended, and judge it."""
         begun = time.monotonic()
         self._watch()
         while self._ended is None and not self.zygote_silent:
@@ -398,11 +387,7 @@ class Exchange:
         self._unregister(self._to_child)
 
     def _read(self, descriptor: int, into: bytearray, most: int) -> bool:
-        """Append what is there, never keeping more than `most` bytes plus one.
-
-        Returns:
-            Whether there was anything.
-        """
+        """Append what is there, never keeping more than `most` bytes plus one."""
         try:
             data = os.read(descriptor, min(_CHUNK, most + 1 - len(into)))
         except BlockingIOError:
@@ -511,7 +496,7 @@ class Exchange:
             return self._child.pid if self._child is not None else 0
 
     def _end_lifeline(self) -> None:
-        # it kills the child then
+        # The zygote sees the end of the lifeline and kills the child.
         try:
             self._lifeline.shutdown(socket.SHUT_WR)
         except OSError:

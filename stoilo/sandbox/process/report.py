@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import DATA_BOUNDS, Node
 from stoilo.core.errors import InternalError, TrustError
@@ -47,31 +49,19 @@ class JailStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JailReport:
-    """The result of one child.
+    """The result of one child."""
 
-    Attributes:
-        status: how it ended.
-        code: a stable code, empty when finished.
-        layer: who ended it, None when finished.
-        detail: one sentence for people, empty when finished.
-        limit: the `RunLimits` field that was hit, empty if none.
-        syscall: the denied call, empty if none.
-        frame: what the job returned; untrusted, empty unless finished.
-        output: what was printed; untrusted, bounded, also when killed.
-        usage: measured by the zygote and the supervisor.
-        layers: mechanisms that were active.
-    """
-
-    status: JailStatus
-    code: str = ""
-    layer: RunLayer | None = None
-    detail: str = ""
-    limit: str = ""
-    syscall: str = ""
-    frame: bytes = b""
-    output: bytes = b""
+    status: JailStatus  # how it ended
+    code: str = ""  # a stable code, empty when finished
+    layer: RunLayer | None = None  # who ended it, None when finished
+    detail: str = ""  # one sentence for people, empty when finished
+    limit: str = ""  # the `RunLimits` field that was hit, empty if none
+    syscall: str = ""  # the denied call, empty if none
+    frame: bytes = b""  # what the job returned; untrusted, empty unless finished
+    output: bytes = b""  # what was printed; untrusted, bounded, also when killed
+    # Measured by the zygote and the supervisor
     usage: JailUsage = field(default_factory=JailUsage)
-    layers: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()  # mechanisms that were active
 
     @property
     def blames_host(self) -> bool:
@@ -85,28 +75,17 @@ class JailReport:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the supervisor saw of one run.
+    """What the supervisor saw of one run."""
 
-    Attributes:
-        ended: the zygote's report, None when the zygote itself died.
-        hit: the limit for which the supervisor asked for the kill, empty if none.
-        result: bytes of the result pipe, with header (untrusted).
-        output: bytes of the output pipe (untrusted), already bounded.
-        limits: what was allowed.
-        wall_s: elapsed time, s.
-        layers: mechanisms that were active.
-        cancelled: whether somebody who waits for it asked for the kill.
-        short_of_memory: whether the kernel may have killed it for want of memory.
-    """
-
-    ended: Ended | None
-    hit: str
-    result: bytes
-    output: bytes
-    limits: RunLimits
-    wall_s: float
-    layers: tuple[str, ...]
-    cancelled: bool = False
+    ended: Ended | None  # the zygote's report, None when the zygote itself died
+    hit: str  # the limit for which the supervisor asked for the kill, empty if none
+    result: bytes  # bytes of the result pipe, with header (untrusted)
+    output: bytes  # bytes of the output pipe (untrusted), already bounded
+    limits: RunLimits  # what was allowed
+    wall_s: float  # elapsed time, s
+    layers: tuple[str, ...]  # mechanisms that were active
+    cancelled: bool = False  # whether somebody who waits for it asked for the kill
+    # Whether the kernel may have killed it for want of memory
     short_of_memory: bool = True
 
 
@@ -236,32 +215,19 @@ _CHILD_CODE = re.compile(r"(STO-([DG][0-9]{3}|S031))?")
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """What `stoilo.sandbox.process.task_job` is asked to do; all of it untrusted.
+    """What `stoilo.sandbox.process.task_job` is asked to do; all of it untrusted."""
 
-    Attributes:
-        source: text of the task module.
-        entry: function to call, empty for the last ``def`` of the module body.
-        arguments: encoded dict that the function gets.
-        blobs: encoded values that the arguments refer to.
-        seed: hex digits; the seed of every generator (I7).
-        now: what the clock says, s since 1970 in UTC.
-        items: how many calls share the run, 0 for a single one.
-        tell_ms: how often at most the run tells of its progress, -1: never.
-        most_state: the largest state that is told, bytes.
-        step: after how many yielded states it goes on.
-        state: the last of them, encoded (`Progress.state`); empty: from the beginning.
-    """
-
-    source: str
-    entry: str
-    arguments: bytes
-    blobs: tuple[bytes, ...] = ()
-    seed: str = "00" * 32
-    now: int = 0
-    items: int = 0
-    tell_ms: int = -1
-    most_state: int = BOUNDS.value_bytes
-    step: int = 0
+    source: str  # text of the task module
+    entry: str  # function to call, empty for the last ``def`` of the module body
+    arguments: bytes  # encoded dict that the function gets
+    blobs: tuple[bytes, ...] = ()  # encoded values that the arguments refer to
+    seed: str = "00" * 32  # hex digits; the seed of every generator (I7)
+    now: int = 0  # what the clock says, s since 1970 in UTC
+    items: int = 0  # how many calls share the run, 0 for a single one
+    tell_ms: int = -1  # how often at most the run tells of its progress, -1: never
+    most_state: int = BOUNDS.value_bytes  # the largest state that is told, bytes
+    step: int = 0  # after how many yielded states it goes on
+    # The last of them, encoded (`Progress.state`); empty: from the beginning
     state: bytes = b""
 
     def encode(self) -> bytes:
@@ -334,7 +300,7 @@ def read_failure(report: JailReport) -> RunOutcome:
 
 def complete(outcome: RunOutcome, report: JailReport) -> RunOutcome:
     """Add what the parent itself knows."""
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         outcome,
         output=report.output.decode("utf-8", "replace"),
         usage=report.usage,

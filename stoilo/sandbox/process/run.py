@@ -16,7 +16,6 @@ nothing and is made again with everything prepared.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import sys
 import threading
@@ -61,7 +60,7 @@ def run_task(
 def _run_alone(
     level: Level, request: TaskRequest, limits: RunLimits, wall_s: float | None
 ) -> tuple[RunOutcome, bool]:
-    # also say whether a library missed a module there
+    # Also say whether a library missed a module there
     jail = Jail(level, TASK_JOB)
     try:
         report = jail.run(request.encode(), limits, wall_s)
@@ -73,25 +72,16 @@ def _run_alone(
 
 
 def run_source(
-    source: str,
-    entry: str | None,
-    kwargs: Node,
-    level: Level,
-    limits: RunLimits | None = None,
+    source: str,  # module text (untrusted)
+    entry: str | None,  # function name, None for the last ``def`` of the module body
+    kwargs: Node,  # the one dict that the function gets
+    level: Level,  # what it may do
+    limits: RunLimits | None = None,  # None for the level's defaults
     *,
-    wall_s: float | None = None,
-    now: int = 0,
+    wall_s: float | None = None,  # elapsed time, s; None for the limit's
+    now: int = 0,  # what the clock says inside, s since 1970 in UTC
 ) -> RunOutcome:
     """Run a function of `source` through both layers, in a jail of its own.
-
-    Args:
-        source: module text (untrusted).
-        entry: function name, None for the last ``def`` of the module body.
-        kwargs: the one dict that the function gets.
-        level: what it may do.
-        limits: None for the level's defaults.
-        wall_s: elapsed time, s; None for the limit's.
-        now: what the clock says inside, s since 1970 in UTC.
 
     Raises:
         UsageError: ``STO-S031`` there is no such function.
@@ -121,7 +111,7 @@ def read_probe(report: JailReport) -> RunOutcome:
     else:
         outcome = _read_probe_frame(decode_frame(report))
     outcome = complete(outcome, report)
-    return dataclasses.replace(outcome, value=skeleton.encode(outcome.output))
+    return msgspec.structs.replace(outcome, value=skeleton.encode(outcome.output))
 
 
 def _read_probe_frame(frame: Node) -> RunOutcome:
@@ -148,24 +138,18 @@ def encode_probe(source: str, preload: tuple[str, ...] = ()) -> bytes:
 
 
 def probe_source(
-    source: str,
-    level: Level,
+    source: str,  # program text (untrusted), run as ``__main__``
+    level: Level,  # whose system calls and limits are in force
     *,
+    # Modules imported before the jail closes; the level's list is not used
     preload: tuple[str, ...] = (),
-    limits: RunLimits | None = None,
-    wall_s: float | None = None,
+    limits: RunLimits | None = None,  # None for the level's defaults
+    wall_s: float | None = None,  # elapsed time, s
+    # Whether a call outside the level ends the program, or fails with EPERM so that it goes
+    # on to its next one
     denied: Denied = Denied.KILL,
 ) -> RunOutcome:
     """Run a plain program through the kernel layer alone.
-
-    Args:
-        source: program text (untrusted), run as ``__main__``.
-        level: whose system calls and limits are in force.
-        preload: modules imported before the jail closes; the level's list is not used.
-        limits: None for the level's defaults.
-        wall_s: elapsed time, s.
-        denied: whether a call outside the level ends the program, or fails with EPERM so
-            that it goes on to its next one.
 
     Raises:
         UsageError: ``STO-S030`` a module to preload cannot be imported.

@@ -18,7 +18,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -257,12 +256,7 @@ class Jail:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_details: object) -> None:
         self.close()
 
     @property
@@ -312,19 +306,14 @@ class Jail:
 
     def run(
         self,
-        request: bytes,
-        limits: RunLimits,
-        wall_s: float | None = None,
+        request: bytes,  # untrusted bytes for the job
+        limits: RunLimits,  # CPU s, wall s, bytes, threads
+        wall_s: float | None = None,  # a shorter wall time, s
         *,
+        # Gets each attempt's exchange, whose ``cancel`` ends it early
         watch: Callable[[Exchange], object] | None = None,
     ) -> JailReport:
         """Run the job on `request` in a fresh jailed child.
-
-        Args:
-            request: untrusted bytes for the job.
-            limits: CPU s, wall s, bytes, threads.
-            wall_s: a shorter wall time, s.
-            watch: gets each attempt's exchange, whose ``cancel`` ends it early.
 
         Returns:
             What happened; frame and output are untrusted.
@@ -337,7 +326,7 @@ class Jail:
         watch = watch or _ignore
         exchange, report = self._attempt(Exchange(request, limits, wall), watch)
         if exchange.never_started and not exchange.cancelled:
-            # the zygote died with the order unread
+            # The zygote died with the order unread
             exchange, report = self._attempt(Exchange(request, limits, wall), watch)
         return report
 
@@ -355,7 +344,7 @@ class Jail:
         return exchange, report
 
     def _discard(self, zygote: ZygoteProcess) -> None:
-        # its children die with it
+        # Its children die with it: no run goes on that nobody watches.
         with self._lock:
             zygote.close()
             if self._zygote is zygote:
@@ -383,7 +372,7 @@ def _check_platform() -> None:
 
 
 def _check_denied(denied: Denied, job: str) -> None:
-    # a task is killed, and named
+    # A call that fails politely tells a task what there is to try next.
     if denied is not Denied.KILL and job != PROBE_JOB:
         raise InternalError("STO-S006", f"errno mode is for probes only, not for {job}")
 

@@ -66,17 +66,11 @@ _GENERATOR = 0x20  # CO_GENERATOR of `inspect`, which a zygote does not load
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """From where a run goes on, and who is told.
+    """From where a run goes on, and who is told."""
 
-    Attributes:
-        step: how many states were yielded before.
-        state: the last of them, None before the first.
-        teller: gets what is yielded, None: nobody.
-    """
-
-    step: int = 0
-    state: object = None
-    teller: Teller | None = None
+    step: int = 0  # how many states were yielded before
+    state: object = None  # the last of them, None before the first
+    teller: Teller | None = None  # gets what is yielded, None: nobody
 
 
 def yields_states(function: Callable[..., Any]) -> bool:
@@ -327,7 +321,7 @@ def _run_items(
     arguments: list[Any],
     teller: Teller | None,
 ) -> Iterator[dict[str, Any]]:
-    # what items yield themselves is kept nowhere
+    # What items yield themselves is kept nowhere
     for index, item in enumerate(arguments):
         yield _run_item(call, index, _bound(function, item, Steps()))
         if teller is not None:

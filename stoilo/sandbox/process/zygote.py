@@ -64,7 +64,8 @@ class _Run(msgspec.Struct, eq=False):
 
 
 def _take_control() -> channel.socket:
-    # Move the control socket away from 0 and fill the low descriptors with /dev/null
+    # No descriptor of ours may lie on a low number: a child puts its pipes there, and a task
+    # would hold what it did not close.
     os.closerange(3, 1 << 20)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     while null < LOWEST_FREE:
@@ -76,7 +77,8 @@ def _take_control() -> channel.socket:
 
 
 def _leave_pid_namespace_parent(program: bytes, *, leaves_root: bool) -> None:
-    # Fork: the child goes on as init of the new pid namespace, the parent waits for it
+    # Unsharing counts from the next fork on: the child goes on as init of the new pid
+    # namespace, with which the kernel ends every run; the parent waits for it.
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -157,7 +159,8 @@ class Zygote:
         os._exit(0)
 
     def _kill(self, run: _Run) -> None:
-        # it is reaped when its pidfd says so
+        # By pidfd first: it names this very process, also after its number was given away.
+        # It is reaped when its pidfd says so.
         try:
             calls.kill_process(run.pidfd)
             os.killpg(run.pid, calls.SIGKILL)
@@ -274,7 +277,7 @@ def _tell(
     message: Started | Ended,
     descriptors: tuple[int, ...] = (),
 ) -> None:
-    # Send to a supervisor that may no longer care
+    # The supervisor may no longer care; that is no reason to end the other runs.
     try:
         send(lifeline, message, descriptors)
     except OSError:
@@ -297,12 +300,7 @@ def _prepare(hello: Hello) -> PreparingJob:
 
 
 def _harden(*, leaves_root: bool, own_uids: bool) -> None:
-    """Give up what the process itself does not need; what it forks inherits the rest.
-
-    Args:
-        leaves_root: whether it becomes the zygotes' own user.
-        own_uids: whether it gives its children users of their own.
-    """
+    """Give up what the process itself does not need; what it forks inherits the rest."""
     mechanisms.drop_bounding_set()
     if leaves_root:
         mechanisms.leave_root()
@@ -312,7 +310,8 @@ def _harden(*, leaves_root: bool, own_uids: bool) -> None:
 
 
 def _exec_without_quirks() -> None:
-    # Start over where the caller's execution domain would weaken what a run's memory is
+    # A caller may have switched address randomisation off, or made readable memory
+    # executable (READ_IMPLIES_EXEC): then W^X would mean nothing. Only exec undoes it.
     if calls.clear_personality():
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - it asks for no shell
 
@@ -327,11 +326,7 @@ def _describe_layers(spaces: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def main(host: Host | None = None) -> NoReturn:
-    """Run the zygote on descriptor 0.
-
-    Args:
-        host: how to find out what this machine has; tests pass one that lacks something.
-    """
+    """Run the zygote on descriptor 0."""
     _exec_without_quirks()
     control = _take_control()
     message = receive(control, Hello)

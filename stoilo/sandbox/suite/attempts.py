@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import resource
 import signal
 import socket
 import time
@@ -31,31 +30,18 @@ _SETUID_PROGRAMS = ("mount", "umount", "chsh", "passwd", "newgrp", "fusermount3"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What lies outside the confined process, for it to reach.
+    """What lies outside the confined process, for it to reach."""
 
-    Attributes:
-        folder: a directory that everybody may write to.
-        file: a file that everybody may read, of more than one byte.
-        private_file: a file that only its owner may read.
-        descriptor: an open descriptor of `file`, inherited.
-        port: where a TCP listener waits on loopback.
-        abstract: name of an abstract unix socket that listens.
-        shared_memory: id of a System V segment.
-        outsider: pid of a process outside.
-        memory_bytes: one byte more than the run may map.
-        cpu_s: processor time that the run may use, s.
-    """
-
-    folder: str
-    file: str
-    private_file: str
-    descriptor: int
-    port: int
-    abstract: str
-    shared_memory: int
-    outsider: int
-    memory_bytes: int
-    cpu_s: int
+    folder: str  # a directory that everybody may write to
+    file: str  # a file that everybody may read, of more than one byte
+    private_file: str  # a file that only its owner may read
+    descriptor: int  # an open descriptor of `file`, inherited
+    port: int  # where a TCP listener waits on loopback
+    abstract: str  # name of an abstract unix socket that listens
+    shared_memory: int  # id of a System V segment
+    outsider: int  # pid of a process outside
+    memory_bytes: int  # one byte more than the run may map
+    cpu_s: int  # processor time that the run may use, s
 
 
 def read_file(scene: Scene) -> bool:
@@ -183,14 +169,6 @@ def lock_memory(scene: Scene) -> bool:
     address = ctypes.addressof(ctypes.c_char.from_buffer(page))
     library = ctypes.CDLL(None, use_errno=True)
     return int(library.mlock(ctypes.c_void_p(address), ctypes.c_size_t(4096))) == 0
-
-
-def raise_limit(scene: Scene) -> bool:
-    """Raise a limit again."""
-    del scene
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, max(hard, 1 << 20)))
-    return (soft, hard) != resource.getrlimit(resource.RLIMIT_FSIZE) or soft == -1
 
 
 def read_descriptor(scene: Scene) -> bool:
@@ -337,27 +315,20 @@ def _enter_user_namespace() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One attempt under one mechanism alone.
+    """One attempt under one mechanism alone."""
 
-    Attributes:
-        name: the mechanism, or ``namespace_…``.
-        attempt: what is done inside; its first docstring line is shown.
-        needs: mechanisms applied in the control as well.
-        before: done just before the mechanism is applied, in the control too.
-        landlock_abi: the least ABI that stops it, 0 for all.
-        own_uid: whether only a run with a uid of its own is kept from it: an ordinary
-            user shares his with his other programs.
-        orphan: whether the parent dies once the process is confined.
-        by_parent: whether the parent sees the success (a signal), not the process.
-    """
-
-    name: str
+    name: str  # the mechanism, or ``namespace_…``
+    # What is done inside; its first docstring line is shown
     attempt: Callable[[Scene], bool]
-    needs: tuple[Mechanism, ...] = ()
+    needs: tuple[Mechanism, ...] = ()  # mechanisms applied in the control as well
+    # Done just before the mechanism is applied, in the control too
     before: Callable[[], None] = _do_nothing
-    landlock_abi: int = 0
+    landlock_abi: int = 0  # the least ABI that stops it, 0 for all
+    # Whether only a run with a uid of its own is kept from it: an ordinary user shares his
+    # with his other programs
     own_uid: bool = False
-    orphan: bool = False
+    orphan: bool = False  # whether the parent dies once the process is confined
+    # Whether the parent sees the success (a signal), not the process
     by_parent: bool = False
 
     @property

@@ -61,67 +61,48 @@ class Goal(StrEnum):
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The keys of a case's header; docs/reference/cases.md explains each.
+    """The keys of a case's header; docs/reference/cases.md explains each."""
 
-    Attributes:
-        idea: what is tried, in a few words; one idea has at most five cases in a suite.
-        run: which parts run the program.
-        level: lowest level at which it makes sense; empty: ``pure``, a probe every level.
-        wider: whether it is run at every wider level too.
-        stopped_by: the layer that must stop it; empty for a benign program.
-        code: the stable code to be seen, empty for any.
-        syscall: the system call at which the kernel layer must kill it.
-        limit: the limit that must be hit.
-        error: how the program's own error must begin (a call that was denied politely).
-        verdict: what a validator's answer counts as: ``raised``, ``not_bool``, ``false``.
-        goal: ``outside`` reads the canary or makes the mark; ``inside`` says ``REACHED``.
-        preload: modules that a probe needs, imported before the jail closes.
-        kwargs: added to the dict that a task's function gets.
-        limits: limits of the run that differ from the suite's.
-        source: where the idea is published.
-        control: ``plain`` must reach; ``root`` must reach for root alone, ``host`` where
-            the host allows it; ``none`` has a meaning in a jail only. Where a control
-            does not reach, the case does not count.
-        first_python: the CPython, as ``3.11.7``, from which on the control must reach.
-        escaped: the program is written with Python's string escapes.
-        encoding: how an escaped program becomes bytes.
-        expand: word → [text, times]: ``@word@`` in the program stands for that much text.
-    """
-
+    # What is tried, in a few words; one idea has at most five cases in a suite
     idea: str
-    run: Kind = Kind.TASK
+    run: Kind = Kind.TASK  # which parts run the program
+    # Lowest level at which it makes sense; empty: ``pure``, a probe every level
     level: str = ""
-    wider: bool = False
+    wider: bool = False  # whether it is run at every wider level too
+    # The layer that must stop it; empty for a benign program
     stopped_by: Stop = Stop.NONE
-    code: str = ""
-    syscall: str = ""
-    limit: str = ""
+    code: str = ""  # the stable code to be seen, empty for any
+    syscall: str = ""  # the system call at which the kernel layer must kill it
+    limit: str = ""  # the limit that must be hit
+    # How the program's own error must begin (a call that was denied politely)
     error: str = ""
+    # What a validator's answer counts as: ``raised``, ``not_bool``, ``false``
     verdict: str = ""
+    # ``outside`` reads the canary or makes the mark; ``inside`` says ``REACHED``
     goal: Goal = Goal.OUTSIDE
+    # Modules that a probe needs, imported before the jail closes
     preload: tuple[str, ...] = ()
-    kwargs: dict[str, Any] = {}
-    limits: dict[str, int] = {}
-    source: str = ""
+    kwargs: dict[str, Any] = {}  # added to the dict that a task's function gets
+    limits: dict[str, int] = {}  # limits of the run that differ from the suite's
+    source: str = ""  # where the idea is published
+    # ``plain`` must reach; ``root`` must reach for root alone, ``host`` where the host
+    # allows it; ``none`` has a meaning in a jail only. Where a control does not reach, the
+    # case does not count
     control: Literal["plain", "root", "host", "none"] = "plain"
+    # The CPython, as ``3.11.7``, from which on the control must reach
     first_python: Annotated[str, _VERSION] = ""
-    escaped: bool = False
-    encoding: str = "utf-8"
+    escaped: bool = False  # the program is written with Python's string escapes
+    encoding: str = "utf-8"  # how an escaped program becomes bytes
+    # Word → [text, times]: ``@word@`` in the program stands for that much text
     expand: dict[str, tuple[str, int]] = {}
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A case as it is run.
+    """A case as it is run."""
 
-    Attributes:
-        name: path below the suite's folder, without ``.py``.
-        header: what the file says of itself.
-        program: the bytes to run; hostile.
-    """
-
-    name: str
-    header: Header
-    program: bytes
+    name: str  # path below the suite's folder, without ``.py``
+    header: Header  # what the file says of itself
+    program: bytes  # the bytes to run; hostile
 
     @property
     def benign(self) -> bool:

@@ -41,17 +41,11 @@ _SHARED_PERMISSIONS = 0o1777
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What the self-test asks for.
+    """What the self-test asks for."""
 
-    Attributes:
-        program: BPF program of the level.
-        missing: mechanisms that this host lacks: not tried.
-        only: mechanisms to try, empty for all.
-    """
-
-    program: bytes
-    missing: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
+    program: bytes  # BPF program of the level
+    missing: tuple[str, ...] = ()  # mechanisms that this host lacks: not tried
+    only: tuple[str, ...] = ()  # mechanisms to try, empty for all
 
 
 @dataclass(frozen=True, slots=True)

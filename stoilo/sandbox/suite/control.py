@@ -22,7 +22,6 @@ import types
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from stoilo.core.errors import InternalError
@@ -49,19 +48,12 @@ _SCRIPT = "from stoilo.sandbox.suite.control import serve; serve()"
 
 @dataclass(frozen=True, slots=True)
 class ControlRun:
-    """What a program did without any layer.
+    """What a program did without any layer."""
 
-    Attributes:
-        status: exit status; negative a signal, 124 after `CONTROL_S`.
-        output: what it printed.
-        errors: what it wrote to standard error.
-        value: the encoded value of a benign program, empty otherwise.
-    """
-
-    status: int
-    output: str
-    errors: str
-    value: bytes
+    status: int  # exit status; negative a signal, 124 after `CONTROL_S`
+    output: str  # what it printed
+    errors: str  # what it wrote to standard error
+    value: bytes  # the encoded value of a benign program, empty otherwise
 
 
 class Controls:
@@ -69,9 +61,6 @@ class Controls:
 
     A process imports what its level's zygote does, with a zygote's environment, so that
     benign programs can be compared to the last bit.
-
-    Args:
-        answer_s: elapsed time after which a process counts as lost, s.
     """
 
     def __init__(self, answer_s: float = _ANSWER_S) -> None:
@@ -82,12 +71,7 @@ class Controls:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_details: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -82,14 +82,10 @@ attempt(time.clock_settime, 0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen of real runs.
+    """What was seen of real runs."""
 
-    Attributes:
-        layers: what the zygote says that every run has.
-        attempts: what was looked at and tried, `Attempt.place` is ``jail``.
-    """
-
-    layers: tuple[str, ...]
+    layers: tuple[str, ...]  # what the zygote says that every run has
+    # What was looked at and tried, `Attempt.place` is ``jail``
     attempts: tuple[Attempt, ...]
 
 
@@ -98,7 +94,7 @@ class UnusableJailError(Exception):
 
 
 def _check_works(jail: Jail) -> None:
-    # nothing that fails afterwards means anything otherwise
+    # Nothing that fails afterwards means anything otherwise
     report = jail.run(encode_probe("print(1)"), LIMITS)
     if report.output != b"1\n" or not report.frame:
         raise UnusableJailError(report.detail)
@@ -310,10 +306,6 @@ def _try_calls(level: Level, command: Callable[[], Sequence[str]]) -> Attempt:
 
 def observe(level: Level, command: Callable[[], Sequence[str]]) -> Observation:
     """Look at real runs of `level` and try them.
-
-    Args:
-        level: whose filter and limits are in force.
-        command: how to start the zygote.
 
     Raises:
         PolicyRefusal: this host cannot make the jail.

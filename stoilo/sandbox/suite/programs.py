@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from stoilo.sandbox.suite.case import Case, Kind
@@ -29,15 +28,10 @@ NOW = 1_700_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A temporary folder that any uid may use, so that no permission stands in for us.
+    """A temporary folder that any uid may use, so that no permission stands in for us."""
 
-    Attributes:
-        folder: the folder, deleted at the end of the ``with``.
-        token: random text inside the canary.
-    """
-
-    folder: Path
-    token: str
+    folder: Path  # the folder, deleted at the end of the ``with``
+    token: str  # random text inside the canary
 
     @classmethod
     def make(cls) -> Self:
@@ -52,12 +46,7 @@ class Ground:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_details: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property

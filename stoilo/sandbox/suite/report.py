@@ -25,40 +25,25 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One run of a case.
+    """One run of a case."""
 
-    Attributes:
-        name: which layers were on.
-        level: the level, empty for a control.
-        expected: what had to be seen.
-        seen: what was; untrusted text.
-        held: whether that is as it should be.
-        reached: whether the program got what it is after although a layer was on.
-        counted: False when a control could not be run here.
-    """
-
-    name: str
-    level: str
-    expected: str
-    seen: str
-    held: bool
+    name: str  # which layers were on
+    level: str  # the level, empty for a control
+    expected: str  # what had to be seen
+    seen: str  # what was; untrusted text
+    held: bool  # whether that is as it should be
+    # Whether the program got what it is after although a layer was on
     reached: bool = False
-    counted: bool = True
+    counted: bool = True  # False when a control could not be run here
 
 
 @dataclass(frozen=True, slots=True)
 class CaseReport:
-    """Every run of one case.
+    """Every run of one case."""
 
-    Attributes:
-        case: the case.
-        steps: its runs.
-        wall_s: elapsed time, s.
-    """
-
-    case: Case
-    steps: tuple[Step, ...]
-    wall_s: float
+    case: Case  # the case
+    steps: tuple[Step, ...]  # its runs
+    wall_s: float  # elapsed time, s
 
     @property
     def result(self) -> Result:
@@ -165,29 +150,17 @@ _REASONS = ("Permission denied", "Operation not permitted")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is known of one run; texts are untrusted.
+    """What is known of one run; texts are untrusted."""
 
-    Attributes:
-        status: as `RunOutcome.status`, ``fault`` when the jail itself failed.
-        layer: who decided, empty when the program ended by itself.
-        codes: stable codes; the gate has one for each finding.
-        limit: the limit that was hit.
-        syscall: the call at which the kernel layer killed it.
-        error: the reason.
-        value: the returned value's encoded bytes.
-        output: what was printed.
-        verdict: a validator's answer.
-    """
-
-    status: str
-    layer: str = ""
-    codes: tuple[str, ...] = ()
-    limit: str = ""
-    syscall: str = ""
-    error: str = ""
-    value: bytes = b""
-    output: str = ""
-    verdict: str = ""
+    status: str  # as `RunOutcome.status`, ``fault`` when the jail itself failed
+    layer: str = ""  # who decided, empty when the program ended by itself
+    codes: tuple[str, ...] = ()  # stable codes; the gate has one for each finding
+    limit: str = ""  # the limit that was hit
+    syscall: str = ""  # the call at which the kernel layer killed it
+    error: str = ""  # the reason
+    value: bytes = b""  # the returned value's encoded bytes
+    output: str = ""  # what was printed
+    verdict: str = ""  # a validator's answer
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from stoilo.core.codec import skeleton
@@ -57,15 +56,7 @@ from stoilo.sandbox.suite.report import (
 
 
 class SuiteJails:
-    """Jails shared by all cases of a suite; thread-safe.
-
-    Args:
-        levels: what exists here, narrowest first.
-        preload: modules for probes, besides each level's own.
-
-    Attributes:
-        levels: by name, in order.
-    """
+    """Jails shared by all cases of a suite; thread-safe."""
 
     def __init__(self, levels: Iterable[Level], preload: tuple[str, ...]) -> None:
         self.levels: Mapping[str, Level] = {level.name: level for level in levels}
@@ -76,12 +67,7 @@ class SuiteJails:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_details: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -130,19 +116,13 @@ ATTACK_LIMITS = RunLimits(
 
 @dataclass(frozen=True, slots=True)
 class CaseRunner:
-    """Runs cases; thread-safe.
+    """Runs cases; thread-safe."""
 
-    Attributes:
-        jails: warm jails of every level.
-        gate: asked about a case's source before it runs.
-        controls: runs the programs without any layer as well; None: they are not.
-        is_root: whether controls may do what only root may.
-    """
-
-    jails: SuiteJails
-    gate: GateOf
+    jails: SuiteJails  # warm jails of every level
+    gate: GateOf  # asked about a case's source before it runs
+    # Runs the programs without any layer as well; None: they are not
     controls: Controls | None = None
-    is_root: bool = False
+    is_root: bool = False  # whether controls may do what only root may
 
     def run(self, case: Case) -> CaseReport:
         """Run one case (hostile) in every way that its header calls for.
@@ -305,7 +285,7 @@ class _CaseRun:
             yield self._kernel_alone("kernel alone, errno", level, Denied.ERRNO)
 
     def _kernel_alone(self, name: str, level: str, denied: Denied) -> Step:
-        # the kernel layer must have been tried
+        # The kernel layer must have been tried
         ending = self._probe(level, denied)
         step = self._step(name, level, ending, strict=False)
         tried = is_denied_by_kernel(ending)

@@ -106,23 +106,19 @@ def _make_row(
 
 
 def run_selftest(
-    level: Level,
+    level: Level,  # whose filter and limits are tried (trusted)
     *,
+    # How to find out what this machine has; tests pass one that lacks something
     host: Host | None = None,
+    # How to start a zygote; tests pass a weakened one
     zygote: Callable[[], Sequence[str]] = zygote_command,
+    # How to start the trials; likewise
     trials: Callable[[], Sequence[str]] = trials_command,
-    only: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),  # mechanisms to try, empty for all
 ) -> tuple[Row, ...]:
     """Try to break every mechanism of the jail on this machine.
 
     Takes about five seconds, two of them processor time that a limit must end.
-
-    Args:
-        level: whose filter and limits are tried (trusted).
-        host: how to find out what this machine has; tests pass one that lacks something.
-        zygote: how to start a zygote; tests pass a weakened one.
-        trials: how to start the trials; likewise.
-        only: mechanisms to try, empty for all.
 
     Raises:
         InternalError: ``STO-S009`` the trials broke, ``STO-S003`` the zygote did.

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stoilo.sandbox.kernel.mechanisms import Mechanism
-
 
 class State(StrEnum):
     """Whether this machine has a mechanism, and whether a run had it."""
@@ -28,22 +26,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt to do what a mechanism must stop.
+    """One attempt to do what a mechanism must stop."""
 
-    Attributes:
-        mechanism: whose row it belongs to.
-        words: what was attempted.
-        place: ``alone``, under this mechanism and what it needs, or ``jail``, in a real run.
-        control: whether the same attempt succeeds without the mechanism; None where there
-            is no such run (in the whole jail, and for what was only looked at).
-        reached: whether the attempt succeeded, which it must not.
-    """
-
-    mechanism: str
-    words: str
+    mechanism: str  # whose row it belongs to
+    words: str  # what was attempted
+    # ``alone``, under this mechanism and what it needs, or ``jail``, in a real run
     place: str
+    # Whether the same attempt succeeds without the mechanism; None where there is no such
+    # run (in the whole jail, and for what was only looked at)
     control: bool | None
-    reached: bool
+    reached: bool  # whether the attempt succeeded, which it must not
 
     @property
     def tells(self) -> bool:
@@ -53,21 +45,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One mechanism of the table.
+    """One mechanism of the table."""
 
-    Attributes:
-        mechanism: its name.
-        mandatory: whether no run takes place without it.
-        state: what this machine and a real run had.
-        attempts: how it was tried to break.
-        detail: what else is to say (a version), empty if nothing.
-    """
-
-    mechanism: str
-    mandatory: bool
-    state: State
-    attempts: tuple[Attempt, ...] = ()
-    detail: str = ""
+    mechanism: str  # its name
+    mandatory: bool  # whether no run takes place without it
+    state: State  # what this machine and a real run had
+    attempts: tuple[Attempt, ...] = ()  # how it was tried to break
+    detail: str = ""  # what else is to say (a version), empty if nothing
 
     @property
     def verdict(self) -> Verdict:
@@ -100,8 +84,3 @@ def judge_rows(rows: Iterable[Row]) -> int:
     if any(row.verdict is Verdict.DID_NOT_HOLD for row in rows):
         codes.add(EXIT_CODES[Verdict.DID_NOT_HOLD])
     return max(codes, default=0)
-
-
-def is_mandatory(name: str) -> bool:
-    """Whether a run without the mechanism is refused."""
-    return name in {mechanism.value for mechanism in Mechanism}

@@ -19,7 +19,7 @@ import msgspec
 from sqlalchemy import delete, insert, update
 
 from stoilo.core.digests import content_digest
-from stoilo.executor.verifier.result import largest_result
+from stoilo.executor.verifier.workunit import largest_result
 from stoilo.server.db import schema
 from stoilo.server.db.bulk import select_in
 

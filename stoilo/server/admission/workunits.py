@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.result import largest_result
+from stoilo.executor.verifier.workunit import largest_result
 from stoilo.server.admission.estimates import bounds_of, demand_of, load_samples
 from stoilo.server.db import rows
 from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec

@@ -9,13 +9,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from stoilo.core.limits import BOUNDS
+from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.server.api.authenticate import Authenticator
-from stoilo.server.api.decoding import (
-    REVIEW_SERVICE_NAME,
-    SERVICE_NAME,
-    add_review_service,
-    add_task_service,
-)
 from stoilo.server.api.intake import Intake, IntakeBounds
 
 if TYPE_CHECKING:
@@ -25,6 +20,8 @@ if TYPE_CHECKING:
     from stoilo.server.api.service import TaskService
     from stoilo.server.tls import TlsFiles
 
+
+SERVICE_NAMES = ("stoilo.v1.TaskService", "stoilo.v1.ReviewService")
 
 CONNECTION_OPTIONS = (
     ("grpc.max_allowed_incoming_connections", 1024),
@@ -65,9 +62,9 @@ def bind_grpc(
             *CONNECTION_OPTIONS,
         ],
     )
-    add_task_service(service, server)
+    tasks_pb2_grpc.add_TaskServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
     if reviews is not None:
-        add_review_service(reviews, server)
+        reviews_pb2_grpc.add_ReviewServiceServicer_to_server(reviews, server)  # type: ignore[no-untyped-call]  # generated
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if tls is None:
@@ -89,5 +86,5 @@ async def set_serving(server: grpc.aio.Server, *, serving: bool) -> None:
     """Tell health checkers whether calls are welcome."""
     states = health_pb2.HealthCheckResponse
     state = states.SERVING if serving else states.NOT_SERVING
-    for name in ("", SERVICE_NAME, REVIEW_SERVICE_NAME):
+    for name in ("", *SERVICE_NAMES):
         await server.stoilo_health.set(name, state)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from stoilo.core.errors import PolicyRefusal, StoiloError, UsageError
 from stoilo.core.fairqueue import Shares
@@ -295,7 +296,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
                 call.read -= most - size
                 pay(size)
             hold.resize(size)
-            yield None if data is None else call.parse(data), hold
+            yield None if data is None else _parse(call, data), hold
 
     async def _next(self, requests: AsyncIterator[bytes]) -> bytes | None:
         """Return the next message's bytes, None after the last, or raise ``STO-R018``."""
@@ -316,6 +317,19 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
                 if request is None:
                     return
                 yield request
+
+
+def _parse(call: _Call, data: bytes) -> Any:  # noqa: ANN401 - any message
+    """Return a message, or raise ``STO-R017``.
+
+    gRPC's own answer would be a status without our code, and a traceback in the log.
+    """
+    try:
+        return call.parse(data)
+    except DecodeError as error:
+        raise UsageError(
+            "STO-R017", "the message cannot be read as this call's request"
+        ) from error
 
 
 async def _pause(seconds: float) -> None:

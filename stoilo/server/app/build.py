@@ -11,7 +11,7 @@ from stoilo.server.app.engine import WorkEngine, open_engine
 from stoilo.server.app.jails import JailedJudge, ValidatorJails
 from stoilo.server.app.task_server import Dependencies, TaskServer
 from stoilo.server.app.trust import ProjectTrust
-from stoilo.server.engines.replication import parse_replication
+from stoilo.server.engines.workunits import parse_replication
 from stoilo.server.log.sightings import Sightings
 from stoilo.server.revocation.wishes import FOLDER
 

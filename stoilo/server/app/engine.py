@@ -25,7 +25,7 @@ from stoilo.server.engines.embedded.web.app import (
 )
 from stoilo.server.engines.embedded.workunits.purge import Retention
 from stoilo.server.engines.interface import Engine, MeasuredEngine
-from stoilo.server.engines.stock.engine import StockEngine, StockOptions
+from stoilo.server.engines.stock.engine import StockEngine
 from stoilo.server.engines.stock.project.database import owner_name
 from stoilo.server.engines.stock.project.directory import read_project
 from stoilo.server.operations.volunteers import LocalVolunteers
@@ -112,7 +112,7 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
         stock = StockEngine(
             project,
             database_url=config.engine_database,
-            options=StockOptions(owner=owner_name(log_key)),
+            owner=owner_name(log_key),
         )
         return WorkEngine(stock, master_url=project.config.text("master_url"))
     embedded = EmbeddedEngine(

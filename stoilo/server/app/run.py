@@ -33,9 +33,11 @@ from stoilo.server.data_directory import ConnectionFile, DataDir, claim_director
 from stoilo.server.db.store import Store
 from stoilo.server.http.log_files import log_routes, seen_routes, side_routes
 from stoilo.server.http.release_files import release_routes
-from stoilo.server.http.routes import AUDIT_PAGES, Face, PublicPlace
 from stoilo.server.http.web_server import (
+    AUDIT_PAGES,
     GRACE_S,
+    Face,
+    PublicPlace,
     bracket,
     cannot_bind,
     http_url,

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stoilo.executor.verifier.result import ResultHeader
     from stoilo.executor.verifier.targets import Reviewer
+    from stoilo.executor.verifier.workunit import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup
     from stoilo.server.db.records import TaskRow

@@ -41,33 +41,24 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Snapshots of one moment.
+    """Snapshots of one moment."""
 
-    Attributes:
-        files: SQLite databases by path, each in a read transaction.
-        tables: MariaDB databases by branch, each in a read transaction.
-        taken_at: the moment, s since 1970.
-    """
-
+    # SQLite databases by path, each in a read transaction
     files: Mapping[Path, sqlite3.Connection]
+    # MariaDB databases by branch, each in a read transaction
     tables: Mapping[str, Connection]
-    taken_at: int
+    taken_at: int  # the moment, s since 1970
 
 
 @contextlib.contextmanager
 def open_cut(
-    files: Sequence[Path],
+    files: Sequence[Path],  # SQLite databases
+    # MariaDB databases by the branch whose writers take turns there
     urls: Mapping[str, str],
-    meanwhile: Callable[[], None],
-    patience_s: float = PATIENCE_S,
+    meanwhile: Callable[[], None],  # reads what belongs to the same moment
+    patience_s: float = PATIENCE_S,  # how long to try, s
 ) -> Iterator[Cut]:
     """Yield a cut; `meanwhile` runs while nobody can write, and must be quick.
-
-    Args:
-        files: SQLite databases.
-        urls: MariaDB databases by the branch whose writers take turns there.
-        meanwhile: reads what belongs to the same moment.
-        patience_s: how long to try, s.
 
     Raises:
         InternalError: ``STO-B069`` the server wrote all the time.
@@ -172,14 +163,13 @@ _LARGEST_STATE: Final = 4 * 1024 * 1024
 
 
 class FileFarm:
-    """Hard links to the files of some folders, under `place` on the same disk.
+    """Hard links to the files of some folders, under `place` on the same disk."""
 
-    Args:
-        data: the data directory.
-        place: an own folder in it; removed by `close`.
-    """
-
-    def __init__(self, data: Path, place: Path) -> None:
+    def __init__(
+        self,
+        data: Path,  # the data directory
+        place: Path,  # an own folder in it; removed by `close`
+    ) -> None:
         self._data = data
         self._place = place
         self.files: dict[str, Path] = {}

@@ -1,4 +1,4 @@
-"""What a backup says of itself: each file with its digest, and where the log stood.
+"""A backup: a directory of files, each with its digest, and where the log stood.
 
 ``manifest.json`` is read before anything else and believed only as far as digests go:
 whoever can write a backup can write its manifest. What cannot be forged is the log inside
@@ -12,24 +12,20 @@ import io
 import os
 import re
 import shutil
-import tarfile
 import tempfile
-from contextlib import closing, contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Literal, Protocol
+from typing import IO, Final, Literal
 
 import msgspec
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import sync_directory
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-
 FORMAT: Final = "stoilo-backup/1"
 MANIFEST_FILE: Final = "manifest.json"
 MAX_MANIFEST_BYTES: Final = 256 * 1024 * 1024
+CHUNK: Final = 1024 * 1024
 
 _PATH = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,199}){0,15}"
@@ -46,21 +42,13 @@ class BackupFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One table's rows, for a database that is no file.
+    """One table's rows, for a database that is no file."""
 
-    Attributes:
-        branch: whose tables: ``server`` or ``engine``.
-        revision: of the branch's schema when the rows were read.
-        table: its name.
-        size: bytes of the file ``tables/BRANCH/TABLE``.
-        sha256: its digest.
-    """
-
-    branch: Literal["server", "engine"]
-    revision: str
-    table: str
-    size: int
-    sha256: str
+    branch: Literal["server", "engine"]  # whose tables: ``server`` or ``engine``
+    revision: str  # of the branch's schema when the rows were read
+    table: str  # its name
+    size: int  # bytes of the file ``tables/BRANCH/TABLE``
+    sha256: str  # its digest
 
     @property
     def path(self) -> str:
@@ -78,27 +66,16 @@ class LogPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole backup.
+    """A whole backup."""
 
-    Attributes:
-        format: `FORMAT`.
-        version: of stoilo.
-        taken_at: the moment that everything in it is of, s since 1970.
-        offline_keys: whether ``keys/offline`` is in it.
-        development: whether the server cannot start without them.
-        log: where the log stood.
-        files: below the data directory.
-        tables: of databases that are no files.
-    """
-
-    format: str
-    version: str
-    taken_at: int
-    offline_keys: bool
-    development: bool
-    log: LogPlace
-    files: tuple[BackupFile, ...]
-    tables: tuple[TableFile, ...] = ()
+    format: str  # `FORMAT`
+    version: str  # of stoilo
+    taken_at: int  # the moment that everything in it is of, s since 1970
+    offline_keys: bool  # whether ``keys/offline`` is in it
+    development: bool  # whether the server cannot start without them
+    log: LogPlace  # where the log stood
+    files: tuple[BackupFile, ...]  # below the data directory
+    tables: tuple[TableFile, ...] = ()  # of databases that are no files
 
 
 def render_manifest(manifest: Manifest) -> bytes:
@@ -133,59 +110,41 @@ def parse_manifest(data: bytes) -> Manifest:
     return found
 
 
-CHUNK: Final = 1024 * 1024
-
-
-class Backup(Protocol):
-    """A backup that lies somewhere; everything in it is untrusted."""
-
-    def manifest(self) -> Manifest:
-        """Return what it says of itself."""
-        ...
-
-    def open(self, path: str) -> IO[bytes] | None:
-        """Return a file of it to read, None where it is missing."""
-        ...
-
-    def close(self) -> None:
-        """Close it."""
-        ...
-
-
-@contextmanager
-def open_backup(place: Path) -> Iterator[Backup]:
-    """Yield the backup at a path: a directory or a tar file.
+def read_manifest(place: Path) -> Manifest:
+    """Return the manifest of the backup that is the directory `place`.
 
     Raises:
         UsageError: ``STO-B064`` it is none.
+        TrustError: ``STO-B065`` it names files that no backup holds.
     """
-    backup: Backup = _FolderBackup(place) if place.is_dir() else _TarBackup(place)
-    with closing(backup):
-        yield backup
+    source = _open(place / MANIFEST_FILE)
+    if source is None:
+        raise UsageError(
+            "STO-B064",
+            f"{place.name} is no backup: it has no manifest.json",
+            hint="a backup is a directory; unpack it first where it was packed",
+        )
+    with source:
+        data = source.read(MAX_MANIFEST_BYTES + 1)
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise UsageError("STO-B064", "manifest.json is too large")
+    return parse_manifest(data)
 
 
-def copy_checked(
-    backup: Backup, path: str, one: BackupFile | TableFile, target: Path
-) -> None:
+def copy_checked(source: Path, one: BackupFile | TableFile, target: Path) -> None:
     """Copy one file of a backup, flushed; what has another digest is removed again.
 
     Raises:
         TrustError: ``STO-B065``.
     """
-    source = backup.open(path)
-    if source is None:
+    reading = _open(source)
+    if reading is None:
         raise TrustError("STO-B065", f"{one.path} is missing from the backup")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    digest, size = hashlib.sha256(), 0
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with closing(source), os.fdopen(handle, "wb") as file:
-        while size <= one.size and (chunk := source.read(CHUNK)):
-            digest.update(chunk)
-            size += len(chunk)
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    if size != one.size or digest.hexdigest() != one.sha256:
+    with reading:
+        # One byte more than it may have shows that it has grown.
+        size, digest = _copy(reading, target, most=one.size + 1)
+    if (size, digest) != (one.size, one.sha256):
         target.unlink()
         raise TrustError(
             "STO-B065",
@@ -194,142 +153,63 @@ def copy_checked(
         )
 
 
-def _read_manifest(stream: IO[bytes] | None) -> Manifest:
-    if stream is None:
-        raise UsageError("STO-B064", "there is no manifest.json: this is no backup")
-    with closing(stream):
-        data = stream.read(MAX_MANIFEST_BYTES + 1)
-    if len(data) > MAX_MANIFEST_BYTES:
-        raise UsageError("STO-B064", "manifest.json is too large")
-    return parse_manifest(data)
+def _open(path: Path) -> IO[bytes] | None:
+    """Open a file of a backup: never a link out of it, and no pipe is waited for."""
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+        return os.fdopen(os.open(path, flags), "rb")
+    except OSError:
+        return None
 
 
-class _FolderBackup:
-    """A directory."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-
-    def manifest(self) -> Manifest:
-        return _read_manifest(self.open(MANIFEST_FILE))
-
-    def open(self, path: str) -> IO[bytes] | None:
-        try:
-            handle = os.open(
-                self._place / path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
-            )
-        except OSError:
-            return None
-        return os.fdopen(handle, "rb")
-
-    def close(self) -> None:
-        """Nothing is open."""
+def _copy(source: IO[bytes], target: Path, most: int | None = None) -> tuple[int, str]:
+    """Copy to a new private file, flushed; return bytes and SHA-256, hex."""
+    digest, size = hashlib.sha256(), 0
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        while chunk := source.read(CHUNK if most is None else min(CHUNK, most - size)):
+            digest.update(chunk)
+            size += len(chunk)
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    return size, digest.hexdigest()
 
 
-class _TarBackup:
-    """One tar file; of a name that comes twice the last is meant, as tar has it."""
-
-    def __init__(self, place: Path) -> None:
-        try:
-            self._tar = tarfile.open(place, mode="r:")  # noqa: SIM115 - closed by close
-            self._members = {
-                one.name: one for one in self._tar.getmembers() if one.isreg()
-            }
-        except (tarfile.TarError, OSError, ValueError) as error:
-            raise UsageError(
-                "STO-B064", f"{place.name} is no backup: {error}"
-            ) from error
-
-    def manifest(self) -> Manifest:
-        return _read_manifest(self.open(MANIFEST_FILE))
-
-    def open(self, path: str) -> IO[bytes] | None:
-        member = self._members.get(path)
-        return None if member is None else self._tar.extractfile(member)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._tar.close()
-
-
-Written = tuple[int, str]
-"""Bytes and their SHA-256, hex."""
-
-
-class Sink(Protocol):
-    """Takes files one after the other."""
-
-    def add(self, path: str, source: IO[bytes]) -> Written:
-        """Store one file to its end."""
-        ...
-
-    def finish(self) -> None:
-        """Make everything durable and give it its name."""
-        ...
-
-    def discard(self) -> None:
-        """Remove everything, unless finished."""
-        ...
-
-
-def is_tar(path: Path) -> bool:
-    """Whether a backup of that name is one tar file."""
-    return path.suffix == ".tar"
-
-
-def open_sink(output: Path) -> Sink:
-    """Return where to write; a name that ends in ``.tar`` makes one file.
+class BackupWriter:
+    """Takes files one after the other; the directory gets its name at the end.
 
     Raises:
         UsageError: ``STO-B063`` something is there already.
     """
-    if output.exists():
-        raise UsageError(
-            "STO-B063",
-            f"{output.name} exists",
-            hint="a backup is never written over another one",
-        )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    return TarSink(output) if is_tar(output) else FolderSink(output)
-
-
-def add_bytes(sink: Sink, path: str, data: bytes) -> Written:
-    """Store bytes as a file."""
-    return sink.add(path, io.BytesIO(data))
-
-
-def add_frames(sink: Sink, path: str, frames: Iterable[bytes]) -> Written:
-    """Store what is made piece by piece."""
-    with tempfile.TemporaryFile() as whole:
-        for frame in frames:
-            whole.write(frame)
-        whole.seek(0)
-        return sink.add(path, whole)
-
-
-class FolderSink:
-    """A directory, made under another name first."""
 
     def __init__(self, output: Path) -> None:
+        if output.exists():
+            raise UsageError(
+                "STO-B063",
+                f"{output.name} exists",
+                hint="a backup is never written over another one",
+            )
+        output.parent.mkdir(parents=True, exist_ok=True)
         self._output = output
         name = tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent)
         self._draft = Path(name)
         self._folders = {self._draft}
 
-    def add(self, path: str, source: IO[bytes]) -> Written:
-        """Copy, hash and flush one file."""
+    def add(self, path: str, source: IO[bytes] | bytes) -> tuple[int, str]:
+        """Copy, hash and flush one file; return its size and SHA-256, hex."""
         target = self._draft / path
         self._make(target.parent)
-        digest, size = hashlib.sha256(), 0
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            while chunk := source.read(CHUNK):
-                digest.update(chunk)
-                size += len(chunk)
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        return size, digest.hexdigest()
+        return _copy(
+            io.BytesIO(source) if isinstance(source, bytes) else source, target
+        )
+
+    def add_frames(self, path: str, frames: Iterable[bytes]) -> tuple[int, str]:
+        """Store what is made piece by piece."""
+        with tempfile.TemporaryFile() as whole:
+            whole.writelines(frames)
+            whole.seek(0)
+            return self.add(path, whole)
 
     def _make(self, folder: Path) -> None:
         if folder not in self._folders:
@@ -338,68 +218,12 @@ class FolderSink:
             self._folders.add(folder)
 
     def finish(self) -> None:
-        """Flush all names, then rename."""
+        """Flush all names, then rename: a crash leaves a whole backup or none."""
         for folder in self._folders:
             sync_directory(folder)
         self._draft.rename(self._output)
         sync_directory(self._output.parent)
 
     def discard(self) -> None:
-        """Remove the draft."""
+        """Remove everything, unless finished."""
         shutil.rmtree(self._draft, ignore_errors=True)
-
-
-class TarSink:
-    """One uncompressed tar file, made under another name first."""
-
-    def __init__(self, output: Path) -> None:
-        self._output = output
-        handle, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
-        self._draft = Path(name)
-        self._file = os.fdopen(handle, "wb")
-        self._tar = tarfile.open(  # noqa: SIM115 - closed by `finish`
-            fileobj=self._file, mode="w", format=tarfile.PAX_FORMAT
-        )
-
-    def add(self, path: str, source: IO[bytes]) -> Written:
-        """Append one file; its length is looked at first, as tar writes it first."""
-        begin = source.tell()
-        size = source.seek(0, os.SEEK_END) - begin
-        source.seek(begin)
-        reader = _Hashing(source)
-        member = tarfile.TarInfo(path)
-        member.size, member.mode = size, 0o600
-        self._tar.addfile(member, reader)
-        return size, reader.digest.hexdigest()
-
-    def finish(self) -> None:
-        """Flush, then rename."""
-        self._tar.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._draft.rename(self._output)
-        sync_directory(self._output.parent)
-
-    def discard(self) -> None:
-        """Remove the draft."""
-        self._file.close()
-        self._draft.unlink(missing_ok=True)
-
-
-class _Hashing(io.RawIOBase):
-    """Reads from another file and hashes what was read."""
-
-    def __init__(self, source: IO[bytes]) -> None:
-        self._source = source
-        self.digest = hashlib.sha256()
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
-        data = self._source.read(size)
-        self.digest.update(data)
-        return data

@@ -28,7 +28,7 @@ from stoilo.audit.log.store import LogPaths
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
 from stoilo.core.files import sync_directory
-from stoilo.server.backup.manifest import copy_checked, open_backup
+from stoilo.server.backup.manifest import copy_checked, read_manifest
 from stoilo.server.backup.tables import (
     free_references,
     read_revision,
@@ -77,13 +77,12 @@ def open_newest(data: Path, note: bytes) -> Checkpoint:
         ) from error
 
 
-def check_not_older(data: Path, newest: Checkpoint, held_by: str = "others") -> None:
+def check_not_older(
+    data: Path,  # a data directory
+    newest: Checkpoint,  # what is known
+    held_by: str = "others",  # who knows it
+) -> None:
     """Check that the log below `data`, which is whole, continues what is known of it.
-
-    Args:
-        data: a data directory.
-        newest: what is known.
-        held_by: who knows it.
 
     Raises:
         TrustError: ``STO-B067`` it is older, or another history.
@@ -152,24 +151,18 @@ _TABLES: Final = ".tables"
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """What is to be restored, and on what evidence.
+    """What is to be restored, and on what evidence."""
 
-    Attributes:
-        backup: a directory or a tar file.
-        data: the data directory to make.
-        newest: the newest checkpoint that others hold, a signed note; None for none.
-        nothing_newer: the operator says that nothing was published after the backup.
-        log: a data directory at rest whose log survived, to take the log from; None to
-            take the backup's.
-        database: URL of an empty MariaDB for all tables; empty: SQLite files.
-    """
-
-    backup: Path
-    data: Path
+    backup: Path  # the directory of one
+    data: Path  # the data directory to make
+    # the newest checkpoint that others hold, a signed note; None for none
     newest: bytes | None = None
+    # the operator says that nothing was published after the backup
     nothing_newer: bool = False
+    # a data directory at rest whose log survived, to take the log from; None to take
+    # the backup's
     log: Path | None = None
-    database: str = ""
+    database: str = ""  # URL of an empty MariaDB for all tables; empty: SQLite files
 
 
 def restore_backup(wish: Restore) -> Manifest:
@@ -227,12 +220,11 @@ def _check_wish(wish: Restore) -> None:
 
 def _copy(place: Path, draft: Path) -> Manifest:
     """Copy every file that the manifest names, each checked."""
-    with open_backup(place) as backup:
-        manifest = backup.manifest()
-        for file in manifest.files:
-            copy_checked(backup, f"files/{file.path}", file, draft / file.path)
-        for table in manifest.tables:
-            copy_checked(backup, table.path, table, draft / _TABLES / table.path)
+    manifest = read_manifest(place)
+    for file in manifest.files:
+        copy_checked(place / "files" / file.path, file, draft / file.path)
+    for table in manifest.tables:
+        copy_checked(place / table.path, table, draft / _TABLES / table.path)
     return manifest
 
 

@@ -28,13 +28,10 @@ from stoilo.server.backup.manifest import (
     FORMAT,
     MANIFEST_FILE,
     BackupFile,
+    BackupWriter,
     LogPlace,
     Manifest,
-    Sink,
     TableFile,
-    add_bytes,
-    add_frames,
-    open_sink,
     render_manifest,
 )
 from stoilo.server.backup.tables import read_revision, read_rows, tables_of
@@ -57,7 +54,7 @@ _CHECKPOINT: Final = "audit/log/checkpoint"
 class _Draft:
     """A backup being written."""
 
-    sink: Sink
+    sink: BackupWriter
     work: Path
     files: list[BackupFile] = field(default_factory=list)
     tables: list[TableFile] = field(default_factory=list)
@@ -74,19 +71,17 @@ class _Draft:
 
     def add_data(self, name: str, data: bytes) -> None:
         """Add bytes as a file."""
-        written = add_bytes(self.sink, f"files/{name}", data)
+        written = self.sink.add(f"files/{name}", data)
         self.files.append(BackupFile(name, *written))
 
 
 def take_backup(
-    config: ServerConfig, output: Path, *, offline_keys: bool = False
+    config: ServerConfig,  # the server's settings
+    output: Path,  # a directory to make
+    *,
+    offline_keys: bool = False,  # take ``keys/offline`` along
 ) -> Manifest:
     """Write a backup of the server in ``config.data``; the server may run meanwhile.
-
-    Args:
-        config: the server's settings.
-        output: a directory to make, or a file whose name ends in ``.tar``.
-        offline_keys: take ``keys/offline`` along.
 
     Raises:
         UsageError: ``STO-U004`` not a data directory, ``STO-B063`` `output` exists.
@@ -99,7 +94,7 @@ def take_backup(
             f"{data.name or data} is not the data directory of a server",
             hint="start one with `stoilo up --data DIR`",
         )
-    sink = open_sink(output.absolute())
+    sink = BackupWriter(output.absolute())
     try:
         with _own_place(data) as place:
             manifest = _take(
@@ -156,7 +151,7 @@ def _take(
         files=tuple(draft.files),
         tables=tuple(draft.tables),
     )
-    add_bytes(draft.sink, MANIFEST_FILE, render_manifest(manifest))
+    draft.sink.add(MANIFEST_FILE, render_manifest(manifest))
     return manifest
 
 
@@ -205,7 +200,7 @@ def _add_tables(draft: _Draft, cut: Cut) -> None:
         revision = read_revision(connection, branch)
         for table in tables_of(branch):
             path = f"tables/{name}/{table}"
-            written = add_frames(draft.sink, path, read_rows(connection, branch, table))
+            written = draft.sink.add_frames(path, read_rows(connection, branch, table))
             draft.tables.append(TableFile(name, revision, table, *written))  # type: ignore[arg-type]  # one of the two names
 
 

@@ -120,15 +120,12 @@ def check_settings(engine: Engine, packet_bytes: int = PACKET_BYTES) -> None:
 
 @contextmanager
 def write_turn(
-    engine: Engine, name: str, wait_s: int = LOCK_WAIT_S
+    engine: Engine,  # of `open_mariadb`
+    # of the tables that its writers share; other databases have turns of their own
+    name: str,
+    wait_s: int = LOCK_WAIT_S,  # how long to wait for the writer before, s
 ) -> Iterator[Connection]:
     """Yield a connection in a transaction that is the only writing one.
-
-    Args:
-        engine: of `open_mariadb`.
-        name: of the tables that its writers share; other databases have turns of
-            their own.
-        wait_s: how long to wait for the writer before, s.
 
     Raises:
         SQLAlchemyError: the database refuses; nothing is stored.

@@ -33,20 +33,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-__all__ = [
-    "APP_CHARS",
-    "NAME_CHARS",
-    "EngineDatabase",
-    "Key",
-    "Name",
-    "Real",
-    "is_writing",
-]
-
-
 LOCK_WAIT_S = 30
+# Connections that stay open when nobody reads; each holds files and some memory
 READERS_KEPT = 24
-"""Connections that stay open when nobody reads; each holds files and some memory."""
 _READ = "stoilo_read"
 
 
@@ -122,7 +111,6 @@ class EngineDatabase:
 
 
 def _open(url: str) -> tuple[Engine, Engine]:
-    """Return what reads and what writes."""
     if is_mariadb(url):
         engine = open_mariadb(url)
         return engine, engine
@@ -148,7 +136,6 @@ def _refused(error: SQLAlchemyError) -> InternalError:
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
-    """Set what makes commits durable and leaves transactions to us."""
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
@@ -160,7 +147,6 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
 
 
 def _prepare_writer(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
-    """Let the one connection that writes keep its pages from one commit to the next."""
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     cursor.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")

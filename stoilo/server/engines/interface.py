@@ -25,28 +25,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.workunits import WorkunitSpec
 
-__all__ = [
-    "Assimilator",
-    "Comparison",
-    "Engine",
-    "EngineFigures",
-    "HostRecords",
-    "MeasuredEngine",
-    "NotDecidedYet",
-    "OutcomeKind",
-    "PairVerdict",
-    "ReceivedResult",
-    "ResultCheck",
-    "ResultOutcome",
-    "ResultProgress",
-    "ResultVerdict",
-    "ResultView",
-    "Validation",
-    "Waits",
-    "WorkunitOutcome",
-    "WorkunitStatus",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ReceivedResult:

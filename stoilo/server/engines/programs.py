@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["AppProgram", "CodeSignKey", "FormerKey", "SignedFile", "check_programs"]
-
 _PLATFORM: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -63,14 +61,11 @@ class CodeSignKey:
 
 
 def check_programs(
-    programs: Sequence[AppProgram], md5s: Mapping[str, str], key: CodeSignKey
+    programs: Sequence[AppProgram],  # one for each platform
+    md5s: Mapping[str, str],  # digest of a file → its MD5
+    key: CodeSignKey,  # to check with
 ) -> None:
     """Check programs as a client would.
-
-    Args:
-        programs: one for each platform.
-        md5s: digest of a file → its MD5.
-        key: to check with.
 
     Raises:
         UsageError: ``STO-E051``.

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.types import check_redundancy
+from stoilo.policies.levels import level_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from stoilo.core.types import Redundancy
 
-__all__ = [
-    "APP_CHARS",
-    "Homogeneity",
-    "Replication",
-    "WorkunitFile",
-    "WorkunitSpec",
-    "check_spec",
-]
 
 APP_CHARS: Final = 32
 _WORKUNIT_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -113,3 +107,53 @@ def check_spec(spec: WorkunitSpec) -> None:
         raise UsageError(
             "STO-E001", f"workunit {spec.name!r}: {error.message}"
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationRules:
+    """The replication of each level; levels not named have the ordinary one."""
+
+    by_level: Mapping[str, Replication] = field(default_factory=dict)
+
+    def of(self, level: str) -> Replication:
+        """Return how results of a level's tasks are spread."""
+        return self.by_level.get(level, Replication())
+
+
+def parse_replication(
+    homogeneous: str,  # ``level=coarse`` or ``level=fine``, separated by commas
+    adaptive: str,  # levels, separated by commas
+) -> ReplicationRules:
+    """Return the rules that two settings name, or raise ``STO-R090``."""
+    alike = dict(_kind_of(part) for part in _parts(homogeneous))
+    alone = {_level(part) for part in _parts(adaptive)}
+    return ReplicationRules(
+        {
+            level: Replication(alike.get(level, Homogeneity.NONE), level in alone)
+            for level in alike.keys() | alone
+        }
+    )
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _kind_of(part: str) -> tuple[str, Homogeneity]:
+    level, _, kind = part.partition("=")
+    if kind not in {"coarse", "fine"}:
+        raise UsageError(
+            "STO-R090",
+            f"setting homogeneous: {part[:40]!r} is not level=coarse or level=fine",
+        )
+    return _level(level), Homogeneity(kind)
+
+
+def _level(name: str) -> str:
+    if name not in level_names():
+        raise UsageError(
+            "STO-R090",
+            f"there is no level {name[:40]!r}",
+            hint=f"the levels are {', '.join(level_names())}",
+        )
+    return name

@@ -15,12 +15,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 log = logging.getLogger(__name__)
 
+# From the connection, or the head's first byte on a used one, to its last, s
 HEAD_S: Final = 20.0
-"""From the connection, or the head's first byte on a used one, to its last, s."""
 
 MOST_CONNECTIONS: Final = 2048
-MOST_OF_ADDRESS: Final = 256
-"""Not for the trusted proxy's, from which everybody comes."""
+MOST_OF_ADDRESS: Final = 256  # Not for the trusted proxy's, from which everybody comes
 
 
 class TimedProtocol(H11Protocol):

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 
+# Cache header of what never changes under its name
 FOREVER: Final = "public, max-age=31536000, immutable"
-"""Cache header of what never changes under its name."""
 
+# Cache header of what may be another thing the next time; an ETag makes that cheap
 REVALIDATE: Final = "no-cache"
-"""Cache header of what may be another thing the next time; an ETag makes that cheap."""
 
 _TEXTS = {"checkpoint": MAX_NOTE_BYTES, "policy.txt": MAX_POLICY_BYTES}
 _DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -36,7 +36,7 @@ from stoilo.server.http.log_files import (
     render_file,
     render_missing,
 )
-from stoilo.server.release.changes import TRANSCRIPT_FILE
+from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 INDEX_FORMAT: Final = "stoilo-release-index/1"
 MAX_INDEXED: Final = 4096
 STATUS_S: Final = 1.0
+# Files up to here are answered from memory and hashed when they are read
 MAX_SMALL_BYTES: Final = 4 * 1024 * 1024
-"""Files up to here are answered from memory and hashed when they are read."""
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}"
 _TARGET = re.compile(rf"targets(?:/{_WORD}){{0,3}}/([0-9a-f]{{64}})\.{_WORD}")

@@ -1,21 +1,27 @@
-"""The web server of `stoilo up`: its socket, its address, its start and its stop."""
+"""The web server of `stoilo up`: its socket, its address, its start and its stop.
+
+The server knows no page for people. `run_server(…, faces=…)` mounts what the command line
+hands to it, so that pages stay above the server in the layers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import uvicorn
+from starlette.routing import BaseRoute
 
 from stoilo.core.errors import InternalError
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.http.http_timeout import TimedProtocol
 
-GRACE_S: Final = 2.0
-"""Time that open requests get at the end, s."""
+GRACE_S: Final = 2.0  # Time that open requests get at the end, s
 
 
 def listen(text: str) -> socket.socket:
@@ -98,3 +104,18 @@ async def stop_web(web: WebServer, serving: asyncio.Task[None]) -> None:
     """End the server, open requests within `GRACE_S`."""
     web.should_exit = True
     await serving
+
+
+AUDIT_PAGES = "/audit/"  # Where a face shows the log to people
+
+
+@dataclass(frozen=True, slots=True)
+class PublicPlace:
+    """What a face may know of the server that it is mounted in."""
+
+    data: Path  # the data directory; a face only reads, and only what is public
+    url: str  # of the server as it is reached, with final slash
+
+
+# Returns the routes of one face; called once, before the server listens
+Face = Callable[[PublicPlace], Sequence[BaseRoute]]

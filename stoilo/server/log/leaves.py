@@ -56,23 +56,16 @@ class _Fixed:
 
 
 class LeafBook:
-    """Appends what waits in the outbox.
-
-    Args:
-        store: where it waits.
-        side: where records and published sources go.
-        facts: of the project, at this moment; raises while no epoch is open.
-        clock: seconds since 1970.
-        interval_s: refusals are batched over this time.
-    """
+    """Appends what waits in the outbox."""
 
     def __init__(
         self,
-        store: Store,
-        side: SideStore,
+        store: Store,  # where it waits
+        side: SideStore,  # where records and published sources go
+        # of the project, at this moment; raises while no epoch is open
         facts: Callable[[], ProjectFacts],
-        clock: Callable[[], int],
-        interval_s: int = 60,
+        clock: Callable[[], int],  # seconds since 1970
+        interval_s: int = 60,  # refusals are batched over this time
     ) -> None:
         self._store = store
         self._side = side

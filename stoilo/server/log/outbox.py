@@ -43,19 +43,12 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing to log.
+    """One thing to log."""
 
-    Attributes:
-        key: names it for good.
-        kind: how its record comes about.
-        time: when it happened, s.
-        record: of kind RECORD; its origin is `NO_ORIGIN`.
-    """
-
-    key: str
-    kind: EventKind
-    time: int
-    record: Record | None = None
+    key: str  # names it for good
+    kind: EventKind  # how its record comes about
+    time: int  # when it happened, s
+    record: Record | None = None  # of kind RECORD; its origin is `NO_ORIGIN`
 
 
 def note_events(connection: Connection, events: Sequence[Event]) -> int:

@@ -63,22 +63,15 @@ class AdmissionSigner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceUnderReview:
-    """What the gate judges: hostile bytes, never executed, never normalised.
+    """What the gate judges: hostile bytes, never executed, never normalised."""
 
-    Attributes:
-        source: the task module.
-        validator: the validator module, empty when there is none.
-        entry: the function to call.
-        level: the level asked for, empty = the lowest that admits.
-        validator_entries: functions that the validator module must define.
-        argument_types: library types in arguments and blobs (``numpy.ndarray``).
-    """
-
-    source: bytes
-    validator: bytes
-    entry: str
-    level: str
+    source: bytes  # the task module
+    validator: bytes  # the validator module, empty when there is none
+    entry: str  # the function to call
+    level: str  # the level asked for, empty = the lowest that admits
+    # functions that the validator module must define
     validator_entries: tuple[str, ...] = ()
+    # library types in arguments and blobs (``numpy.ndarray``)
     argument_types: tuple[str, ...] = ()
 
 
@@ -102,20 +95,11 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProjectFacts:
-    """What every statement of this server says about the project.
+    """What every statement of this server says about the project."""
 
-    Attributes:
-        origin: of project and log.
-        epoch: number of the gate key's epoch.
-        epoch_end: when the epoch ends, s; no admission outlives it.
-        language_digest: version of the language layer.
-        python: minor version of the executors, for example ``3.11``.
-        admission_life_s: how long an admission holds, at most 14 days.
-    """
-
-    origin: str
-    epoch: int
-    epoch_end: int
-    language_digest: str
-    python: str = "3.11"
-    admission_life_s: int = 7 * DAY_S
+    origin: str  # of project and log
+    epoch: int  # number of the gate key's epoch
+    epoch_end: int  # when the epoch ends, s; no admission outlives it
+    language_digest: str  # version of the language layer
+    python: str = "3.11"  # minor version of the executors, for example ``3.11``
+    admission_life_s: int = 7 * DAY_S  # how long an admission holds, at most 14 days

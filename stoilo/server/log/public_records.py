@@ -41,27 +41,16 @@ _COSIGNATURE_BYTES = {4 + 8 + 64, 4 + 8 + 2420}  # Ed25519, ML-DSA-44
 
 
 class ResultPayload(msgspec.Struct, frozen=True):
-    """What a result's record is made of; private, because it holds the salt.
+    """What a result's record is made of; private, because it holds the salt."""
 
-    Attributes:
-        task_id: the task.
-        attempt: the one that decided.
-        state: the task's final state.
-        code: why it did not succeed.
-        result_sha256: of the canonical result.
-        finished_at: s.
-        nonce: the salt, 64 hex digits.
-        agreeing: copies that agreed.
-    """
-
-    task_id: str
-    attempt: int
-    state: str
-    code: str
-    result_sha256: str
-    finished_at: int
-    nonce: str
-    agreeing: int = 0
+    task_id: str  # the task
+    attempt: int  # the one that decided
+    state: str  # the task's final state
+    code: str  # why it did not succeed
+    result_sha256: str  # of the canonical result
+    finished_at: int  # s
+    nonce: str  # the salt, 64 hex digits
+    agreeing: int = 0  # copies that agreed
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -113,22 +102,15 @@ def review_commitment(salt: str, envelope: bytes) -> str:
 
 
 def workunit_record(
-    attempt: AttemptRow,
-    codes: tuple[str, ...],
-    time: int,
+    attempt: AttemptRow,  # sealed and logged
+    codes: tuple[str, ...],  # of the gate's findings
+    time: int,  # when the workunit was made, or the admission withdrawn, s
     *,
-    issued: bool,
+    issued: bool,  # which of the two
+    # digest of each review in the statement → its commitment
     reviews: Mapping[str, str],
 ) -> WorkunitRecord:
-    """Return the public explanation of an attempt's admission, which has its place.
-
-    Args:
-        attempt: sealed and logged.
-        codes: of the gate's findings.
-        time: when the workunit was made, or the admission withdrawn, s.
-        issued: which of the two.
-        reviews: digest of each review in the statement → its commitment.
-    """
+    """Return the public explanation of an attempt's admission, which has its place."""
     sealed = read_sealed(attempt.statement or b"")
     size, cosigned_at = _covering(attempt.proof or b"")
     state: Literal["issued", "withdrawn"] = "issued" if issued else "withdrawn"
@@ -224,17 +206,14 @@ OutboxRow = Any
 
 
 class RecordWriter:
-    """Makes the records of one batch of events; reads all rows they need at once.
-
-    Args:
-        store: where the rows are.
-        log: knows the places of leaves that a killed server could not note.
-        origin: of project and log.
-        events: rows of the outbox.
-    """
+    """Makes the records of one batch of events; reads all rows they need at once."""
 
     def __init__(
-        self, store: Store, log: Log, origin: str, events: Sequence[OutboxRow]
+        self,
+        store: Store,  # where the rows are
+        log: Log,  # knows the places of leaves that a killed server could not note
+        origin: str,  # of project and log
+        events: Sequence[OutboxRow],  # rows of the outbox
     ) -> None:
         self._store = store
         self._log = log

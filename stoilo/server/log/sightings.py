@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stoilo.audit.format.note import NoteSignature, VerifierKey
     from stoilo.audit.format.policy import LogPolicy
     from stoilo.audit.log.seen import SeenStore
-    from stoilo.executor.verifier.result import ResultHeader
+    from stoilo.executor.verifier.workunit import ResultHeader
 
 
 class Sightings:
@@ -24,21 +24,23 @@ class Sightings:
 
     A checkpoint that the log's key signed is kept whatever it says: one of a tree that
     is not ours is the evidence that monitors look for.
-
-    Args:
-        store: where rows go.
-        policy: whose signature a checkpoint needs; witnesses are not asked again.
     """
 
-    def __init__(self, store: SeenStore, policy: Callable[[], LogPolicy]) -> None:
+    def __init__(
+        self,
+        store: SeenStore,  # where rows go
+        # whose signature a checkpoint needs; witnesses are not asked again
+        policy: Callable[[], LogPolicy],
+    ) -> None:
         self._store = store
         self._policy = policy
 
-    def record(self, header: ResultHeader) -> None:
+    def record(
+        self,
+        # of a hostile file, compared with the host's copy already
+        header: ResultHeader,
+    ) -> None:
         """Keep the checkpoint of a result that ran, durably; repeats change nothing.
-
-        Args:
-            header: of a hostile file, compared with the host's copy already.
 
         Raises:
             TrustError: ``STO-L131`` when it states none that this log's key signed.

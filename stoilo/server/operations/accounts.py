@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 
 NAME_CHARS: Final = 128
 REASON_CHARS: Final = 300
-ID_CHARS: Final = 12
-"""So much of a token's digest names it among its account's."""
+ID_CHARS: Final = 12  # So much of a token's digest names it among its account's
 
 
 @dataclass(frozen=True, slots=True)

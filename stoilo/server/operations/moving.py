@@ -1,8 +1,17 @@
-"""Volunteers and their computers: read from our tables, written as BOINC's rows.
+"""`stoilo boinc migrate`: a project at home becomes a stock project; repeatable.
+
+The server must be stopped. Steps, each one transaction and each harmless when done again:
+accounts and hosts into BOINC's tables; running tasks get new attempts. What is there
+already is left alone, so a move that was cut off is begun anew.
 
 Numbers are kept: a client names its host by number and the project by URL and key, so one
 that was attached goes on by itself where URL, key, number and code-signing key stay. What
 BOINC has no place for is said in docs/howto/move-to-a-stock-server.md.
+
+A workunit cannot be carried over: its results' names, upload places and deadlines are the
+old engine's. The task can: an attempt is closed and the next one opened, in one
+transaction, exactly as when a deadline has passed. What hosts still compute for the old
+attempt counts for nothing.
 """
 
 from __future__ import annotations
@@ -29,9 +38,17 @@ from stoilo.server.engines.embedded.accounts.accounts import (
     Accounts,
     load_secret,
 )
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import ENGINE, Database
+<<<<<<< HEAD
+from stoilo.server.migrations import newest_revision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+=======
 from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
+from stoilo.server.engines.stock.project.levels import CHOICE, chosen_work
 from stoilo.server.migrations import newest_revision
 
 if TYPE_CHECKING:
@@ -116,6 +133,8 @@ def user_values(row: UserRow) -> dict[str, object]:
     preferences = (
         "<project_preferences>\n"
         f"<project_specific>\n<max_level>{escape(row.max_level)}</max_level>\n"
+        # the one element that plan classes look at: without it an account has `pure` only
+        f"<{CHOICE}>{escape(chosen_work(row.max_level))}</{CHOICE}>\n"
         f"</project_specific>\n{apps}</project_preferences>\n"
     )
     return {
@@ -279,6 +298,7 @@ def read_hosts(connection: Connection) -> list[HostRow]:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+>>>>>>> house-stock
     from collections.abc import Set as AbstractSet
 
     from sqlalchemy import Connection
@@ -287,85 +307,36 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.rows import AttemptName
 
-    # which of these workunits the project has that is left
     AtHome = Callable[[AbstractSet[str]], AbstractSet[str]]
 
 
-BATCH = 256  # attempts looked at together
-
-
-def count_running(connection: Connection, at_home: AtHome) -> int:
-    """Return how many attempts `reopen_running` would begin anew."""
-    return sum(len(page) for page in _running(connection, at_home))
-
-
-def reopen_running(connection: Connection, now: int, at_home: AtHome) -> int:
-    """Close the attempts that have a workunit, open the next ones; returns how many.
-
-    `at_home` says which workunits the project has that is left: others are the stock
-    project's, where a server has begun to work since an earlier move.
-    """
-    total = 0
-    for page in _running(connection, at_home):
-        for name in page:
-            found = rows.find_issued(connection, name)
-            if found is not None:
-                _reopen(connection, *found, now)
-        total += len(page)
-    return total
-
-
-def _running(connection: Connection, at_home: AtHome) -> Iterator[list[AttemptName]]:
-    """Yield the attempts whose workunit is at home, a page at a time."""
-    last = ("", 0)
-    while page := rows.issued_after(connection, last, BATCH):
-        last = (page[-1].task_id, page[-1].number)
-        known = at_home({one.workunit for one in page})
-        yield [one for one in page if one.workunit in known]
-
-
-def _reopen(
-    connection: Connection, attempt: AttemptRow, task: TaskRow, now: int
-) -> None:
-    rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
-    if task.state.final or task.attempt != attempt.number:
-        return
-    if task.state is TaskState.RUNNING:
-        rows.move_task(connection, task, TaskState.ADMITTING, now)
-    rows.add_attempt(connection, task, now)
+# ``host.max_results_day``: the scheduler sends such a host nothing.
+BLACKLISTED: Final = -1
+_BATCH: Final = 256  # attempts looked at together
+Columns = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What was moved, or would be.
+    """What was moved, or would be."""
 
-    Attributes:
-        users: accounts that were not there.
-        users_there: accounts that were.
-        hosts: computers that were not there.
-        hosts_there: computers that were.
-        tasks: running tasks that get a new attempt.
-        apps: levels that the stock project has an app for.
-    """
-
-    users: int
-    users_there: int
-    hosts: int
-    hosts_there: int
-    tasks: int
-    apps: tuple[str, ...]
+    users: int  # accounts that were not there
+    users_there: int  # accounts that were
+    hosts: int  # computers that were not there
+    hosts_there: int  # computers that were
+    tasks: int  # running tasks that get a new attempt
+    apps: tuple[str, ...]  # levels that the stock project has an app for
 
 
 def move_project(
-    config: ServerConfig, boinc_url: str, *, weak: bool = False, dry_run: bool = False
+    config: ServerConfig,  # of the embedded project, whose server is stopped
+    boinc_url: str,  # SQLAlchemy URL of the stock project's database
+    *,
+    # take the weak keys, by which most hosts are attached, as BOINC's one key
+    weak: bool = False,
+    dry_run: bool = False,  # count only; nothing is written into any database
 ) -> Moved:
     """Move people, hosts, credit and running tasks.
-
-    Args:
-        config: of the embedded project, whose server is stopped.
-        boinc_url: SQLAlchemy URL of the stock project's database.
-        weak: let BOINC's key be our weak one (`read_users`).
-        dry_run: count only; nothing is written into any database.
 
     Raises:
         InternalError: ``STO-R070`` the server runs; ``STO-B074`` BOINC's database refuses.
@@ -380,11 +351,31 @@ def move_project(
         store = Store.open(config.database_url)
         try:
             source.upgrade()
-            secret = _secret(config, dry_run=dry_run)
-            people = _move_people(
-                source, Accounts(source, secret), boinc_url, weak=weak, dry_run=dry_run
+            accounts = Accounts(source, _secret(config, dry_run=dry_run))
+            engine = create_engine(boinc_url)
+            try:
+                with engine.begin() as boinc, source.read() as ours:
+                    apps = _apps(boinc)
+                    users = read_users(ours, accounts, apps, weak=weak)
+                    hosts = read_hosts(ours)
+                    write = not dry_run
+                    new_users = _put(boinc, "user", users, "email_addr", write=write)
+                    new_hosts = _put(boinc, "host", hosts, "host_cpid", write=write)
+            finally:
+                engine.dispose()
+            return Moved(
+                users=new_users,
+                users_there=len(users) - new_users,
+                hosts=new_hosts,
+                hosts_there=len(hosts) - new_hosts,
+                tasks=move_tasks(
+                    store,
+                    lambda names: known_workunits(source, names),
+                    int(time.time()),
+                    dry_run=dry_run,
+                ),
+                apps=tuple(sorted(apps, key=LEVELS.index)),
             )
-            return _move_tasks(store, source, people, dry_run=dry_run)
         except SQLAlchemyError as error:
             raise InternalError(
                 "STO-B074", f"BOINC's database refuses ({type(error).__name__})"
@@ -420,53 +411,120 @@ def _secret(config: ServerConfig, *, dry_run: bool) -> bytes:
     return load_secret(path)
 
 
-def _move_people(
-    source: Database, accounts: Accounts, boinc_url: str, *, weak: bool, dry_run: bool
-) -> Moved:
-    engine = create_engine(boinc_url)
-    try:
-        with engine.begin() as boinc, source.read() as ours:
-            apps = _apps(boinc)
-            users = [
-                user_values(one)
-                for one in read_users(ours, accounts.open_by_id, apps, weak=weak)
-            ]
-            hosts = [host_values(one) for one in read_hosts(ours)]
-            new_users = _put(boinc, "user", users, "email_addr", write=not dry_run)
-            new_hosts = _put(boinc, "host", hosts, "host_cpid", write=not dry_run)
-    finally:
-        engine.dispose()
-    return Moved(
-        users=new_users,
-        users_there=len(users) - new_users,
-        hosts=new_hosts,
-        hosts_there=len(hosts) - new_hosts,
-        tasks=0,
-        apps=tuple(sorted(apps, key=LEVELS.index)),
+# -- people -------------------------------------------------------------------------
+
+
+def read_users(
+    connection: Connection, accounts: Accounts, apps: Mapping[str, int], *, weak: bool
+) -> list[Columns]:
+    """Return every account as a row of BOINC's ``user``; `apps` are numbers by level."""
+    users, people = schema.users, schema.people
+    query = select(users, people).outerjoin(people, people.c.user_id == users.c.id)
+    found = []
+    for row in connection.execute(query.order_by(users.c.id)):
+        account = accounts.open_by_id(row.id)
+        key = account.weak_key if weak else account.key
+        allowed = LEVELS[: LEVELS.index(row.max_level) + 1]
+        numbers = [apps[level] for level in allowed if level in apps]
+        found.append(user_values(row, key, numbers))
+    return found
+
+
+def user_values(row: Any, key: str, app_ids: Sequence[int]) -> Columns:  # noqa: ANN401 - a row of SQLAlchemy
+    """Return the columns of a row of BOINC's ``user``; `key` stands there in clear."""
+    # An empty choice of apps means all of them to BOINC, so it is always written.
+    apps = "".join(f"<app_id>{number}</app_id>\n" for number in app_ids)
+    preferences = (
+        "<project_preferences>\n"
+        f"<project_specific>\n<max_level>{escape(row.max_level)}</max_level>\n"
+        f"</project_specific>\n{apps}</project_preferences>\n"
     )
+    return {
+        "id": row.id,
+        "create_time": row.created_at,
+        "email_addr": row.email,
+        "name": row.name or row.email.partition("@")[0],
+        "authenticator": key,
+        "total_credit": row.total_credit or 0.0,
+        "expavg_credit": row.average_credit or 0.0,
+        "expavg_time": row.average_at or 0,
+        "project_prefs": preferences.encode(),
+        # BOINC stores passwords in another form: a random one that nobody knows.
+        "passwd_hash": secrets.token_hex(16),
+        "cross_project_id": secrets.token_hex(16),
+        "show_hosts": 0,
+        "send_email": 0,
+    }
 
 
-def _move_tasks(
-    store: Store, source: Database, people: Moved, *, dry_run: bool
-) -> Moved:
-    def at_home(names: AbstractSet[str]) -> AbstractSet[str]:
-        with source.read() as connection:
-            return known_workunits(connection, names)
-
-    if dry_run:
-        with store.read() as connection:
-            tasks = count_running(connection, at_home)
-    else:
-        with store.write() as connection:
-            tasks = reopen_running(connection, int(time.time()), at_home)
-    return Moved(
-        people.users,
-        people.users_there,
-        people.hosts,
-        people.hosts_there,
-        tasks,
-        people.apps,
+def read_hosts(connection: Connection) -> list[Columns]:
+    """Return every computer as a row of BOINC's ``host``."""
+    hosts, records, bans = schema.hosts, schema.host_records, schema.bans
+    banned = exists().where(bans.c.host_id == hosts.c.id).label("banned")
+    query = select(hosts, records, banned).outerjoin(
+        records, records.c.host_id == hosts.c.id
     )
+    return [host_values(row) for row in connection.execute(query.order_by(hosts.c.id))]
+
+
+def host_values(row: Any) -> Columns:  # noqa: ANN401 - a row of SQLAlchemy
+    """Return the columns of a row of BOINC's ``host``."""
+    return {
+        "id": row.id,
+        "create_time": row.created_at,
+        "userid": row.user_id,
+        "rpc_seqno": row.rpc_seqno,
+        "rpc_time": row.seen_at,
+        "total_credit": row.total_credit or 0.0,
+        "expavg_credit": row.average_credit or 0.0,
+        "expavg_time": row.average_at or 0,
+        "domain_name": row.domain_name or "",
+        # Neutral until the host reports: 0 would make BOINC expect no work of it.
+        "on_frac": 1.0,
+        "connected_frac": 1.0,
+        "active_frac": 1.0,
+        "cpu_efficiency": 1.0,
+        "duration_correction_factor": 1.0,
+        "p_ncpus": row.ncpus or 1,
+        "p_vendor": row.vendor or "",
+        "p_model": row.model or "",
+        "p_fpops": row.fpops or 0.0,
+        "os_name": row.os_name or "",
+        "os_version": row.os_version or "",
+        "m_nbytes": row.memory_bytes or 0.0,
+        "d_free": row.disk_free_bytes or 0.0,
+        "host_cpid": row.cpid,
+        "max_results_day": BLACKLISTED if row.banned else 0,
+    }
+
+
+def missing_rows(
+    wanted: Sequence[Columns],  # rows to be there
+    present: Mapping[int, str],  # number of each row there → what it is known by
+    # what rows there are known by, where that must be unique; else empty
+    taken: Collection[str],
+    known_by: str,  # the column that tells one from another
+) -> list[Columns]:
+    """Return those rows that are not there yet; what is there is left as it is.
+
+    Raises:
+        UsageError: ``STO-B073`` a number or an address is somebody else's.
+    """
+    missing = []
+    for row in wanted:
+        number, mark = int(str(row["id"])), str(row[known_by])
+        there = present.get(number)
+        if there is None and mark in taken:
+            raise UsageError("STO-B073", f"{known_by} of row {number} is taken there")
+        if there is not None and there != mark:
+            raise UsageError(
+                "STO-B073",
+                f"number {number} belongs to somebody else in the stock project",
+                hint="move into a project that has no volunteers of its own yet",
+            )
+        if there is None:
+            missing.append(row)
+    return missing
 
 
 def _apps(boinc: Connection) -> dict[str, int]:
@@ -489,38 +547,86 @@ def _apps(boinc: Connection) -> dict[str, int]:
 def _put(
     boinc: Connection,
     name: str,
-    wanted: Sequence[Mapping[str, object]],
+    wanted: Sequence[Columns],
     known_by: str,
     *,
     write: bool,
 ) -> int:
-    """Insert the rows that are missing, as far as the table has their columns.
-
-    BOINC's tables have columns without a default: those that nobody named get 0 or
-    nothing, by their kind.
-    """
+    """Insert the rows that are missing, as far as the table has their columns."""
     table = Table(name, MetaData(), autoload_with=boinc)
     mark = table.c[known_by]
     present = {row[0]: str(row[1]) for row in boinc.execute(select(table.c.id, mark))}
     taken = set(present.values()) if name == "user" else set()
     missing = missing_rows(wanted, present, taken, known_by)
     if missing and write:
-        blank = _blanks(table)
-        known = set(table.c.keys())
-        rows = [
+        blank, known = _blanks(table), set(table.c.keys())
+        values = [
             blank | {key: value for key, value in row.items() if key in known}
             for row in missing
         ]
-        boinc.execute(insert(table), rows)
+        boinc.execute(insert(table), values)
     return len(missing)
 
 
-def _blanks(table: Table) -> dict[str, Any]:
-    """Return what stands in columns that must hold something and say nothing."""
-    blanks: dict[str, Any] = {}
+def _blanks(table: Table) -> Columns:
+    """Return what stands in columns that must hold something and say nothing.
+
+    BOINC's tables have columns without a default (``db/schema.sql``): 0 or empty text.
+    """
+    blanks: Columns = {}
     for column in table.c:
         if column.nullable or column.server_default is not None or column.primary_key:
             continue
         kind = column.type.python_type
         blanks[column.name] = kind() if kind in {int, float, str, bytes} else 0
     return blanks
+
+
+# -- tasks --------------------------------------------------------------------------
+
+
+def move_tasks(store: Store, at_home: AtHome, now: int, *, dry_run: bool) -> int:
+    """Close the attempts that have a workunit at home, open the next ones; count them.
+
+    `at_home` says which workunits the project has that is left: others are the stock
+    project's, where a server has begun to work since an earlier move.
+    """
+    if dry_run:
+        with store.read() as connection:
+            return sum(len(page) for page in _running(connection, at_home))
+    total = 0
+    with store.write() as connection:
+        for page in _running(connection, at_home):
+            for name in page:
+                if (found := rows.find_issued(connection, name)) is not None:
+                    _reopen(connection, *found, now)
+            total += len(page)
+    return total
+
+
+def _running(connection: Connection, at_home: AtHome) -> Iterator[list[AttemptName]]:
+    """Yield the attempts whose workunit is at home, a page at a time."""
+    last = ("", 0)
+    while page := rows.issued_after(connection, last, _BATCH):
+        last = (page[-1].task_id, page[-1].number)
+        known = at_home({one.workunit for one in page})
+        yield [one for one in page if one.workunit in known]
+
+
+def known_workunits(source: Database, names: AbstractSet[str]) -> frozenset[str]:
+    """Return those of `names` that the project at home has made."""
+    name = schema.workunits.c.name
+    query = select(name).where(name.in_(sorted(names)))
+    with source.read() as connection:
+        return frozenset(connection.scalars(query))
+
+
+def _reopen(
+    connection: Connection, attempt: AttemptRow, task: TaskRow, now: int
+) -> None:
+    rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
+    if task.state.final or task.attempt != attempt.number:
+        return
+    if task.state is TaskState.RUNNING:
+        rows.move_task(connection, task, TaskState.ADMITTING, now)
+    rows.add_attempt(connection, task, now)

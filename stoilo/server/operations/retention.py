@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 
 CHUNK = 400
+# Digests of published sources in one record; more go into further records
 MOST_PUBLISHED = 160
-"""Digests of published sources in one record; more go into further records."""
 
 
 class What(StrEnum):

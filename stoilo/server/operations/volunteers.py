@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
 
 
+# Local volunteers belong to whoever starts the server, who opts in to all we ship
 HIGHEST_LEVEL = level_names()[-1]
-"""Local volunteers belong to whoever starts the server, who opts in to all we ship."""
 
+# In a local volunteer's own directory, beside what a server writes, not in it (I4)
 OPT_IN_FILE = "optin.toml"
-"""In a local volunteer's own directory, beside what a server writes, not in it (I4)."""
 
 
 class LocalVolunteers:

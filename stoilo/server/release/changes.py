@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from sqlalchemy import delete, insert, select, update
+from tuf.api.metadata import Metadata, Root, Targets
 
 from stoilo.audit.format.facts import (
     FlavorRecord,
@@ -30,7 +31,7 @@ from stoilo.audit.format.proof import (
     render_release_proof,
 )
 from stoilo.core.digests import content_digest
-from stoilo.core.files import write_durably
+from stoilo.core.files import read_bounded, write_durably
 from stoilo.executor.verifier.targets import part_target
 from stoilo.server.db import schema
 from stoilo.server.log.outbox import (
@@ -41,6 +42,8 @@ from stoilo.server.log.outbox import (
     note_events,
     read_draft,
 )
+from stoilo.signer.ceremony.key_holders import role_keys
+from stoilo.signer.ceremony.transcript import MAX_TRANSCRIPT_BYTES, TRANSCRIPT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,10 +57,6 @@ if TYPE_CHECKING:
     from stoilo.server.log.ports import Log
 
 
-TRANSCRIPT_FILE: Final = "transcript.jsonl"
-"""The ceremony's transcript, as published beside the metadata."""
-
-MAX_TRANSCRIPT_BYTES: Final = 4 * 1024 * 1024
 PUBLISH_TIMEOUT_S: Final = 2.0
 _ROLE_FILE = re.compile(r"metadata/([0-9]+)\.([a-z]+)\.json")
 _RENEWED_ONLINE: Final = frozenset({"snapshot", "timestamp"})
@@ -109,11 +108,11 @@ def _role_files(files: ReleaseFiles) -> Iterator[NamedDigest]:
 def read_transcript(directory: Path) -> str:
     """Return the SHA-256 of the transcript beside a release, empty for none."""
     try:
-        with (directory / TRANSCRIPT_FILE).open("rb") as file:
-            data = file.read(MAX_TRANSCRIPT_BYTES + 1)
-    except FileNotFoundError:
+        return content_digest(
+            read_bounded(directory / TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
+        )
+    except OSError:  # also one that is too large: no ceremony wrote it
         return ""
-    return content_digest(data) if len(data) <= MAX_TRANSCRIPT_BYTES else ""
 
 
 class ReleaseProof:
@@ -134,8 +133,7 @@ class ReleaseProof:
     def upkeep(self) -> bool:
         """Write both files if a newer release is in the log; returns whether it did.
 
-        Raises:
-            StoiloError: the log is not published yet, or the disk refuses.
+        Raises a StoiloError while the log is not published yet, or the disk refuses.
         """
         row = self._newest()
         if row is None or row[0] == self._written:
@@ -279,51 +277,19 @@ def _born(
     )
 
 
-class _Value(msgspec.Struct):
-    public: str
-
-
-class _Key(msgspec.Struct):
-    keyval: _Value
-
-
-class _Role(msgspec.Struct):
-    keyids: tuple[str, ...]
-    name: str = ""
-
-
-class _Delegations(msgspec.Struct):
-    keys: dict[str, _Key]
-    roles: tuple[_Role, ...] = ()
-
-
-class _Signed(msgspec.Struct):
-    keys: dict[str, _Key] = {}
-    roles: dict[str, _Role] = {}
-    delegations: _Delegations | None = None
-
-
-class _Metadata(msgspec.Struct):
-    """The part of verified TUF metadata that names keys."""
-
-    signed: _Signed
-
-
 def _role_keys(files: ReleaseFiles, name: str, now: int) -> Iterator[KeyRecord]:
     """Yield the keys that a root or targets file (verified) gives to roles."""
     data = files.get(name)
     if data is None:
         return
-    signed = msgspec.json.decode(data, type=_Metadata).signed
-    keys, roles = dict(signed.keys), list(signed.roles.items())
-    if signed.delegations is not None:
-        keys |= signed.delegations.keys
-        roles += [(role.name, role) for role in signed.delegations.roles]
+    owner: Root | Targets = Metadata[Any].from_bytes(data).signed
+    delegations = owner.delegations if isinstance(owner, Targets) else None
+    named = (delegations.roles or {}) if delegations else {}
     file, short = content_digest(data), name.rpartition("/")[2]
-    for role_name, role in roles:
-        for key_id in role.keyids:
-            public = bytes.fromhex(keys[key_id].keyval.public)
-            yield _born(role_name, public, now, file=file, name=short)
+    for role in owner.roles if isinstance(owner, Root) else named:
+        for key in role_keys(owner, role):
+            public = bytes.fromhex(key.keyval["public"])
+            yield _born(role, public, now, file=file, name=short)
 
 
 def _find_file(files: ReleaseFiles, folder: str, name: str, public: bytes = b"") -> str:
@@ -379,7 +345,6 @@ def find_changes(
 
 
 def _identity(record: Record | None) -> str:
-    """Return the text that says whether what is in force is still the same."""
     match record:
         case KeyRecord():
             return record.key
@@ -395,7 +360,6 @@ def _identity(record: Record | None) -> str:
 
 
 def _begin(record: Record, earlier: Record | None, now: int) -> Record:
-    """Return the record of something that is in force from `now` on."""
     if isinstance(record, PolicyRecord | LevelRecord):
         previous = _identity(earlier)
         return msgspec.structs.replace(record, time=now, previous=previous)
@@ -403,7 +367,6 @@ def _begin(record: Record, earlier: Record | None, now: int) -> Record:
 
 
 def _end(record: Record, now: int, revoked: frozenset[str]) -> Record:
-    """Return the record of the end of something that was in force."""
     match record:
         case KeyRecord():
             reason = "ended" if 0 < record.not_after <= now else "removed"

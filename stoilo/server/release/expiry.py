@@ -82,8 +82,7 @@ class ReleaseStatus(msgspec.Struct, frozen=True):
 def read_roles(directory: Path, now: int) -> tuple[RoleExpiry, ...]:
     """Return what the newest metadata of each role says of itself, verified or not.
 
-    Raises:
-        TrustError: STO-K013 when a file cannot be read.
+    Raises ``STO-K013`` when a file cannot be read.
     """
     return expiries(_signed(directory), now)
 
@@ -195,7 +194,6 @@ class ReleaseWatch:
 
 
 def _signed(directory: Path) -> Iterator[tuple[str, Signed]]:
-    """Yield the newest metadata of each role that the directory has."""
     targets = newest(directory, "targets", Targets)
     delegations = None if targets is None else targets.signed.delegations
     # Whatever roles a ceremony has delegated; each has an end of its own.

@@ -70,7 +70,6 @@ def choose_flavor(wish: str, level: str, release: TrustedRelease) -> str:
 
 
 def _named(wish: str, parts: Sequence[PartFile]) -> PartFile:
-    """Return the flavor that somebody asked for."""
     for part in parts:
         if wish in {part.part, part.flavor, part.alias}:
             return part

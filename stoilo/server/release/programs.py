@@ -129,7 +129,6 @@ def _former_keys(directory: Path, text: str) -> tuple[FormerKey, ...]:
 
 
 def _vouches(old: str, signature: str, text: str) -> bool:
-    """Say whether the key `old` has signed the key `text`."""
     md5 = md5_hex(text.strip().encode())
     try:
         check_boinc_signature(md5, signature, parse_boinc_public(old))

@@ -186,10 +186,8 @@ def start_project(
 ) -> Project:
     """Open the released root, or make or renew the development root; start its signer.
 
-    Raises:
-        UsageError: STO-K091, STO-K093, as `is_released`.
-        TrustError: STO-K094, STO-K095 what a released root lacks; the release's codes.
-        InternalError: STO-K020 the signer did not start.
+    Raises ``STO-K091``, ``STO-K093``, as `is_released`; ``STO-K094``, ``STO-K095`` what
+    a released root lacks; the release's codes; ``STO-K020`` the signer did not start.
     """
     installed = installed_release()
     if is_released(home.path / "keys"):
@@ -294,7 +292,6 @@ def _find_signer(
 def _start_signer(
     home: DataDir, stack: AsyncExitStack, directory: Path
 ) -> tuple[SignerProcess, SignerClient, Path]:
-    """Start the process that alone holds the online keys."""
     socket_path = home.part("run") / "signer.sock"
     signer = SignerProcess(directory, socket_path)
     signer.start()

@@ -55,10 +55,9 @@ class ServerTerms:
 def is_released(directory: Path) -> bool:
     """Whether ``DIR/keys`` holds a root that people signed offline.
 
-    Raises:
-        UsageError: STO-K093 when online keys wait for their ceremony; STO-K091 when a
-            released root lies beside offline keys.
-        TrustError: STO-K003, STO-K013, STO-K029 when the root cannot be read.
+    Raises ``STO-K093`` when online keys wait for their ceremony; ``STO-K091`` when a
+    released root lies beside offline keys; ``STO-K003``, ``STO-K013``, ``STO-K029``
+    when the root cannot be read.
     """
     if awaits_ceremony(directory):
         raise UsageError(
@@ -123,7 +122,6 @@ def check_certified(trust: TrustedRelease, terms: ServerTerms) -> None:
 
 
 def _check_log(policy: LogPolicy, terms: ServerTerms) -> None:
-    """Compare log and witnesses with those that volunteers will demand."""
     key = parse_vkey(terms.log_vkey)
     if key not in policy.logs:
         raise _uncertified(f"it does not name this log's key {terms.log_vkey}", _ASK)

@@ -109,7 +109,6 @@ class ReviewBook:
     def _record(
         self, opened: OpenedReview, text: bytes, account_id: int, now: int
     ) -> ReviewRecord:
-        """Return the public record of a signed review."""
         salt, review = self._salt_of(account_id), opened.review
         return ReviewRecord(
             origin=NO_ORIGIN,
@@ -153,7 +152,6 @@ class ReviewBook:
         opened: Sequence[tuple[StoredReview, OpenedReview]],
         now: int,
     ) -> Reviews:
-        """Return the longest review and those of others that last as long."""
         until = now + task.spec.redundancy.delay_bound_s + START_MARGIN_S
         good = [
             (row, one)

@@ -119,10 +119,8 @@ class ReviewDesk:
     def submit(self, owner: Owner, task_id: str, envelope: bytes) -> int:
         """Take a signed review (hostile) of a waiting task; returns how many go on.
 
-        Raises:
-            UsageError: ``STO-R027``, ``STO-R026`` it ends too soon.
-            TrustError: ``STO-R023`` the signature, ``STO-R024`` other work.
-            PolicyRefusal: ``STO-R025``, the reviewer's own task.
+        Raises ``STO-R027``, ``STO-R026`` it ends too soon; ``STO-R023`` the signature,
+        ``STO-R024`` other work; ``STO-R025``, the reviewer's own task.
         """
         task = self._waiting_task(task_id)
         opened, now = self._book.open(envelope), self._clock()
@@ -151,9 +149,7 @@ class ReviewDesk:
     def refuse(self, owner: Owner, task_id: str, reason: str) -> TaskState:
         """End a waiting task with the reviewer's reason; returns its state then.
 
-        Raises:
-            UsageError: ``STO-R027``.
-            PolicyRefusal: ``STO-R025``, the reviewer's own task.
+        Raises ``STO-R027``; ``STO-R025``, the reviewer's own task.
         """
         task = self._waiting_task(task_id)
         if task.account_id == owner.account_id:

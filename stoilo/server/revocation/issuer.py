@@ -208,8 +208,7 @@ class RevocationIssuer:
     def current(self, admitted_at: int) -> bytes:
         """Return the file for a workunit admitted at `admitted_at` (Unix seconds).
 
-        Raises:
-            InternalError: ``STO-L160`` while there is none, or a newer one is coming.
+        Raises ``STO-L160`` while there is none, or a newer one is coming.
         """
         statement, now = self._statement, self._clock()
         if self._trouble is not None:
@@ -276,9 +275,8 @@ class RevocationIssuer:
     ) -> None:
         """Use the file of an earlier start if it is the newest statement's.
 
-        Raises:
-            TrustError: ``STO-A086`` when the signer has forgotten a newer one: hosts have
-                not, and would refuse all work until the numbers are beyond it again.
+        Raises ``STO-A086`` when the signer has forgotten a newer one: hosts have not,
+        and would refuse all work until the numbers are beyond it again.
         """
         self._statement, self._file = last, b""
         stored = self._withdrawals.read_file(MOST_BYTES)
@@ -321,7 +319,6 @@ class RevocationIssuer:
         self._statement, self._file, self._draft = statement, file, b""
 
     def _log_offline_list(self, trust: TrustedRelease, now: int) -> None:
-        """Let the log tell of a new offline list before a statement stands on it."""
         label = f"revocation-offline:{trust.revocation_version}"
         if not self._log.find_label(label):
             leaves = []
@@ -331,7 +328,6 @@ class RevocationIssuer:
             self._log.append_many(leaves, [label] * len(leaves))
 
     def _store(self, data: bytes) -> None:
-        """Let readers have a record before its leaf is in the log."""
         if self._store_record is not None:
             self._store_record(data)
 

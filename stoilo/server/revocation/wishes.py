@@ -80,8 +80,7 @@ def wish(
 ) -> RevocationStatement:
     """Return a wish in a statement's form: only its lists count.
 
-    Raises:
-        UsageError: ``STO-L161`` when it names nothing, or something in a wrong form.
+    Raises ``STO-L161`` when it names nothing, or something in a wrong form.
     """
     made = msgspec.structs.replace(
         _EMPTY,
@@ -104,8 +103,7 @@ def merge_wishes(
 ) -> RevocationStatement:
     """Return everything that either withdraws, sorted.
 
-    Raises:
-        UsageError: ``STO-L164`` when that is more than a statement holds.
+    Raises ``STO-L164`` when that is more than a statement holds.
     """
     first, second = kept or _EMPTY, wishes or _EMPTY
     merged = msgspec.structs.replace(
@@ -141,8 +139,7 @@ class Withdrawals:
     def add(self, made: RevocationStatement) -> Path:
         """Store a wish durably; returns its file. The same wish is stored once.
 
-        Raises:
-            UsageError: ``STO-L164`` when too many wait.
+        Raises ``STO-L164`` when too many wait.
         """
         data = render_revocation(made)
         path = self._wanted / f"{content_digest(data)}.json"
@@ -212,8 +209,7 @@ class InForce:
 def revocations_in_force(data: Path) -> InForce:
     """Return what the data directory says; nothing of it is verified.
 
-    Raises:
-        UsageError: ``STO-U004`` not the data directory of a server.
+    Raises ``STO-U004`` not the data directory of a server.
     """
     keys = _keys(data)
     withdrawals = Withdrawals(data / FOLDER)
@@ -228,8 +224,7 @@ def revocations_in_force(data: Path) -> InForce:
 def withdraw(data: Path, made: RevocationStatement) -> Path:
     """Store a wish that the server takes up at once, or at its next start.
 
-    Raises:
-        UsageError: ``STO-U004``, ``STO-L164`` more than a statement holds.
+    Raises ``STO-U004``, ``STO-L164`` more than a statement holds.
     """
     now = revocations_in_force(data)
     kept = now.online
@@ -244,14 +239,7 @@ def wait_in_force(
 ) -> RevocationStatement:
     """Return the statement by which a running server has put a wish into force.
 
-    Args:
-        data: the server's data directory.
-        wanted: the wish's file, of `withdraw`.
-        made: the wish.
-        timeout_s: s.
-
-    Raises:
-        WaitError: ``STO-L167``; the wish stays.
+    Raises ``STO-L167``; the wish stays.
     """
 
     def found() -> RevocationStatement | None:
@@ -304,7 +292,6 @@ def is_running(data: Path) -> bool:
 def _poll(
     found: Callable[[], RevocationStatement | None], timeout_s: float
 ) -> RevocationStatement | None:
-    """Return the first answer of `found` within `timeout_s`."""
     end = time.monotonic() + timeout_s
     while (answer := found()) is None and time.monotonic() < end:
         time.sleep(POLL_S)
@@ -312,7 +299,6 @@ def _poll(
 
 
 def _keys(data: Path) -> Path:
-    """Return the release directory of a server."""
     keys = data / "keys"
     if not (keys / "metadata").is_dir():
         raise UsageError(

@@ -17,7 +17,7 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.statement import statement_digest
 from stoilo.core.types import RunStatus
-from stoilo.executor.verifier.result import (
+from stoilo.executor.verifier.workunit import (
     ResultHeader,
     parse_result,
     parse_result_header,

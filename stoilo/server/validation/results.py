@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError, TrustError, UserCodeError
 from stoilo.core.types import RunStatus, TaskState
-from stoilo.executor.verifier.result import Disposition
+from stoilo.executor.verifier.workunit import Disposition
 from stoilo.server.db import rows
 from stoilo.server.engines.interface import (
     Comparison,
@@ -40,7 +40,7 @@ from stoilo.server.validation.validators import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.executor.verifier.result import ResultHeader
+    from stoilo.executor.verifier.workunit import ResultHeader
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import ReceivedResult

@@ -94,8 +94,7 @@ class BaseRelease:
     def target(self, name: str) -> bytes | None:
         """Return a small target's bytes, None when the release does not name it.
 
-        Raises:
-            TrustError: ``STO-K052`` when it is named, and missing or damaged.
+        Raises ``STO-K052`` when it is named, and missing or damaged.
         """
         info = self.info(name)
         if info is None:
@@ -109,8 +108,7 @@ class BaseRelease:
 def open_published(directory: Path) -> BaseRelease:
     """Return the release in `directory`, its offline roles verified.
 
-    Raises:
-        TrustError: as `read_published` and `open_base`.
+    Raises as `read_published` and `open_base`.
     """
     return open_base(read_published(directory))
 
@@ -118,8 +116,7 @@ def open_published(directory: Path) -> BaseRelease:
 def read_published(directory: Path) -> ReleaseFiles:
     """Return roots, newest metadata and small targets of a release directory.
 
-    Raises:
-        TrustError: ``STO-K050`` past the bounds, ``STO-K052`` for what cannot be read.
+    Raises ``STO-K050`` past the bounds, ``STO-K052`` for what cannot be read.
     """
     found: dict[str, bytes] = {}
     for name in _metadata_names(directory):
@@ -136,9 +133,8 @@ def read_published(directory: Path) -> ReleaseFiles:
 def open_base(files: ReleaseFiles) -> BaseRelease:
     """Verify a release's offline roles from its first root on.
 
-    Raises:
-        TrustError: ``STO-K050`` for what cannot be read, ``STO-K052`` for what is missing
-            or not signed by enough of its keys.
+    Raises ``STO-K050`` for what cannot be read, ``STO-K052`` for what is missing or not
+    signed by enough of its keys.
     """
     files = ReleaseFiles(tuple(sorted(files.files)))
     found = list(_role_files(files))
@@ -195,7 +191,6 @@ def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
 def _check_signed(
     delegator: Root | Targets, file: RoleFile, metadata: Metadata[Any]
 ) -> None:
-    """Refuse metadata that too few keys named by `delegator` signed."""
     try:
         delegator.verify_delegate(file.role, metadata.signed_bytes, metadata.signatures)
     except (RepositoryError, ValueError) as error:
@@ -205,7 +200,6 @@ def _check_signed(
 
 
 def _newest(found: list[RoleFile], role: str) -> RoleFile:
-    """Return the highest version of `role`."""
     files = [file for file in found if file.role == role]
     if not files:
         raise TrustError("STO-K052", f"the release lacks its role {role}")
@@ -256,7 +250,6 @@ def _metadata_names(directory: Path) -> Iterator[str]:
 
 
 def _target_names(name: str, data: bytes) -> Iterator[str]:
-    """Yield where the small targets lie that a metadata file names."""
     parsed = parse_role_name(name.removeprefix("metadata/"))
     if parsed is None or parsed[1] not in OFFLINE or parsed[1] == "root":
         return

@@ -68,9 +68,8 @@ def sign_boinc_files(ceremony: Ceremony, key: BoincPrivateKey) -> Ceremony:
 
     Call it after the review: builders' attestations are checked there, not here.
 
-    Raises:
-        TrustError: STO-K076 when the folder has another key's signatures or a file is no
-            longer what is proposed.
+    Raises ``STO-K076`` when the folder has another key's signatures or a file is no
+    longer what is proposed.
     """
     public = render_boinc_public(key.public).encode()
     files = dict(ceremony.boinc)
@@ -92,8 +91,7 @@ def sign_boinc_files(ceremony: Ceremony, key: BoincPrivateKey) -> Ceremony:
 def check_folder_signatures(ceremony: Ceremony) -> None:
     """Check that a folder's BOINC signatures are those of its launchers and verifiers.
 
-    Raises:
-        TrustError: as `check_boinc_files`.
+    Raises as `check_boinc_files`.
     """
     if ceremony.boinc:
         targets = ceremony.proposal.targets

@@ -82,7 +82,6 @@ def _read(name: str, data: bytes | None, kind: type[msgspec.Struct]) -> Any:  # 
 
 
 def _moved(what: str, old: Iterable[object], new: Iterable[object]) -> Iterator[str]:
-    """Yield what left and what joined."""
     before, after = list(old), list(new)
     yield from (f"- {what} {one}" for one in before if one not in after)
     yield from (f"+ {what} {one}" for one in after if one not in before)
@@ -192,7 +191,6 @@ def _part(old: PartFile | None, new: PartFile | None) -> Iterator[str]:
 
 
 def _text(old: bytes | None, new: bytes | None) -> Iterator[str]:
-    """Yield a line diff of a text that people write."""
     before, after = (
         (data or b"").decode("utf-8", "replace").splitlines() for data in (old, new)
     )

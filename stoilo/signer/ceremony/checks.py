@@ -100,7 +100,6 @@ def _check_time(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
 
 
 def _check_base(ceremony: Ceremony) -> Iterator[StoiloError]:
-    """The release below was not expired when the proposal was made on it."""
     base = ceremony.proposal.base
     if base is None:
         return
@@ -177,7 +176,6 @@ def _check_lifetimes(
 
 
 def _check_dependents(proposal: Proposal) -> Iterator[StoiloError]:
-    """What stays as published is still signed by enough of the keys as they will be."""
     if proposal.base is None:
         return
     for role in ("targets", *DELEGATED):
@@ -237,7 +235,6 @@ def find_builds(
 def _strange_builds(
     ceremony: Ceremony, parts: tuple[PartFile, ...], builders: BuilderFile
 ) -> Iterator[StoiloError]:
-    """Yield what would lie beside the release and refuse it as a whole for who checks it."""
     try:
         keys = tuple(parse_public_key(one.key) for one in builders.keys)
     except StoiloError:
@@ -262,7 +259,6 @@ def _strange_builds(
 
 
 def _is_new(proposal: Proposal, part: PartFile) -> bool:
-    """Whether the published release does not hold this very archive for this part."""
     base = proposal.base
     if base is None:
         return True

@@ -83,8 +83,7 @@ def named_targets(proposal: Proposal) -> dict[str, TargetFile]:
 def release_parts(proposal: Proposal) -> tuple[PartFile, ...]:
     """Return the records of launchers, verifiers and flavors as they will be.
 
-    Raises:
-        TrustError: STO-K013, or STO-K081 when a record and its files disagree.
+    Raises ``STO-K013``, or ``STO-K081`` when a record and its files disagree.
     """
     infos = named_targets(proposal)
     files = {
@@ -200,7 +199,6 @@ def _check_policies(proposal: Proposal) -> Iterator[StoiloError]:
 
 
 def _check_levels(proposal: Proposal) -> Iterator[StoiloError]:
-    """Level files are the newest of those that the project accepts."""
     project = _read(proposal, PROJECT_FILE, ProjectFile)
     files = [name for name in named_targets(proposal) if name.startswith("levels/")]
     texts = [proposal.target(name) or b"" for name in files]

@@ -37,13 +37,13 @@ from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.signer.ceremony.base_release import BaseRelease, open_base, stored_name
 from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name, targets_of
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
+from stoilo.signer.ceremony.transcript import MAX_TRANSCRIPT_BYTES, TRANSCRIPT_FILE
 from stoilo.signer.repository import checked_pieces
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
 CEREMONY_FORMAT: Final = "stoilo-ceremony/1"
 _ABOUT = "ceremony.json"
 _ONLINE = "requests/online.json"
-_TRANSCRIPT = "transcript.jsonl"
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}"
 _NAMES = re.compile(
     rf"ceremony\.json|transcript\.jsonl|requests/online\.json"
@@ -111,11 +111,10 @@ class Ceremony:
 def read_folder(path: Path) -> Ceremony:
     """Read and check a ceremony's folder (hostile).
 
-    Raises:
-        UsageError: ``STO-K051`` when there is no such folder.
-        TrustError: ``STO-K050`` for what cannot be read, ``STO-K051`` for a file that
-            does not belong there or is missing, ``STO-K052`` for a base that does not
-            hold, ``STO-K056`` for a new file that is not what the metadata names.
+    Raises ``STO-K051`` when there is no such folder; ``STO-K050`` for what cannot be
+    read, ``STO-K051`` for a file that does not belong there or is missing, ``STO-K052``
+    for a base that does not hold, ``STO-K056`` for a new file that is not what the
+    metadata names.
     """
     files = _list_files(path)
     if _ABOUT not in files:
@@ -146,8 +145,7 @@ def write_folder(path: Path, ceremony: Ceremony) -> None:
     Every file is replaced as a whole, the description last: a folder whose writing was
     interrupted is refused or complete.
 
-    Raises:
-        InternalError: ``STO-K051`` when the disk is full or read-only.
+    Raises ``STO-K051`` when the disk is full or read-only.
     """
     wanted: dict[str, bytes | Path] = dict(_files_of(ceremony))
     try:
@@ -204,9 +202,9 @@ def _read(file: Path, name: str, bound: int = 0) -> bytes:
 
 
 def _read_transcript(files: Mapping[str, Path]) -> bytes:
-    if _TRANSCRIPT not in files:
+    if TRANSCRIPT_FILE not in files:
         return b""
-    return _read(files[_TRANSCRIPT], _TRANSCRIPT, ceremony_bounds().transcript_bytes)
+    return _read(files[TRANSCRIPT_FILE], TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
 
 
 def _parse_about(data: bytes) -> CeremonyFile:
@@ -226,7 +224,6 @@ def _below(files: Mapping[str, Path], prefix: str) -> Iterator[NamedBytes]:
 
 
 def _read_current(files: Mapping[str, Path]) -> BaseRelease | None:
-    """Return the release that the ceremony builds on."""
     rows = tuple(_below(files, "current/"))
     return open_base(ReleaseFiles(rows)) if rows else None
 
@@ -316,7 +313,7 @@ def _files_of(ceremony: Ceremony) -> Iterator[tuple[str, bytes | Path]]:
     if ceremony.online:
         yield _ONLINE, ceremony.online
     if ceremony.transcript:
-        yield _TRANSCRIPT, ceremony.transcript
+        yield TRANSCRIPT_FILE, ceremony.transcript
     # Last: a folder without it is no ceremony, so half a copy is refused.
     about = msgspec.json.encode(ceremony.about)
     yield _ABOUT, msgspec.json.format(about, indent=2) + b"\n"

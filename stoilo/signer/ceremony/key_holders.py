@@ -141,8 +141,7 @@ def role_set(owner: Root | Targets, role: str) -> RoleSet:
 def change_keys(owner: Root | Targets, change: RoleChange) -> None:
     """Take keys out of a role and put others in.
 
-    Raises:
-        UsageError: ``STO-K054`` when a key is not there, or there already.
+    Raises ``STO-K054`` when a key is not there, or there already.
     """
     role = change.role
     row = role_row(owner, role)
@@ -174,8 +173,7 @@ def check_role_keys(root: Root, targets: Targets) -> None:
     Every role keeps the limits of ``roles.toml``, and one key has one use; snapshot and
     timestamp, both the signer process's, may share theirs.
 
-    Raises:
-        UsageError: ``STO-K053``.
+    Raises ``STO-K053``.
     """
     for role, found in _all_sets(root, targets):
         _check_limits(role, found)
@@ -211,7 +209,7 @@ def _check_limits(role: str, found: RoleSet) -> None:
             "STO-K053",
             f"{role} has {len(keys)} keys; it needs {limits.min_keys} to "
             f"{limits.max_keys}, each another one",
-            hint=f"`stoilo release rotate FOLDER --role {role} --out OLD.pub --in NEW.pub` "
+            hint=f"`stoilo release request FOLDER --role {role} --out OLD.pub --in NEW.pub` "
             "puts another in its place",
         )
     # People know each other by name: two keys of "Ada" look like one person.

@@ -120,8 +120,7 @@ def check_project(
 def read_memory(path: Path, key: str, role: str) -> KeyMemory:
     """Return a key's memory, a fresh one when it has none.
 
-    Raises:
-        TrustError: ``STO-K050`` when the file is damaged or another key's.
+    Raises ``STO-K050`` when the file is damaged or another key's.
     """
     try:
         data = read_bounded(path, _BOUND)

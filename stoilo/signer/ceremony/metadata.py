@@ -112,8 +112,7 @@ def open_role(file: RoleFile) -> Metadata[Any]:
 def open_metadata(file: RoleFile, kind: type[_S]) -> Metadata[_S]:
     """Parse a metadata file (hostile), which must be what its name says.
 
-    Raises:
-        TrustError: ``STO-K050``.
+    Raises ``STO-K050``.
     """
     # python-tuf does not look at types: what is malformed would fail far from here.
     check_shape(file.data, file.role, file.name, ceremony_bounds().metadata_bytes)
@@ -130,11 +129,7 @@ def open_metadata(file: RoleFile, kind: type[_S]) -> Metadata[_S]:
 
 @functools.lru_cache(maxsize=64)
 def targets_of(file: RoleFile) -> Mapping[str, TargetFile]:
-    """Return what a targets file names, read once: only ever looked at.
-
-    Raises:
-        TrustError: ``STO-K050``.
-    """
+    """Return what a targets file names, read once: only ever looked at; raises ``STO-K050``."""
     return MappingProxyType(open_targets(file).signed.targets)
 
 

@@ -162,8 +162,7 @@ class Proposal:
     def target(self, name: str) -> bytes | None:
         """Return small target `name` as it will be; None when there will be none.
 
-        Raises:
-            TrustError: ``STO-K052`` when it is named, and missing or damaged.
+        Raises ``STO-K052`` when it is named, and missing or damaged.
         """
         file = self.newest(role_of_target(name))
         info = None if file is None else targets_of(file).get(name)
@@ -180,9 +179,8 @@ class Proposal:
 def first_proposal(plan: ReleasePlan) -> Proposal:
     """Return the metadata of a project's first release, unsigned.
 
-    Raises:
-        UsageError: ``STO-K053`` for a role without keys, with too few or too many, with
-            an impossible threshold, or sharing a key with another role.
+    Raises ``STO-K053`` for a role without keys, with too few or too many, with an
+    impossible threshold, or sharing a key with another role.
     """
     draft = Draft(None, (), (), plan.now)
     marks = {REHEARSAL_MARK: plan.rehearsal, DEVELOPMENT_MARK: plan.development}
@@ -194,14 +192,8 @@ def first_proposal(plan: ReleasePlan) -> Proposal:
 def next_proposal(current: BaseRelease, changes: Changes, now: int) -> Proposal:
     """Return the metadata that makes `changes` to `current`, unsigned.
 
-    Args:
-        current: the published release.
-        changes: what is to become different.
-        now: Unix seconds; lifetimes begin here.
-
-    Raises:
-        UsageError: ``STO-K053`` for keys that do not add up, ``STO-K054`` for a change
-            of what is not there.
+    Raises ``STO-K053`` for keys that do not add up, ``STO-K054`` for a change of what
+    is not there.
     """
     return amend_proposal(Proposal(current), changes, now)
 
@@ -209,8 +201,7 @@ def next_proposal(current: BaseRelease, changes: Changes, now: int) -> Proposal:
 def amend_proposal(proposal: Proposal, changes: Changes, now: int) -> Proposal:
     """Return an unsigned proposal with more changes; raises as `next_proposal`.
 
-    Raises:
-        UsageError: ``STO-K055`` when somebody has signed already.
+    Raises ``STO-K055`` when somebody has signed already.
     """
     if proposal.is_signed:
         raise UsageError(
@@ -328,7 +319,6 @@ class Draft:
         return tuple(files), self._named_targets()
 
     def _named_targets(self) -> tuple[NewTarget, ...]:
-        """Return the new files that are still named."""
         found = []
         for name, one in sorted(self._new.items()):
             info = self._named(role_of_target(name)).get(name)

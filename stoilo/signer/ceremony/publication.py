@@ -169,7 +169,6 @@ def _without_boinc(missing: tuple[str, ...]) -> TrustError:
 
 @contextmanager
 def _locked(directory: Path, mode: int) -> Iterator[None]:
-    """Keep other publishers of this directory out."""
     directory.mkdir(mode=mode, parents=True, exist_ok=True)
     locks = [os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
     if (
@@ -217,7 +216,6 @@ def _moved_on(role: str, version: int) -> TrustError:
 
 
 def _published(directory: Path) -> tuple[RoleFile, ...]:
-    """Return every metadata file in the directory."""
     found = []
     for path in (directory / "metadata").glob("*.json"):
         parsed = parse_role_name(path.name)

@@ -62,7 +62,7 @@ from stoilo.signer.ceremony.key_holders import (
     role_set,
 )
 from stoilo.signer.ceremony.metadata import open_root
-from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal
+from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.roles import OFFLINE, ceremony_bounds, expiries
 
@@ -77,8 +77,7 @@ _ItemT = TypeVar("_ItemT", bound=int | str)
 def find_release(directory: Path) -> Path:
     """Return the release directory in `directory`: itself, or a server's ``DIR/keys``.
 
-    Raises:
-        UsageError: ``STO-K052`` when neither holds release metadata.
+    Raises ``STO-K052`` when neither holds release metadata.
     """
     for place in (directory, directory / "keys"):
         if (place / "metadata").is_dir():
@@ -122,11 +121,6 @@ def begin_on(
     return Ceremony(about, Proposal(current))
 
 
-def ask_for(ceremony: Ceremony, changes: Changes, now: int) -> Ceremony:
-    """Return the ceremony with more changes; raises as `amend_proposal`."""
-    return replace(ceremony, proposal=amend_proposal(ceremony.proposal, changes, now))
-
-
 def add_builds(ceremony: Ceremony, builds: Iterable[NamedBytes]) -> Ceremony:
     """Return the ceremony with more attestations."""
     known = dict(ceremony.builds) | dict(builds)
@@ -143,7 +137,6 @@ def roles_ending(current: BaseRelease, now: int) -> tuple[str, ...]:
 
 
 def _refuse_expired(current: BaseRelease, now: int, *, renews_expired: bool) -> None:
-    """Refuse a copy that may be an old one."""
     found = {one.role: one for one in expiries(current.signed(), now)}
     for role in (*OFFLINE, "timestamp"):
         known = found.get(role)
@@ -206,6 +199,15 @@ class Withdrawal:
     epochs: tuple[int, ...] = ()
     min_epoch: int = 1
 
+    def __or__(self, other: Withdrawal) -> Withdrawal:
+        """Return both."""
+        return Withdrawal(
+            (*self.digests, *other.digests),
+            (*self.flavors, *other.flavors),
+            (*self.epochs, *other.epochs),
+            max(self.min_epoch, other.min_epoch),
+        )
+
 
 def online_role(online: OnlineKeys) -> RoleSet:
     """Return who signs snapshot and timestamp."""
@@ -242,8 +244,7 @@ def _first(one: str, others: Iterable[str], kept: int) -> tuple[str, ...]:
 def take_online_keys(proposal: Proposal, online: OnlineKeys) -> Changes:
     """Certify what the server has made: epochs, and its other keys where they are new.
 
-    Raises:
-        UsageError: ``STO-K062`` for the keys of another project.
+    Raises ``STO-K062`` for the keys of another project.
     """
     project = _read(proposal, PROJECT_FILE, ProjectFile)
     if online.origin != project.origin:
@@ -351,11 +352,6 @@ def accept_policies(
     # Rules of a policy that is no longer accepted would confuse the next reader.
     kept = {digest: names for digest, names in reviewed.items() if digest in digests}
     return Changes((named_record(POLICIES_FILE, PolicyFile(tuple(digests), kept)),))
-
-
-def take_reviewers(reviewers: ReviewerFile) -> Changes:
-    """Name exactly these reviewers."""
-    return Changes((named_record(REVIEWERS_FILE, reviewers),))
 
 
 def change_builders(

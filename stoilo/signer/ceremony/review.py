@@ -152,7 +152,6 @@ def _problem(error: StoiloError) -> Problem:
 
 
 def _first_root(proposal: Proposal) -> str:
-    """Return the digest that ``--root FILE`` is compared with."""
     if proposal.base is None:
         return ""
     return proposal.base.roots[0].signed_digest
@@ -180,7 +179,6 @@ def _role_review(proposal: Proposal, file: RoleFile) -> RoleReview:
 def _key_changes(
     role: str, old: Root | Targets | None, new: Root | Targets
 ) -> Iterator[KeyChange]:
-    """Yield what changes in the keys that this metadata gives to roles."""
     roles = {"root": ("root", "targets", *ONLINE_ROLES), "targets": DELEGATED}
     for name in roles.get(role, ()):
         before = RoleSet((), 0) if old is None else role_set(old, name)
@@ -245,7 +243,6 @@ def _words(
 def _warnings(
     ceremony: Ceremony, roles: tuple[RoleReview, ...], now: int, *, found_builds: bool
 ) -> Iterator[str]:
-    """Yield what deserves a second look and is allowed all the same."""
     proposal = ceremony.proposal
     if ceremony.about.rehearsal:
         yield "REHEARSAL: this root is marked; release-built verifiers refuse it"
@@ -268,7 +265,6 @@ def _warnings(
 
 
 def _key_warnings(roles: tuple[RoleReview, ...]) -> Iterator[str]:
-    """Yield what is weaker about the keys than it need be."""
     for one in roles:
         for change in one.keys:
             if one.old_version and change.new_threshold < change.old_threshold:
@@ -282,7 +278,6 @@ def _has_new(roles: tuple[RoleReview, ...], name: str) -> bool:
 
 
 def _closed_gate(proposal: Proposal, now: int) -> Iterator[str]:
-    """Yield that no work could be admitted."""
     try:
         until = admits_until(proposal, now)
     except StoiloError:
@@ -295,7 +290,6 @@ def _closed_gate(proposal: Proposal, now: int) -> Iterator[str]:
 
 
 def _taken_back(proposal: Proposal) -> Iterator[str]:
-    """Yield what was withdrawn and would run again."""
     base = proposal.base
     old = None if base is None else base.target(REVOCATION_FILE)
     new = proposal.target(REVOCATION_FILE) if proposal.role("revocation") else None

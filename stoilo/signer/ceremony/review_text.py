@@ -17,12 +17,7 @@ from stoilo.signer.offline_keys import group_digest
 
 
 def render_review(found: Review, folder: str = "FOLDER") -> str:
-    """Return the whole review, ending in what to do next.
-
-    Args:
-        found: of `stoilo.signer.ceremony.review.review`.
-        folder: how the reader calls the ceremony's folder.
-    """
+    """Return the whole review, ending in what to do next."""
     return "\n".join(show_line(line) for line in _lines(found, folder))
 
 

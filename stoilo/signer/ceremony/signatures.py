@@ -79,8 +79,7 @@ def _one(proposal: Proposal, owner: str) -> tuple[tuple[Standing, Root | Targets
 def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
     """Return every set of keys that `file` needs, with who has signed.
 
-    Raises:
-        TrustError: ``STO-K050``; UsageError: ``STO-K054`` when nobody may sign it.
+    Raises ``STO-K050``; UsageError: ``STO-K054`` when nobody may sign it.
     """
     metadata = open_role(file)
     found = []
@@ -154,8 +153,7 @@ def sign_proposal(proposal: Proposal, key: SigningKey) -> Proposal:
     Nothing is checked here but that: what is signed is reviewed before
     (`stoilo.signer.ceremony.review`). Signing twice changes nothing.
 
-    Raises:
-        UsageError: ``STO-K067`` when it may sign nothing.
+    Raises ``STO-K067`` when it may sign nothing.
     """
     signer = key.signer()
     files = signable(proposal, key.role, signer.public_key.keyid)
@@ -189,10 +187,9 @@ def combine(ceremonies: Sequence[Ceremony]) -> Ceremony:
 
     Signatures are only gathered here: whether they verify, `review` says.
 
-    Raises:
-        UsageError: ``STO-K069`` for none.
-        TrustError: ``STO-K069`` when two of them are not copies of one proposal, or hold
-            different files under one name; ``STO-K077`` for transcripts of others.
+    Raises ``STO-K069`` for none; ``STO-K069`` when two of them are not copies of one
+    proposal, or hold different files under one name; ``STO-K077`` for transcripts of
+    others.
     """
     if not ceremonies:
         raise UsageError("STO-K069", "there is nothing to combine")
@@ -226,8 +223,7 @@ def combine(ceremonies: Sequence[Ceremony]) -> Ceremony:
 def _united(files: Sequence[RoleFile]) -> RoleFile:
     """Return one file with the signatures of all.
 
-    Raises:
-        TrustError: ``STO-K069`` for two signatures by one key: one of them is false.
+    Raises ``STO-K069`` for two signatures by one key: one of them is false.
     """
     opened = [open_role(file) for file in files]
     united = opened[0]

@@ -47,9 +47,7 @@ class ReleaseState(msgspec.Struct, frozen=True):
 def read_state(directory: Path, now: int) -> ReleaseState:
     """Return how the release in `directory` stands at `now`, Unix seconds.
 
-    Raises:
-        UsageError: ``STO-K052`` when there is none.
-        TrustError: when it does not hold.
+    Raises ``STO-K052`` when there is none; TrustError when it does not hold.
     """
     current = open_published(find_release(directory))
     proposal = Proposal(current)

@@ -68,8 +68,7 @@ def append_line(
 ) -> TranscriptLine:
     """Append an act to `folder`'s transcript, durably; returns the line.
 
-    Raises:
-        TrustError: STO-K077 when what is there does not hold together.
+    Raises ``STO-K077`` when what is there does not hold together.
     """
     lines = read_transcript(folder)
     line = TranscriptLine(
@@ -106,8 +105,7 @@ def write_transcript(folder: Path, lines: Iterable[TranscriptLine]) -> None:
 def parse_transcript(data: bytes) -> tuple[TranscriptLine, ...]:
     """Parse a transcript (hostile) and check that its lines hold together.
 
-    Raises:
-        TrustError: STO-K077; JSON's codes.
+    Raises ``STO-K077``; JSON's codes.
     """
     if len(data) > MAX_TRANSCRIPT_BYTES or data.count(b"\n") > MAX_LINES:
         raise TrustError("STO-K077", f"a transcript has at most {MAX_LINES} lines")
@@ -156,8 +154,7 @@ def combine_transcripts(
 
     Lines come out by time, and never before those that they follow.
 
-    Raises:
-        TrustError: STO-K077 when they are not of one ceremony.
+    Raises ``STO-K077`` when they are not of one ceremony.
     """
     given = {line_digest(line): line for lines in transcripts for line in lines}
     if sum(not line.previous for line in given.values()) > 1:
@@ -179,7 +176,6 @@ def combine_transcripts(
 
 
 def _ends(lines: tuple[TranscriptLine, ...]) -> tuple[str, ...]:
-    """Return the digests of the lines that no other follows."""
     followed = {digest for line in lines for digest in line.previous}
     digests = (line_digest(line) for line in lines)
     return tuple(sorted(digest for digest in digests if digest not in followed))

@@ -49,8 +49,7 @@ def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:
 def with_reviewer(named: Sequence[ReviewerKey], entry: ReviewerKey) -> ReviewerFile:
     """Return the list with `entry`, instead of an earlier one of the same key. Pure.
 
-    Raises:
-        TrustError: STO-K001, STO-K002 for a key that is none.
+    Raises ``STO-K001``, ``STO-K002`` for a key that is none.
     """
     parse_public_key(entry.key)
     others = [one for one in named if one.key != entry.key]
@@ -178,7 +177,6 @@ def _check_withdrawn(
     flavors: set[str],
     lowest: int,
 ) -> None:
-    """Refuse to take back what is not withdrawn."""
     missing: list[str] = [
         *(f"epoch {one}" for one in remove.epochs if one not in epochs),
         *(f"digest {one[:16]}" for one in remove.digests if one not in digests),
@@ -199,15 +197,7 @@ def settle_revocations(
 ) -> RevocationFile:
     """Publish the next offline list of a release; see `settle_list`.
 
-    Args:
-        directory: of the release.
-        now: Unix seconds.
-        add: withdrawn besides.
-        remove: taken back.
-
-    Raises:
-        UsageError: ``STO-L163``.
-        TrustError: ``STO-A086``.
+    Raises ``STO-L163``; ``STO-A086``.
     """
     online = newest_online(directory)
     listed = settle_list(offline_list(directory), online, add=add, remove=remove)

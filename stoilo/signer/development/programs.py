@@ -58,9 +58,8 @@ class PublishedPrograms:
 def project_root(directory: Path) -> bytes:
     """Return the root that a verifier of this development root is built for.
 
-    Raises:
-        UsageError: STO-K091 when the directory is a released project's; STO-E090 when
-            it has no root.
+    Raises ``STO-K091`` when the directory is a released project's; ``STO-E090`` when it
+    has no root.
     """
     check_development(directory)
     try:
@@ -94,15 +93,9 @@ def next_serial(directory: Path, platform: str) -> int:
 def publish_programs(directory: Path, build: Path, now: int) -> PublishedPrograms:
     """Publish every part of `build` in the development root in `directory`.
 
-    Args:
-        directory: the release, made by `create_development_root`.
-        build: as `stoilo release build` leaves it.
-        now: Unix seconds.
-
-    Raises:
-        UsageError: as `project_root`; STO-K051 when the build holds no part.
-        TrustError: STO-K056 when a file is not what its record says; STO-E091 for a
-            launcher without verifier; STO-F034 for one built for another root.
+    Raises as `project_root`; ``STO-K051`` when the build holds no part; ``STO-K056``
+    when a file is not what its record says; ``STO-E091`` for a launcher without
+    verifier; ``STO-F034`` for one built for another root.
     """
     project_root(directory)
     changes = read_parts_from(build)
@@ -123,9 +116,8 @@ def publish_programs(directory: Path, build: Path, now: int) -> PublishedProgram
 def ensure_boinc_key(directory: Path) -> BoincPrivateKey:
     """Return the development root's BOINC code-sign key, made when there is none.
 
-    Raises:
-        UsageError: STO-K091 when the directory is a released project's.
-        TrustError: STO-K003, STO-K029, STO-K075 when the key's file cannot be used.
+    Raises ``STO-K091`` when the directory is a released project's; ``STO-K003``,
+    ``STO-K029``, ``STO-K075`` when the key's file cannot be used.
     """
     check_development(directory)
     path = directory / "offline" / KEY_FILE

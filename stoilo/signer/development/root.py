@@ -210,9 +210,8 @@ def check_development(directory: Path) -> None:
 def publish_changes(directory: Path, changes: Changes, now: int) -> None:
     """Sign and publish `changes`; the caller holds `publishing`.
 
-    Raises:
-        UsageError: STO-K091 for a released project's directory.
-        TrustError: STO-K012 when a key here is not one that its role has.
+    Raises ``STO-K091`` for a released project's directory; ``STO-K012`` when a key here
+    is not one that its role has.
     """
     check_development(directory)
     proposal = next_proposal(open_published(directory), changes, now)

@@ -116,8 +116,7 @@ class SignerClient:
     def sign_revocation(self, statement: bytes, proof: bytes) -> bytes:
         """Return the DSSE envelope over a logged revocation statement.
 
-        Raises:
-            TrustError: STO-A073 and the log's codes, STO-A083 to STO-A085.
+        Raises ``STO-A073`` and the log's codes, ``STO-A083`` to ``STO-A085``.
         """
         request = SignRevocation(statement, proof)
         return self._ask(request, RevocationSigned).envelope
@@ -188,7 +187,6 @@ class SignerClient:
                 pause_s = pauses.next_pause()
 
     def _exchange_once(self, request: msgspec.Struct, deadline: float) -> Response:
-        """Send `request` over the present connection and read one answer."""
         connection = self._connection or self._connect()
         self._connection = connection
         connection.settimeout(max(deadline - time.monotonic(), FIRST_PAUSE_S))
@@ -199,7 +197,6 @@ class SignerClient:
         return response
 
     def _connect(self) -> socket.socket:
-        """Return a new connection."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(self._timeout_s)
         try:
@@ -211,7 +208,6 @@ class SignerClient:
         return connection
 
     def _drop(self) -> None:
-        """Forget the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -228,21 +224,15 @@ class CheckpointSigner:
     """Callable of `audit.sequencer.Sequencer.open`: checkpoint body → signed note."""
 
     def __init__(self, client: SignerClient, log_directory: Path) -> None:
-        """Remember whom to ask.
-
-        Args:
-            client: the signer's client.
-            log_directory: holds ``checkpoint`` and ``tile/``, as published.
-        """
+        """Remember whom to ask."""
         self._client = client
         self._nodes = TileNodes(partial(_read_tile, log_directory))
 
     def __call__(self, body: bytes) -> bytes:
         """Return the signed note.
 
-        Raises:
-            TrustError: STO-K025 to STO-K027 from the signer, STO-L031 a tile is missing.
-            UnreachableError: STO-K020.
+        Raises ``STO-K025`` to ``STO-K027`` from the signer, ``STO-L031`` a tile is
+        missing; ``STO-K020``.
         """
         new = parse_checkpoint(body).size
         old = self._client.ping().size
@@ -279,12 +269,7 @@ class SignerProcess:
     """One signer as a child process that never outlives this one; a context manager."""
 
     def __init__(self, directory: Path, socket_path: Path) -> None:
-        """Remember where keys and socket are; `start` starts.
-
-        Args:
-            directory: made by `stoilo.signer.development.root`.
-            socket_path: where the signer will listen.
-        """
+        """Remember where keys and socket are; `start` starts."""
         self._directory = directory
         self._socket = socket_path
         self._child: subprocess.Popen[bytes] | None = None
@@ -340,7 +325,6 @@ class SignerProcess:
             time.sleep(PAUSE_S)
 
     def _spawn(self) -> None:
-        """Start the child with a pipe whose closing ends it."""
         self._stop()
         # The kernel closes our end when this process dies, however it dies.
         theirs, self._lifeline = os.pipe()

@@ -139,7 +139,6 @@ def take_lock(directory: Path) -> IO[bytes]:
 
 
 def _watch_lifeline(descriptor: int) -> None:
-    """End this process when the other end of `descriptor` is closed."""
 
     def wait() -> None:
         while os.read(descriptor, 1):
@@ -184,7 +183,6 @@ def _leave(socket: Path) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Serve with the lock held."""
     service = SignerService(options.keys)
     listener = open_listener(options.socket, shared=bool(options.allow_uid))
     signal.signal(signal.SIGTERM, lambda *_: _leave(options.socket))

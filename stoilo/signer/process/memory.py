@@ -95,7 +95,6 @@ class CheckpointLedger:
 
 
 def _read_checkpoint(path: Path) -> Checkpoint:
-    """Return the remembered checkpoint."""
     try:
         row = msgspec.json.decode(read_private_file(path), type=_CheckpointRow)
         return Checkpoint(row.origin, row.size, bytes.fromhex(row.root))
@@ -106,7 +105,6 @@ def _read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Make `checkpoint` durable."""
     row = {
         "origin": checkpoint.origin,
         "size": checkpoint.size,
@@ -210,7 +208,6 @@ class RevocationLedger:
 
 
 def _read_revocation(path: Path) -> _RevocationRow:
-    """Return the remembered row."""
     try:
         row = msgspec.json.decode(read_private_file(path), type=_RevocationRow)
         parse_revocation(row.statement.encode())

@@ -127,8 +127,7 @@ def awaits_ceremony(directory: Path) -> bool:
 def requested_keys(directory: Path) -> OnlineKeys | None:
     """Return what `make_online_keys` returned last, None before the first time.
 
-    Raises:
-        TrustError: STO-K003, STO-K029, STO-K090 when its memory cannot be used.
+    Raises ``STO-K003``, ``STO-K029``, ``STO-K090`` when its memory cannot be used.
     """
     path = directory / "state" / REQUESTED_FILE
     return parse_online_keys(read_private_file(path)) if path.exists() else None
@@ -188,8 +187,7 @@ def make_online_keys(
 def certified_online_key(directory: Path) -> PrivateKey:
     """Return the key that the newest published root names for snapshot and timestamp.
 
-    Raises:
-        TrustError: STO-K029 when it is not here, STO-K014 without any root.
+    Raises ``STO-K029`` when it is not here, ``STO-K014`` without any root.
     """
     root = newest(directory, "root", Root)
     if root is None:
@@ -202,8 +200,7 @@ def certified_online_key(directory: Path) -> PrivateKey:
 def find_key(directory: Path, name: str, wanted: Collection[PublicKey]) -> PrivateKey:
     """Return the private key called `name`, the first one or a successor, among `wanted`.
 
-    Raises:
-        TrustError: STO-K029 when none of the keys here is one of those.
+    Raises ``STO-K029`` when none of the keys here is one of those.
     """
     folder = directory / "online"
     for path in sorted(folder.glob(f"{name}*.pem")):
@@ -218,8 +215,7 @@ def renew_online_metadata(directory: Path, now: int) -> None:
 
     For whoever has just published there, also beside a running server.
 
-    Raises:
-        TrustError: STO-K012, STO-K014, STO-K029.
+    Raises ``STO-K012``, ``STO-K014``, ``STO-K029``.
     """
     with publishing(directory):
         refresh_online_metadata(directory, certified_online_key(directory), now)

@@ -146,8 +146,7 @@ def send_record(connection: socket.socket, record: msgspec.Struct) -> None:
 def receive_request(connection: socket.socket) -> Request | None:
     """Return the next request (hostile), None when the caller has closed.
 
-    Raises:
-        TrustError: STO-K022 for anything that is no request, or too large.
+    Raises ``STO-K022`` for anything that is no request, or too large.
     """
     body = receive_frame(connection, most=MAX_FRAME_BYTES, code="STO-K022")
     try:

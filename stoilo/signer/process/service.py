@@ -239,7 +239,6 @@ class SignerService:
         return self._trust.expires
 
     def _sign_online_metadata(self) -> None:
-        """Renew snapshot and timestamp where due."""
         key = self._online_key()
         with publishing(self._directory):
             refresh_online_metadata(self._directory, key, self._clock())
@@ -269,13 +268,11 @@ class SignerService:
             self._load()
 
     def _timestamp_stamp(self) -> int:
-        """Return what changes when a new timestamp is published."""
         path = self._directory / "metadata" / "timestamp.json"
         # The timestamp is written last in every publication.
         return path.stat().st_mtime_ns
 
     def _online_key(self) -> PrivateKey:
-        """Return the snapshot and timestamp key that the newest root names."""
         return certified_online_key(self._directory)
 
     def _gate_key(self, epoch: GateEpoch) -> PrivateKey:

@@ -100,9 +100,8 @@ def read_contents(place: Place, history: History) -> Contents:
     Those in force must all be there. Of earlier versions, the small ones must be, where
     files can be listed; archives of earlier releases may have been removed.
 
-    Raises:
-        TrustError: STO-K013 what metadata says is impossible, STO-K014 a file is missing
-            or is not the one named.
+    Raises ``STO-K013`` what metadata says is impossible, ``STO-K014`` a file is missing
+    or is not the one named.
     """
     newest = {id(one) for one in history.newest()}
     current: dict[str, CheckedFile] = {}
@@ -203,7 +202,6 @@ def stored_file(one: CheckedFile) -> str:
 
 
 def _infos(role: RoleVersion) -> Iterator[TargetFile]:
-    """Yield what one version of a targets role names."""
     assert isinstance(role.signed, Targets)  # noqa: S101 - history holds no other
     for name, info in sorted(role.signed.targets.items()):
         if info.path != name:

@@ -145,7 +145,6 @@ def _matching(
 
 
 def _without_serial(part: PartFile) -> tuple[str, ...]:
-    """Return what tells one build of a part from another."""
     return (part.part, part.platform, part.version, part.archive.sha256, part.tree)
 
 
@@ -191,8 +190,7 @@ def check_boinc(
 ) -> BoincPublicKey | None:
     """Check BOINC's signatures; None when the release has none.
 
-    Raises:
-        TrustError: STO-K075, STO-K076.
+    Raises ``STO-K075``, ``STO-K076``.
     """
     md5s = {
         one.name: one.md5

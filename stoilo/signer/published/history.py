@@ -342,7 +342,6 @@ def _is_plain(signature: Signature) -> bool:
 
 
 def _listed(names: frozenset[str]) -> dict[str, frozenset[int]]:
-    """Return role → versions that lie there."""
     found: dict[str, set[int]] = {}
     for name in names:
         match = _FILE.fullmatch(name)
@@ -352,7 +351,6 @@ def _listed(names: frozenset[str]) -> dict[str, frozenset[int]]:
 
 
 def _former_roles(targets: Iterable[RoleVersion]) -> set[str]:
-    """Return every role that any version of targets delegated."""
     found: set[str] = set()
     for one in targets:
         delegations = _targets(one).delegations

@@ -9,10 +9,11 @@ import os
 import re
 import stat
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import IO, Final, Protocol
+from typing import IO, Final
 
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import HttpClient, HttpError
@@ -27,29 +28,30 @@ _PRIVATE: Final = frozenset({"online", "offline", "state", "retired"})
 _HALF = re.compile(r"\.[A-Za-z0-9][A-Za-z0-9._-]*\.new")
 
 
-class Place(Protocol):
+class Place(ABC):
     """A release's files by name, ``metadata/1.root.json`` for example."""
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """Return a file's bytes, None when it is not there.
+        """Return a file's bytes, None when it is not there; raises as `open`."""
+        file = self.open(name, limit)
+        if file is None:
+            return None
+        with file:
+            return file.read(limit)
 
-        Raises:
-            TrustError: STO-K078 when it is larger than `limit` bytes or no plain file.
-            UnreachableError: STO-L002.
-        """
-
+    @abstractmethod
     def open(self, name: str, size: int) -> IO[bytes] | None:
         """Return a file of at most `size` bytes to read twice, None when it is not there.
 
-        Raises:
-            TrustError, UnreachableError: as `read`.
+        Raises ``STO-K078`` when it is larger, or no plain file; ``STO-L002``.
         """
 
+    @abstractmethod
     def names(self) -> frozenset[str] | None:
         """Return the names of all files, None where they cannot be listed."""
 
 
-class DirectoryPlace:
+class DirectoryPlace(Place):
     """A release directory, or the one inside a server's data directory."""
 
     def __init__(self, path: Path) -> None:
@@ -57,14 +59,6 @@ class DirectoryPlace:
         is_data = not (path / "metadata").exists() and (keys / "metadata").exists()
         self._root = keys if is_data else path
         self._live = is_data or _is_servers_own(self._root)
-
-    def read(self, name: str, limit: int) -> bytes | None:
-        """Return a file's bytes, None when it is not there."""
-        file = self.open(name, limit)
-        if file is None:
-            return None
-        with file:
-            return file.read(limit)
 
     def open(self, name: str, size: int) -> IO[bytes] | None:
         """Return a file of at most `size` bytes, None when it is not there."""
@@ -129,20 +123,12 @@ def _is_servers_own(root: Path) -> bool:
     return True
 
 
-class WebPlace:
+class WebPlace(Place):
     """A release below an ``http(s)`` URL, fetched file by file."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
         self._client = HttpClient(read_s=_TIMEOUT_S, redirects=_REDIRECTS)
-
-    def read(self, name: str, limit: int) -> bytes | None:
-        """Return a file's bytes, None when it is not there."""
-        file = self.open(name, limit)
-        if file is None:
-            return None
-        with file:
-            return file.read()
 
     def open(self, name: str, size: int) -> IO[bytes] | None:
         """Fetch a file of at most `size` bytes into a temporary one."""

@@ -8,7 +8,7 @@ or add a byte of what is published without being seen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from stoilo.audit.format.proof import LoggedRelease
@@ -72,14 +72,6 @@ class PublishedRelease:
     files: int
 
 
-@dataclass(slots=True)
-class _Reading:
-    """A release as far as it was read: its files in memory, and the names judged."""
-
-    place: Place
-    found: set[str] = field(default_factory=set)
-
-
 def verify_release(
     place: Place, now: int, *, installed: InstalledRelease, root: bytes | None = None
 ) -> PublishedRelease:
@@ -97,12 +89,10 @@ def verify_release(
         TrustError: the first thing that does not hold, by its own code.
         UnreachableError: STO-L002.
     """
-    reading = _Reading(place)
     # Metadata first: it says which other bytes may be there.
     history = read_history(place.read, place.names(), root)
-    reading.found |= {one.path for one in history.all()}
     contents = read_contents(place, history)
-    reading.found |= contents.paths
+    found = {ROOT_COPY, *contents.paths, *(one.path for one in history.all())}
     trust = load_trust(
         _travelling(history, contents),
         history.roots[0].data if root is None else root,
@@ -112,15 +102,13 @@ def verify_release(
     check_pairs(place, history, contents, trust, check_archives(place, contents))
     # A rehearsal and a development root are built and run by one person.
     real = not (trust.development or trust.rehearsal)
-    evidence = check_attestations(
-        place, contents, trust.builders, reading.found, required=real
-    )
-    boinc = check_boinc(place, contents, reading.found)
-    transcript = read_transcript_of(place, reading.found)
+    evidence = check_attestations(place, contents, trust.builders, found, required=real)
+    boinc = check_boinc(place, contents, found)
+    transcript = read_transcript_of(place, found)
     digest = "" if transcript is None else content_digest(render_transcript(transcript))
-    logged = check_log(place, history, contents, trust, digest, reading.found)
-    _check_root_copy(reading, history)
-    _refuse_others(reading)
+    logged = check_log(place, history, contents, trust, digest, found)
+    _check_root_copy(place, history)
+    _refuse_others(place, found)
     return PublishedRelease(
         trust=trust,
         roles=tuple(history.newest()),
@@ -131,7 +119,7 @@ def verify_release(
         boinc=boinc,
         logged=logged,
         transcript=transcript,
-        files=len(reading.found),
+        files=len(found),
     )
 
 
@@ -144,21 +132,19 @@ def _travelling(history: History, contents: Contents) -> ReleaseFiles:
     return ReleaseFiles(tuple(files.items()))
 
 
-def _check_root_copy(reading: _Reading, history: History) -> None:
+def _check_root_copy(place: Place, history: History) -> None:
     """Refuse a ``root.json`` that is missing, or none of the published roots."""
-    data = reading.place.read(ROOT_COPY, BOUNDS.metadata_bytes)
+    data = place.read(ROOT_COPY, BOUNDS.metadata_bytes)
     if data is None:
         raise TrustError("STO-K014", f"the release lacks {ROOT_COPY}")
     if data not in {one.data for one in history.roots}:
         raise TrustError("STO-K012", "root.json is none of the release's roots")
-    reading.found.add(ROOT_COPY)
 
 
-def _refuse_others(reading: _Reading) -> None:
-    """Refuse files that nothing accounts for."""
-    names = reading.place.names()
+def _refuse_others(place: Place, found: set[str]) -> None:
+    names = place.names()
     # The publisher did not sign it, so nobody should meet it.
-    others = set() if names is None else names - reading.found
+    others = set() if names is None else names - found
     if others:
         raise TrustError(
             "STO-K078",

@@ -124,14 +124,12 @@ def test_missing_record_and_missing_index_are_found(side: SideStore) -> None:
     assert [place for place, fault in found if fault] == [2, 3]
 
 
-def test_every_flipped_byte_of_the_objects_is_found(
-    side: SideStore, tmp_path: Path
-) -> None:
+def test_flipped_byte_of_a_source_is_found(side: SideStore, tmp_path: Path) -> None:
     side._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     side.close()
     path = side_path(tmp_path)
     good = path.read_bytes()
-    for needle in (TEXT, DATA[0], bytes.fromhex(NAME)):
+    for needle in (TEXT[:8], TEXT[-8:]):
         place = good.index(needle) + len(needle) // 2
         path.write_bytes(good[:place] + bytes([good[place] ^ 4]) + good[place + 1 :])
         assert is_faulty(tmp_path), needle

@@ -5,7 +5,7 @@ import pytest
 
 from stoilo.audit.format.misbehaviour import check_misbehaviour
 from stoilo.audit.log.seen import PAGE_ROWS, result_commitment
-from stoilo.audit.monitor import cross_check
+from stoilo.audit.monitor import cross_check, state
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from tests.support.faulty_log import LogKey
@@ -154,7 +154,7 @@ def test_row_of_another_trusted_log_is_told_and_stops_nothing(filled: Fill) -> N
     watcher.policy = replace(watcher.policy, logs=logs)
     watcher.log.see("s0", fork(4, other))
     watcher.log.see("other0", fork(4), copy=1)
-    assert watcher.kinds() == ["policy", "seen", "fork"]
+    assert watcher.kinds() == ["seen", "fork"]
 
 
 def test_pages_that_never_end_do_not_hold_a_poll(
@@ -177,12 +177,12 @@ def test_flood_of_rows_ahead_or_wrong_is_bounded_and_summed_up(
 ) -> None:
     watcher = filled(1)
     monkeypatch.setattr(cross_check, "_MOST_AHEAD", 2)
-    monkeypatch.setattr(cross_check, "_MOST_TOLD", 3)
+    monkeypatch.setattr(state, "MOST_OF_A_KIND", 3)
     for copy in range(9):
         watcher.log.see("other0", fork(8), copy)
     told = [one.message for one in watcher.poll()]
     assert len(told) == 4
-    assert told[-1] == "4 more about seen checkpoints"
+    assert told[-1] == "4 more of kind seen"
 
 
 def test_flood_of_alarms_hides_no_match(
@@ -190,7 +190,7 @@ def test_flood_of_alarms_hides_no_match(
 ) -> None:
     watcher = filled(1)
     watcher.watch(f"commitment:{result_commitment('s0_1_9')}")
-    monkeypatch.setattr(cross_check, "_MOST_TOLD", 2)
+    monkeypatch.setattr(state, "MOST_OF_A_KIND", 2)
     for copy in range(9):
         watcher.log.see("s0", b"rubbish", copy)
     watcher.log.see("s0", watcher.log.sign(), 9)

@@ -288,7 +288,14 @@ class Crash(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("step", ["_match", "finish", "_take_meaning"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "inspection.Inspection._match",
+        "inspection.Inspection._take_meaning",
+        "state.MonitorState._save",
+    ],
+)
 def test_crash_between_consistency_and_match_loses_no_match(
     filled: Fill, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -301,7 +308,7 @@ def test_crash_between_consistency_and_match_loses_no_match(
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"stoilo.audit.monitor.inspection.Inspection.{step}", crash)
+        patch.setattr(f"stoilo.audit.monitor.{step}", crash)
         with pytest.raises(Crash):
             watcher.poll()
     assert watcher.size == 400
@@ -341,11 +348,10 @@ def test_what_was_found_and_not_shown_is_there_after_a_restart(filled: Fill) -> 
     assert [one.kind for one in watcher.findings()] == ["key"]
 
 
-def test_changed_policy_is_told_and_followed(filled: Fill) -> None:
+def test_changed_policy_is_followed(filled: Fill) -> None:
     watcher = filled(1)
     other = LogKey("log.test/t", b"\x09" * 32)
     watcher.policy = LogPolicy((*watcher.policy.logs, *other.policy.logs))
-    assert watcher.kinds() == ["policy"]
     assert watcher.kinds() == []
     watcher.log.explain(watcher.log.admit())
     watcher.log.key = other

@@ -132,7 +132,7 @@ def test_check_accepts_what_an_older_policy_accepted(
 def test_export_makes_what_verify_accepts(
     sample: SampleLog, policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = str(tmp_path / "log.tar")
+    target = str(tmp_path / "log-copy")
     words = ["--data", str(sample.data_dir), "--policy", policy, "--sources", "all"]
     assert run("export", target, *words, "--json") == 0
     answer = json.loads(capsys.readouterr().out)

@@ -10,9 +10,9 @@ from sqlalchemy import insert, select
 from stoilo.cli.main import main
 from stoilo.core.boinc.messages import HostInfo, SchedulerRequest
 from stoilo.core.errors import DeniedError
+from stoilo.server.engines.embedded.accounts.host_trust import is_trusted_account
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.hosts.host_trust import is_trusted_account
 from tests.support.engine import make_spec
 
 EMAIL = "a@example.org"

@@ -24,7 +24,7 @@ SINGLE = ("gate", "policy", "reviewers", "revocation")
 ALL = ("root", "targets", *SINGLE)
 Run = Callable[..., str]
 # Each module looks the clock up for itself.
-MODULES = ("propose", "sign", "publish", "ceremony_folder")
+MODULES = ("init", "request", "sign", "verify", "ceremony_folder")
 
 
 def make_key(folder: Path, role: str, name: str) -> Path:
@@ -156,16 +156,17 @@ def test_three_copies_are_signed_apart_and_combined(run: Run, place: Path) -> No
     for name in ("ada", "ben"):
         shutil.copytree(place / "s2", place / name)
         sign_all(run, name, f"{name}.root", f"{name}.targets")
-    found = json.loads(run("combine", "both", "ada", "ben", "--json"))
+    found = json.loads(run("review", "ada", "ben", "--json"))
     assert found["complete"]
-    run("publish", "both", "--data", "data")
+    assert "[STO-K068]" in run("publish", "ada", "--data", "data", code=4)
+    run("publish", "ben", "ada", "--data", "data")
     assert "root 2: ok" in run("status", "data")
 
 
 def test_one_key_is_replaced_by_command(run: Run, place: Path) -> None:
     make_key(place / "people", "root", "dora")
     text = run(
-        *("rotate", "s2", "--release", "data", "--role", "root"),
+        *("request", "s2", "--release", "data", "--role", "root"),
         *("--out", "people/cleo.root.pub", "--in", "people/dora.root.pub"),
     )
     assert "+ dora" in text
@@ -178,15 +179,23 @@ def test_one_key_is_replaced_by_command(run: Run, place: Path) -> None:
 
 
 def test_withdrawn_flavor_and_epoch_are_shown(run: Run) -> None:
-    text = run(
-        "revoke", "s2", "--release", "data", "--flavor", "1" * 64, "--epoch", "2"
-    )
+    flavor = f"flavor={'1' * 64}"
+    words = ("--withdraw", flavor, "--withdraw", "epoch=2")
+    text = run("request", "s2", "--release", "data", *words)
     assert f"+ withdrawn flavor {'1' * 64}" in text
     assert "+ withdrawn gate epoch 2" in text
     sign_all(run, "s2", "ada.revocation")
     run("publish", "s2", "--data", "data")
-    back = run("revoke", "s3", "--release", "data", "--epoch", "2", "--allow")
+    back = run("request", "s3", "--release", "data", "--allow", "epoch=2")
     assert "would be allowed again" in back
+
+
+def test_key_leaves_the_role_that_it_was_made_for(run: Run) -> None:
+    words = ("--withdraw", "key=people/cleo.targets.pub")
+    text = run("request", "s2", "--release", "data", *words, code=2)
+    assert "[STO-K053]" in text  # targets needs three
+    boinc = ("--withdraw", "digest=" + "2" * 64, "--settle", "3")
+    assert "settled to 0 -> 3" in run("request", "s3", "--release", "data", *boinc)
 
 
 def test_several_things_are_asked_for_in_one_folder(run: Run, place: Path) -> None:
@@ -245,10 +254,11 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         ("request", "fresh", "--floor", "verifier"),
         "STO-U003",
     ),
-    "nothing withdrawn": (("revoke", "fresh"), "STO-U003"),
-    "nothing rotated": (("rotate", "fresh", "--role", "root"), "STO-U003"),
+    "nothing withdrawn": (("request", "fresh", "--withdraw", "epoch=x"), "STO-U003"),
+    "nothing rotated": (("request", "fresh", "--role", "root"), "STO-U003"),
+    "keys of no role": (("request", "fresh", "--threshold", "3"), "STO-U003"),
     "key of another role": (
-        ("rotate", "fresh", "--role", "root", "--in", "people/ada.gate.pub"),
+        ("request", "fresh", "--role", "root", "--in", "people/ada.gate.pub"),
         "STO-K053",
     ),
     "server without keys": (("publish", "fresh", "--data", "elsewhere"), "STO-K068"),
@@ -353,14 +363,14 @@ def test_status_ends_with_4_when_something_has_expired(
         (8, 4, "timestamp is expired"),
     ):
         now = NOW + days * DAY_S
-        monkeypatch.setattr("stoilo.cli.release.publish.clock", lambda now=now: now)
+        monkeypatch.setattr("stoilo.cli.release.verify.clock", lambda now=now: now)
         assert said in run("status", "data", code=code)
 
 
 def test_gate_epochs_that_run_out_are_said_long_before(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoilo.cli.release.publish.clock", lambda: NOW + 40 * DAY_S)
+    monkeypatch.setattr("stoilo.cli.release.verify.clock", lambda: NOW + 40 * DAY_S)
     text = run("status", "data", code=4)  # nobody signed the timestamp meanwhile
     assert "gate epochs are soon" in text
 

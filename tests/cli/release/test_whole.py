@@ -81,8 +81,7 @@ def sign_and_publish(project: Path, stick: Path, *roles: str) -> None:
             key = project / name / f"{name}.{role}.key"
             words = ("release", "sign", copies[number], "--key", key, "--yes")
             stoilo(*words, secret=True)
-    stoilo("release", "combine", f"{stick}-all", *copies)
-    stoilo("release", "publish", f"{stick}-all", "--data", project / "data")
+    stoilo("release", "publish", *copies, "--data", project / "data")
 
 
 def public(project: Path, role: str) -> list[object]:

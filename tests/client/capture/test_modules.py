@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from stoilo.client.capture import capture_calls, capture_task
-from stoilo.client.capture.arguments import BLOB_BYTES
-from stoilo.client.capture.stored import StoredValue
+from stoilo.client.capture.arguments import BLOB_BYTES, StoredValue
 from stoilo.core.codec.nodes import BlobRef, FunctionRef
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import stoilo
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.client.options import CreateOptions
 from stoilo.learn.backends.server import ServerBackend
 from tests.support.trainings import make_run

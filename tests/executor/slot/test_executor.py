@@ -15,9 +15,8 @@ from stoilo.executor.slot.executor import PutOffError, SlotExecutor
 from stoilo.executor.slot.process import Program
 from stoilo.executor.verifier.installation import installed_release, render_built
 from stoilo.executor.verifier.optin import OptIn
-from stoilo.executor.verifier.result import Disposition, parse_result
 from stoilo.executor.verifier.trust import pack_release, read_release
-from stoilo.executor.verifier.workunit import Work
+from stoilo.executor.verifier.workunit import Disposition, Work, parse_result
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.flavors.manifest import find_flavor
 from tests.support.boincslot import state_of, wait_for

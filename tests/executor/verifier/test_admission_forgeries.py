@@ -13,9 +13,9 @@ from stoilo.core.limits import BOUNDS
 from stoilo.core.signatures import PrivateKey, parse_envelope, render_envelope
 from stoilo.executor.verifier import admission
 from stoilo.executor.verifier.admission import check_validator_module, verify_bundle
-from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
+from stoilo.executor.verifier.targets import Floors, RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.workunit import Floors, HostState, TaskBundle
+from stoilo.executor.verifier.workunit import HostState, TaskBundle
 from stoilo.signer.development.lists import revoke
 from tests.support.gate import (
     ARGUMENTS,

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.installation import (
     Built,
-    BuiltFloors,
     load_built,
     parse_built,
     render_built,
 )
+from stoilo.executor.verifier.targets import Floors
 
 BUILT = Built(
     format="stoilo-built/1",
@@ -25,7 +25,7 @@ BUILT = Built(
     commit="ab12",
     root=base64.b64encode(b"{}").decode(),
     origin="example.org/log",
-    floors=BuiltFloors(root=2, serials={"pure": 4}),
+    floors=Floors(root=2, serials={"pure": 4}),
 )
 
 

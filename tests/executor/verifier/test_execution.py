@@ -21,9 +21,8 @@ from stoilo.core.signatures import (
 from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.result import Disposition, parse_result
 from stoilo.executor.verifier.trust import pack_release, read_release
-from stoilo.executor.verifier.workunit import HostState, Work
+from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
@@ -228,7 +227,7 @@ def start(executor, work):
 def test_unwanted_run_is_killed_at_once(tmp_path, gate, executor, end, pause):
     work = make_work(tmp_path / "wu", gate, SPINS, limits=RunLimits(wall_s=60))
     thread, codes = start(executor, work)
-    while work.result not in executor._runs._exchanges:
+    while work.result not in executor._runs._cancels:
         time.sleep(0.001)
     time.sleep(pause)
     began = time.monotonic()

@@ -6,17 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
+from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.executor.verifier.admission import check_verifier_floor, verify_bundle
-from stoilo.executor.verifier.host_verifier import FloorMemory, raise_floors
-from stoilo.executor.verifier.targets import ArchiveFile, FloorsFile, PartFile
-from stoilo.executor.verifier.workunit import Floors, HostState
+from stoilo.executor.verifier.host_verifier import raise_floors
+from stoilo.executor.verifier.targets import ArchiveFile, Floors, FloorsFile, PartFile
+from stoilo.executor.verifier.workunit import HostState
 from tests.support.gate import FLAVOR
 
 numbers = st.integers(0, 2**31)
 floors = st.builds(
     Floors,
-    numbers,
     numbers,
     numbers,
     numbers,
@@ -37,45 +36,6 @@ def test_raised_floors_are_never_below_either(one, other):
     assert raised.serials.keys() == one.serials.keys() | other.serials.keys()
 
 
-def test_release_raises_and_a_lower_one_does_not_lower(gate, tmp_path):
-    memory = FloorMemory(tmp_path / "floors.json", Floors())
-    high = FloorsFile(verifier=5, serials={"pure": 3})
-    memory.learn(released(gate, floors=high, targets_version=9))
-    memory.learn(released(gate, floors=FloorsFile(), targets_version=2))
-    again = FloorMemory(tmp_path / "floors.json", Floors(targets=4))
-    assert again.floors.verifier == 5
-    assert again.floors.serials == {"pure": 3}
-    assert again.floors.targets == 9
-
-
-def test_offline_revocations_are_remembered_without_the_releases_cache(gate, tmp_path):
-    path = tmp_path / "floors.json"
-    FloorMemory(path, Floors()).learn(released(gate, revocation_version=2))
-    assert FloorMemory(path, Floors()).floors.revocation == 2
-
-
-def test_version_beyond_all_bounds_does_not_damage_the_memory(gate, tmp_path):
-    path = tmp_path / "floors.json"
-    FloorMemory(path, Floors()).learn(released(gate, revocation_version=2**70))
-    assert FloorMemory(path, Floors()).floors.revocation == 2**53
-
-
-def test_other_process_is_not_overwritten(gate, tmp_path):
-    path = tmp_path / "floors.json"
-    one, other = FloorMemory(path, Floors()), FloorMemory(path, Floors())
-    one.learn(released(gate, floors=FloorsFile(verifier=7)))
-    other.learn(released(gate, floors=FloorsFile(serials={"pure": 2})))
-    assert FloorMemory(path, Floors()).floors.verifier == 7
-
-
-@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b'{"format":"stoilo-floors/2"}'])
-def test_damaged_memory_refuses(tmp_path, data):
-    (tmp_path / "floors.json").write_bytes(data)
-    with pytest.raises(InternalError) as caught:
-        FloorMemory(tmp_path / "floors.json", Floors())
-    assert caught.value.code == "STO-F040"
-
-
 @pytest.mark.parametrize(
     ("serial", "own", "project", "refused"),
     [
@@ -87,7 +47,7 @@ def test_damaged_memory_refuses(tmp_path, data):
 )
 def test_verifier_below_a_floor_is_asked_to_update(gate, serial, own, project, refused):
     trust = released(gate, floors=FloorsFile(verifier=project))
-    host = HostState(serial=serial, floors=Floors(verifier=own))
+    host = HostState(serial=serial, floors=Floors(serials={"verifier": own}))
     if not refused:
         check_verifier_floor(trust, host)
         return

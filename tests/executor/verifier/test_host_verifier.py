@@ -1,68 +1,139 @@
-import os
-from concurrent.futures import ThreadPoolExecutor
+"""What a host has learnt only rises, over restarts too; damaged, it refuses all work."""
+
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.verifier.host_verifier import TIME_FILE, TimeMemory
+from stoilo.executor.verifier import host_verifier
+from stoilo.executor.verifier.host_verifier import MEMORY_FILE, HostMemory
+from stoilo.executor.verifier.targets import Floors, FloorsFile, TrustedRelease
+from tests.support.gate import NOW, GateBench
 
 
-def test_newest_time_survives_and_only_rises(tmp_path: Path) -> None:
-    memory = TimeMemory(tmp_path / "own")
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / MEMORY_FILE
+
+
+def released(gate: GateBench, **changes: object) -> TrustedRelease:
+    return dataclasses.replace(gate.root.trust, **changes)  # type: ignore[arg-type] - by name
+
+
+def test_newest_time_survives_and_only_rises(path: Path) -> None:
+    memory = HostMemory(path)
     seen = []
     for time in (None, 5, 3, 9, 0, 9):
-        memory.learn(time)
-        seen.append((memory.newest, TimeMemory(tmp_path / "own").newest))
+        memory.learn_time(time)
+        seen.append((memory.known.newest_time, HostMemory(path).known.newest_time))
     assert seen == [(0, 0), (5, 5), (5, 5), (9, 9), (9, 9), (9, 9)]
 
 
-def test_two_processes_of_one_host_keep_the_newest(tmp_path: Path) -> None:
-    pair = [TimeMemory(tmp_path), TimeMemory(tmp_path)]
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: pair[n % 2].learn(n), range(1, 60)))
-    assert TimeMemory(tmp_path).newest == 59
+def test_release_raises_and_a_lower_one_does_not_lower(
+    gate: GateBench, path: Path
+) -> None:
+    memory = HostMemory(path)
+    high = FloorsFile(verifier=5, serials={"pure": 3})
+    memory.learn_release(released(gate, floors=high, targets_version=9))
+    memory.learn_release(released(gate, floors=FloorsFile(), targets_version=2))
+    again = HostMemory(path, Floors(targets=4)).known.floors
+    assert again.serials == {"pure": 3, "verifier": 5}
+    assert again.targets == 9
+    assert HostMemory(path, Floors(targets=40)).known.floors.targets == 40
+
+
+def test_offline_revocations_are_remembered_without_the_releases_cache(
+    gate: GateBench, path: Path
+) -> None:
+    HostMemory(path).learn_release(released(gate, revocation_version=2))
+    assert HostMemory(path).known.floors.revocation == 2
+
+
+def test_version_beyond_all_bounds_does_not_damage_the_memory(
+    gate: GateBench, path: Path
+) -> None:
+    HostMemory(path).learn_release(released(gate, revocation_version=2**70))
+    assert HostMemory(path).known.floors.revocation == 2**53
+
+
+def test_what_another_verifier_learnt_counts_and_stays(
+    gate: GateBench, path: Path
+) -> None:
+    one, other = HostMemory(path), HostMemory(path)
+    one.learn_release(released(gate, floors=FloorsFile(verifier=7)))
+    one.learn_time(9)
+    assert other.recall().newest_time == 9
+    other.learn_release(released(gate, floors=FloorsFile(serials={"pure": 2})))
+    assert HostMemory(path).known.floors.serial("verifier") == 7
+    assert HostMemory(path).known.newest_time == 9
+
+
+def test_newest_statement_survives_a_restart(gate: GateBench, path: Path) -> None:
+    trust = gate.root.trust
+    HostMemory(path).learn_revocations(
+        gate.revoke_online(sequence=5, epochs=(9,)), trust
+    )
+    with pytest.raises(TrustError, match="STO-A077"):
+        HostMemory(path).learn_revocations(gate.revoke_online(sequence=6), trust)
+
+
+def test_older_statement_does_not_replace_a_newer_one(
+    gate: GateBench, path: Path
+) -> None:
+    trust = gate.root.trust
+    memory = HostMemory(path)
+    memory.learn_revocations(gate.revoke_online(sequence=5, time=NOW + 9), trust)
+    for one in (memory, HostMemory(path)):
+        one.learn_revocations(gate.revocations, trust)
+        assert one.known.revocations is not None
+        assert one.known.revocations.statement.sequence == 5
+
+
+def test_forged_statement_is_not_remembered(gate: GateBench, path: Path) -> None:
+    forged = gate.revoke_online(sequence=9, keys=(gate.gate_key(),))
+    with pytest.raises(TrustError, match="STO-A072"):
+        HostMemory(path).learn_revocations(forged, gate.root.trust)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"stoilo-time/v1 05\n", b"stoilo-time/v1 -1\n", b"\xff" * 99]
+    "data",
+    [
+        b"",
+        b"{}",
+        b"\xff" * 40,
+        b'{"format":"stoilo-memory/2"}',
+        b'{"format":"stoilo-memory/1","newest_time":-1}',
+        b'{"format":"stoilo-memory/1","floors":{"root":"2"}}',
+        b'{"format":"stoilo-memory/1","unknown":1}',
+    ],
 )
-def test_damaged_memory_fails_closed_and_names_its_file(
-    tmp_path: Path, text: bytes
+def test_damaged_memory_refuses_and_names_its_file(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    with pytest.raises(InternalError, match="STO-F040") as caught:
+        HostMemory(path)
+    assert MEMORY_FILE in (caught.value.hint or "")
+    assert str(path.parent) not in str(caught.value)  # it is told to the project
+
+
+def test_crash_before_the_rename_leaves_what_was_known(path: Path) -> None:
+    HostMemory(path).learn_time(7)
+    path.with_name(f".{MEMORY_FILE}.new").write_bytes(b'{"newest_time":9')
+    assert HostMemory(path).known.newest_time == 7
+
+
+def test_what_cannot_be_written_is_not_believed(
+    gate: GateBench, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / TIME_FILE).write_bytes(text)
-    with pytest.raises(TrustError, match=r"STO-L118") as caught:
-        TimeMemory(tmp_path)
-    assert TIME_FILE in caught.value.message
-    assert str(tmp_path) not in caught.value.message  # it is told to the project
+    def fail(*_: object) -> None:
+        raise InternalError("STO-X008", "the disk is full")
 
-
-def test_crash_before_the_rename_leaves_the_old_time(tmp_path: Path) -> None:
-    TimeMemory(tmp_path).learn(7)
-    (tmp_path / f".{TIME_FILE}.new").write_bytes(b"stoilo-time/v1 9")
-    assert TimeMemory(tmp_path).newest == 7
-
-
-def test_memory_that_cannot_be_written_is_not_believed(tmp_path: Path) -> None:
-    memory = TimeMemory(tmp_path)
-    (tmp_path / f".{TIME_FILE}.new").mkdir()  # where the next one would be written
-    with pytest.raises(Exception, match="STO-X008"):
-        memory.learn(5)
-    os.rmdir(tmp_path / f".{TIME_FILE}.new")  # noqa: PTH106
-    assert TimeMemory(tmp_path).newest == 0
-
-
-def test_lock_that_cannot_be_taken_is_this_machines_trouble(tmp_path: Path) -> None:
-    memory = TimeMemory(tmp_path)
-    (tmp_path / "newest-time.lock").mkdir()
-    with pytest.raises(InternalError) as caught:
-        memory.learn(5)
-    assert caught.value.code == "STO-X008"
-    assert memory.newest == 0
-
-
-def test_directory_that_cannot_be_made_is_this_machines_trouble(tmp_path: Path) -> None:
-    (tmp_path / "own").write_bytes(b"")
-    with pytest.raises(InternalError) as caught:
-        TimeMemory(tmp_path / "own")
-    assert caught.value.code == "STO-X008"
+    monkeypatch.setattr(host_verifier, "replace_file", fail)
+    memory = HostMemory(path)
+    for _ in range(2):  # the second time, too: nothing was taken for known
+        with pytest.raises(InternalError, match="STO-X008"):
+            memory.learn_revocations(gate.revocations, gate.root.trust)
+        with pytest.raises(InternalError, match="STO-X008"):
+            memory.learn_time(5)
+    assert memory.known.newest_time == 0

@@ -13,9 +13,9 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.main import Surroundings, main, run_verifier
-from stoilo.executor.verifier.result import Disposition
 from stoilo.executor.verifier.runtimes import InstalledRuntimes
 from stoilo.executor.verifier.trust import pack_release, read_release
+from stoilo.executor.verifier.workunit import Disposition
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.signer.key_files import read_private_key
@@ -156,7 +156,7 @@ def test_home_open_to_others_is_not_for_this_host(data, gate, built):
 def test_trouble_of_this_machine_asks_boinc_to_try_again(data, gate, built):
     slot = data.slot(files_of(gate))
     run(slot, built)
-    memory = next((data.home / "state").glob("*/floors.json"))
+    memory = next((data.home / "state").glob("*/memory.json"))
     memory.write_bytes(b"damaged")
     other = data.slot(files_of(gate), number=1, workunit="task-2_1")
     ended = run(other, built)
@@ -210,7 +210,7 @@ def test_newest_release_that_cannot_be_read_is_this_machines_trouble(data, gate,
 
 def test_below_the_floor_all_work_is_refused_with_please_update(data, gate, built):
     run(data.slot(files_of(gate)), built)
-    memory = next((data.home / "state").glob("*/floors.json"))
+    memory = next((data.home / "state").glob("*/memory.json"))
     memory.write_bytes(memory.read_bytes().replace(b'"verifier":1', b'"verifier":9'))
     slot = data.slot(files_of(gate), number=1, workunit="task-1_1")
     ended = run(slot, built, "--explain")

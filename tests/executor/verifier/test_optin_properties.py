@@ -18,7 +18,6 @@ from stoilo.executor.verifier.optin import (
     lower_by_server,
 )
 from stoilo.executor.verifier.workunit import HostState
-from stoilo.executor.volunteer.main import _host_state
 from tests.support.gate import GateBench, small_level
 
 LEVELS = st.sampled_from(sorted(LEVEL_ORDER))
@@ -53,9 +52,9 @@ def test_lowered_host_runs_nothing_that_the_own_file_forbids(
     gate: GateBench, own, asked, level, reviews, public, topics
 ) -> None:
     task = {"public_source": public, "topics": tuple(sorted(topics))}
-    lowered = _host_state(lower_by_server(own, asked))
+    lowered = HostState.under(lower_by_server(own, asked))
     if runs(gate, lowered, level, reviews, **task):
-        assert runs(gate, _host_state(own), level, reviews, **task)
+        assert runs(gate, HostState.under(own), level, reviews, **task)
         event("runs")
 
 
@@ -63,8 +62,8 @@ def test_lowered_host_runs_nothing_that_the_own_file_forbids(
 def test_limits_in_force_never_rise(gate: GateBench, own, asked, wanted) -> None:
     statement = gate.statement(limits=wanted)
     level = small_level("pure", 0)
-    before = _limits_in_force(statement, level, _host_state(own))
-    lowered = _host_state(lower_by_server(own, asked))
+    before = _limits_in_force(statement, level, HostState.under(own))
+    lowered = HostState.under(lower_by_server(own, asked))
     after = _limits_in_force(statement, level, lowered)
     assert lowest_limits(before, after) == after
 
@@ -82,8 +81,8 @@ def test_repeated_preferences_only_go_down(own: OptIn, every) -> None:
 
 def test_own_file_that_allows_more_is_a_host_that_runs_more(gate: GateBench) -> None:
     """The negative control: a raised level would have been seen."""
-    assert not runs(gate, _host_state(OptIn()), "numeric", 0)
-    assert runs(gate, _host_state(OptIn(max_level="numeric")), "numeric", 0)
+    assert not runs(gate, HostState.under(OptIn()), "numeric", 0)
+    assert runs(gate, HostState.under(OptIn(max_level="numeric")), "numeric", 0)
 
 
 def test_lowest_of_any_files_is_below_each(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from stoilo.core.digests import content_digest
 from stoilo.executor.verifier.checkpoints import Checkpoint
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.result import parse_result
 from stoilo.executor.verifier.trust import pack_release, read_release
-from stoilo.executor.verifier.workunit import HostState, Work
+from stoilo.executor.verifier.workunit import HostState, Work, parse_result
 from stoilo.flavors.manifest import find_flavor
 from tests.support.gate import GateBench
 
@@ -26,7 +25,7 @@ def task(kwargs, state=None):
 
 
 class FakeKeeper:
-    """A `RunKeeper` in memory.
+    """What a session keeps, in memory.
 
     Args:
         kept: what the task goes on from.

@@ -9,11 +9,10 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from stoilo.core.statement import render_statement
 from stoilo.executor.verifier.admission import admission_leaf, verify_bundle
-from stoilo.executor.verifier.host_verifier import FloorMemory, Floors
+from stoilo.executor.verifier.host_verifier import MEMORY_FILE, HostMemory
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.result import parse_result_header
 from stoilo.executor.verifier.targets import PartFile, ProjectFile, read_target
-from stoilo.executor.verifier.workunit import HostState
+from stoilo.executor.verifier.workunit import HostState, parse_result_header
 from stoilo.flavors.tree import parse_tree
 from tests.support.gate import FLAVOR
 
@@ -96,9 +95,9 @@ def test_statement_of_tomorrow_is_refused_by_its_own_code(gate, old, new, code):
     assert caught.value.code == code
 
 
-def floors_of(data, tmp_path):
-    (tmp_path / "floors.json").write_bytes(data)
-    return FloorMemory(tmp_path / "floors.json", Floors())
+def memory_of(data, tmp_path):
+    (tmp_path / MEMORY_FILE).write_bytes(data)
+    return HostMemory(tmp_path / MEMORY_FILE)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def floors_of(data, tmp_path):
     [
         (lambda _: parse_tree(b"stoilo-tree/2 pure x86_64-linux\n"), "STO-F001"),
         (lambda _: parse_built(b'{"format":"stoilo-built/2"}'), "STO-F035"),
-        (lambda path: floors_of(b'{"format":"stoilo-floors/2"}', path), "STO-F040"),
+        (lambda path: memory_of(b'{"format":"stoilo-memory/2"}', path), "STO-F040"),
         (lambda _: parse_result_header(b'{"format":"stoilo-result/3"}\n'), "STO-X020"),
         (
             lambda _: read_target(b'{"format":"stoilo-part/2"}', PartFile, "part"),

@@ -12,7 +12,7 @@ import pytest
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
-from stoilo.executor.verifier.result import Disposition, parse_result, render_result
+from stoilo.executor.verifier.workunit import Disposition, parse_result, render_result
 from stoilo.executor.volunteer.ledger import Ledger, ResultRecord
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace

@@ -34,13 +34,12 @@ from stoilo.executor.volunteer.scheduler_rpc import (
     render_size_query,
     render_upload_head,
 )
-from stoilo.server.engines.embedded.web.messages import (
+from stoilo.server.engines.embedded.web.replies import render_reply, render_upload_reply
+from stoilo.server.engines.embedded.web.requests import (
     SizeQuery,
+    parse_request,
     parse_upload,
-    render_upload_reply,
 )
-from stoilo.server.engines.embedded.web.replies import render_reply
-from stoilo.server.engines.embedded.web.requests import parse_request
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 
 URL = "http://127.0.0.1:8080/"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import DeniedError, StoiloError, TrustError
 from stoilo.executor.volunteer.transfer import parse_account, render_lookup
-from stoilo.server.engines.embedded.web.messages import (
+from stoilo.server.engines.embedded.web.replies import (
     render_account,
     render_account_error,
 )

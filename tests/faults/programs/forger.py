@@ -12,7 +12,7 @@ import msgspec
 
 from stoilo.core.codec import skeleton
 from stoilo.executor.volunteer.ledger import Ledger
-from stoilo.executor.verifier.result import parse_result, render_result
+from stoilo.executor.verifier.workunit import parse_result, render_result
 from stoilo.executor.volunteer.main import main
 
 PICKLE = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R."

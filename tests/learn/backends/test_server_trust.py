@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import stoilo
-from stoilo.client.journal import Journal
 from stoilo.client.options import CreateOptions
+from stoilo.client.session import Journal
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.core.data import split

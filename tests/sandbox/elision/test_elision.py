@@ -119,11 +119,15 @@ CONTROLS = {
 }
 
 
-FIRST_SEED = {"bases": 58, "format": 1, "private reads": 7, "inner classes": 3}
+FIRST_SEED = {"format": 1, "private reads": 7, "inner classes": 3}
 """Where a leak that needs luck was seen; any other may do, only later."""
 
 
 def tries(guard):
+    if (
+        guard == "bases"
+    ):  # it takes a class that extends one of few; seen in this stream
+        yield from random_programs("control", 400)
     for number in (FIRST_SEED.get(guard, 0), *range(120)):
         yield from random_programs(f"{guard} {number}", 3)
 
@@ -133,9 +137,7 @@ def test_instrument_sees_a_leak_when_a_guard_is_removed(runtime, monkeypatch, gu
     whole = dict(runtime._builtins)
     CONTROLS[guard](runtime, monkeypatch)
     try:
-        found = (
-            explore(runtime, numbers) for numbers in random_programs("control", 400)
-        )
+        found = (explore(runtime, numbers) for numbers in tries(guard))
         assert any(one.leaks for one in found)
     finally:
         runtime._builtins.clear()

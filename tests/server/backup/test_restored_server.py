@@ -206,9 +206,9 @@ def test_no_data_directory_is_written_over(story: Story) -> None:
 
 def test_offline_keys_are_left_out_unless_asked(story: Story, tmp_path: Path) -> None:
     at_rest = story.place / "at-rest"
-    made = run("backup", "--data", at_rest, "--output", tmp_path / "small.tar")
+    made = run("backup", "--data", at_rest, "--output", tmp_path / "small")
     assert made["offline_keys"] is False
     assert made["development"] is True
-    restore_backup(Restore(tmp_path / "small.tar", tmp_path / "out", newest=story.then))
+    restore_backup(Restore(tmp_path / "small", tmp_path / "out", newest=story.then))
     assert not (tmp_path / "out" / "keys" / "offline").exists()
     assert (tmp_path / "out" / "keys" / "online").is_dir()

@@ -15,7 +15,7 @@ from sqlalchemy import exc
 
 from stoilo.client import mapping
 from stoilo.client.connection import Connection, connect
-from stoilo.client.journal import Journal
+from stoilo.client.session import Journal
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, StoiloError, UnreachableError
 from stoilo.core.rate_limit import Backoff

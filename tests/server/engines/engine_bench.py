@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
+from functools import cache
+from pathlib import Path
 
 from sqlalchemy import insert, select, update
 
@@ -12,13 +15,25 @@ from stoilo.core.boinc.messages import (
     ResultState,
     SchedulerRequest,
 )
+from stoilo.server.engines.embedded.accounts.host_trust import consecutive_valid
 from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.hosts.host_trust import consecutive_valid
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 from tests.support.engine import BodyValidation, OutcomeRecorder
 
 BASE = "http://project.example/"
+
+
+@cache
+def empty_tables():
+    """Bytes of a database without rows: to migrate costs more than most tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "engine.sqlite"
+        database = Database(f"sqlite:///{path}")
+        database.upgrade()
+        database.close()
+        return path.read_bytes()
 
 
 class EmbeddedBench:
@@ -27,6 +42,9 @@ class EmbeddedBench:
         self.directory = directory
         self.database_url = database_url
         self.clock = clock
+        if not database_url and not directory.exists():
+            directory.mkdir(mode=0o700, parents=True)
+            (directory / "engine.sqlite").write_bytes(empty_tables())
         self.outcomes = OutcomeRecorder()
         self.validation = BodyValidation()
         self.engine = self.open()

@@ -13,7 +13,7 @@ from stoilo.audit.log.seen import SeenStore, parse_seen_page, result_commitment
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
 from stoilo.core.statement import statement_digest
-from stoilo.executor.verifier.result import Disposition
+from stoilo.executor.verifier.workunit import Disposition
 from stoilo.server.log.sightings import Sightings, task_of
 from stoilo.server.validation.docket import Docket
 from stoilo.server.validation.results import ResultValidation

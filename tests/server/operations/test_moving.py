@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import UsageError
 from stoilo.server.operations.moving import (
     BLACKLISTED,
-    HostRow,
-    UserRow,
     host_values,
     missing_rows,
     user_values,
 )
 
-ADA = UserRow(
-    user_id=3,
+ADA = SimpleNamespace(
+    id=3,
     email="ada@example.org",
-    key="k" * 32,
     name="",
     max_level="numeric",
-    app_ids=(1, 2),
     created_at=5,
     total_credit=7.5,
     average_credit=1.5,
@@ -29,36 +27,50 @@ ADA = UserRow(
 )
 
 
-def host(**changes: object) -> HostRow:
-    words = dict.fromkeys(
-        ("domain_name", "vendor", "model", "os_name", "os_version"), ""
+def ada() -> dict[str, object]:
+    return user_values(ADA, "k" * 32, (1, 2))
+
+
+def host(*, banned: bool = False) -> SimpleNamespace:
+    """A row of a host that has never reported: most columns are NULL."""
+    unknown = dict.fromkeys(
+        (
+            "domain_name",
+            "vendor",
+            "model",
+            "os_name",
+            "os_version",
+            "ncpus",
+            "fpops",
+            "memory_bytes",
+            "disk_free_bytes",
+            "total_credit",
+            "average_credit",
+            "average_at",
+        )
     )
-    numbers = dict.fromkeys(
-        ("fpops", "memory_bytes", "disk_free_bytes", "total_credit", "average_credit"),
-        0.0,
-    )
-    plain = {"host_id": 9, "user_id": 3, "cpid": "c", "rpc_seqno": 17, "ncpus": 1}
-    times = {"created_at": 1, "seen_at": 2, "average_at": 0, "banned": False}
-    return HostRow(**(words | numbers | plain | times | changes))
+    known = {"id": 9, "user_id": 3, "cpid": "c", "rpc_seqno": 17}
+    return SimpleNamespace(**unknown, **known, created_at=1, seen_at=2, banned=banned)
 
 
 def test_number_key_and_credit_stay() -> None:
-    values = user_values(ADA)
+    values = ada()
     assert (values["id"], values["authenticator"]) == (3, "k" * 32)
     assert (values["total_credit"], values["expavg_credit"]) == (7.5, 1.5)
     assert host_values(host())["rpc_seqno"] == 17
 
 
 def test_choice_of_apps_is_never_empty_for_boinc() -> None:
-    text = bytes(user_values(ADA)["project_prefs"])
+    text = bytes(ada()["project_prefs"])
     found = parse_xml(text, XmlBounds(4096, depth=4, elements=20))
     assert text.count(b"<app_id>") == 2
     assert found is not None
     assert b"<max_level>numeric</max_level>" in text
+    assert b"<stoilo_work>numeric</stoilo_work>" in text
 
 
 def test_nobody_knows_the_password_that_stands_there() -> None:
-    assert user_values(ADA)["passwd_hash"] != user_values(ADA)["passwd_hash"]
+    assert ada()["passwd_hash"] != ada()["passwd_hash"]
 
 
 def test_banned_host_stays_banned() -> None:

@@ -19,29 +19,30 @@ def names(bench: Bench) -> list[str]:
     return [asyncio.run(bench.issued(f"k{number}"))[0] for number in range(5)]
 
 
-def reopen(bench: Bench, at_home: set[str]) -> int:
-    with bench.store.write() as connection:
-        return moving.reopen_running(connection, bench.clock(), at_home.intersection)
+def move(bench: Bench, at_home: set[str], *, dry_run: bool = False) -> int:
+    return moving.move_tasks(
+        bench.store, at_home.intersection, bench.clock(), dry_run=dry_run
+    )
 
 
 def test_attempts_of_the_project_that_is_left_get_a_successor(
     bench: Bench, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moving, "BATCH", 2)
-    assert reopen(bench, set(names)) == 5
+    monkeypatch.setattr(moving, "_BATCH", 2)
+    assert move(bench, set(names)) == 5
     assert [bench.poll(name).attempt for name in names] == [2] * 5
 
 
 def test_attempts_that_the_stock_project_has_by_now_are_left_alone(
     bench: Bench, names: list[str]
 ) -> None:
-    assert reopen(bench, {names[0]}) == 1
+    assert move(bench, {names[0]}) == 1
     assert [bench.poll(name).attempt for name in names] == [2, 1, 1, 1, 1]
 
 
 def test_count_says_what_a_move_would_begin_anew(
     bench: Bench, names: list[str]
 ) -> None:
-    with bench.store.read() as connection:
-        assert moving.count_running(connection, set(names[:3]).intersection) == 3
-        assert moving.count_running(connection, set().intersection) == 0
+    assert move(bench, set(names[:3]), dry_run=True) == 3
+    assert move(bench, set(), dry_run=True) == 0
+    assert [bench.poll(name).attempt for name in names] == [1] * 5

@@ -10,7 +10,7 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.types import RunStatus
-from stoilo.executor.verifier.result import Disposition
+from stoilo.executor.verifier.workunit import Disposition
 from stoilo.server.db import schema
 from stoilo.server.engines.interface import OutcomeKind, ResultVerdict
 from stoilo.server.validation.answers import parse_answer

@@ -16,12 +16,11 @@ from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secr
 from stoilo.server.engines.embedded.accounts.roster import Roster
 from stoilo.server.engines.embedded.db.database import Database, NeedsWritingError
 from stoilo.server.engines.embedded.files.app_versions import (
-    check_programs,
+    change_catalogue,
     offered_platforms,
     program_files,
     store_programs,
 )
-from stoilo.server.engines.embedded.files.catalogue import change_catalogue
 from stoilo.server.engines.embedded.files.depot import Depot
 from stoilo.server.engines.embedded.files.mirrors import Mirrors, is_mirror_key
 from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
@@ -39,11 +38,10 @@ from stoilo.server.engines.embedded.workunits.rejections import (
     reject_results,
 )
 from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
-from stoilo.server.engines.embedded.workunits.store import (
-    Store,
-)
+from stoilo.server.engines.embedded.workunits.store import Store
 from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
 from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
+from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
@@ -59,9 +57,6 @@ if TYPE_CHECKING:
     )
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.workunits import WorkunitSpec
-
-
-__all__ = ["EmbeddedEngine", "EngineOptions"]
 
 PURGE_EVERY_S = 600.0
 CHECK_EVERY_S = 60.0  # of mirrors
@@ -208,8 +203,7 @@ class EmbeddedEngine:
             self._depot.add_rows(connection, stored)
             old = self._store.set_release(digest, connection)
             change_catalogue(connection)
-            keep = self._store.kept(connection)
-            unused = self._depot.remove_unused(connection, old, keep)
+            unused = self._store.remove_unused(connection, old)
         self._depot.unlink(unused)
 
     def set_programs(self, programs: Sequence[AppProgram], key: CodeSignKey) -> None:
@@ -220,8 +214,7 @@ class EmbeddedEngine:
             self._depot.add_rows(connection, stored)
             old = store_programs(connection, programs, key, self.now())
             change_catalogue(connection)
-            keep = self._store.kept(connection)
-            unused = self._depot.remove_unused(connection, old, keep)
+            unused = self._store.remove_unused(connection, old)
         self._depot.unlink(unused)
 
     def platforms(self) -> tuple[str, ...]:
@@ -235,8 +228,7 @@ class EmbeddedEngine:
         if not dropped:
             return
         with self._database.write() as connection:
-            keep = self._store.kept(connection)
-            unused = self._depot.remove_unused(connection, dropped, keep)
+            unused = self._store.remove_unused(connection, dropped)
         self._depot.unlink(unused)
 
     def find_download(self, token: str) -> Download | None:
@@ -252,7 +244,6 @@ class EmbeddedEngine:
             return self._depot.shared(connection, 1, digest).get(digest)
 
     def _check_mirrors(self) -> bool:
-        """Find out which mirrors hosts may be sent to."""
         with self._database.read() as connection:
             samples = self._depot.shared(connection, SAMPLES)
         self.mirrors.check(samples)
@@ -302,7 +293,6 @@ class EmbeddedEngine:
         return moved or delivered
 
     def _spot_check(self) -> bool:
-        """Draw whether a canonical result is to be checked again."""
         rate = self._options.spot_check_rate
         return rate > 0 and self._options.draw() < rate
 

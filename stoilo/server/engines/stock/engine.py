@@ -1,6 +1,6 @@
 """A stock BOINC server behind `interface.Engine`.
 
-BOINC decides who gets which copy and when a copy is late; what a result is worth and what
+BOINC decides who gets which result and when a result is late; what a result is worth and what
 an end means is asked of us, by scripts of BOINC's daemons that talk to this process
 (`scripts`). Everything that must not be lost is in rows before anybody is answered:
 what was asked for (`creation`), what was decided (`outcomes`), what is undelivered. Some
@@ -46,7 +46,7 @@ from stoilo.server.engines.stock.results.early_ends import (
     AdmissionEnds,
     Cancellations,
 )
-from stoilo.server.engines.stock.results.kept import Uploads
+from stoilo.server.engines.stock.results.kept import KeptResults
 from stoilo.server.engines.stock.results.outcomes import Delivery, Outcomes
 from stoilo.server.engines.stock.results.verdicts import Retries
 from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
@@ -71,20 +71,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _CREATE_AGAIN_S: Final = 10
+WORKERS: Final = 8  # calls of BOINC's scripts answered at a time
+# A host counts as attached when it called within that time.
+SEEN_WITHIN_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
-class StockOptions:
-    """Settings of one stock engine."""
+class Pauses:
+    """How often the engine looks by itself, s."""
 
-    workers: int = 8  # calls of BOINC's scripts answered at a time
-    idle_s: float = 1.0  # pause of the rounds when nothing happens, s
-    # how often every workunit is looked at, s: for ends that nobody told of, and files
-    # that nobody needs
+    idle_s: float = 1.0  # when there was nothing to do
+    # at every workunit: for ends that nobody told of, and files that nobody needs
     listen_s: int = 30
-    # a host counts as attached when it called within that time, s
-    seen_within_s: int = 600
-    owner: str = ""  # names the server whose tasks the project runs; empty: nobody's
 
 
 class StockEngine:
@@ -95,7 +93,8 @@ class StockEngine:
         project: StockProject,
         *,
         database_url: str = "",
-        options: StockOptions | None = None,
+        owner: str = "",
+        pauses: Pauses | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Make our tables where they are missing.
@@ -103,7 +102,8 @@ class StockEngine:
         Args:
             project: as it lies on the disk.
             database_url: of its database; empty: as its configuration says.
-            options: settings.
+            owner: names the server whose tasks the project runs; empty: nobody's.
+            pauses: of its rounds.
             clock: s since 1970.
 
         Raises:
@@ -112,20 +112,20 @@ class StockEngine:
             UsageError: ``STO-B096``: it is another server's.
         """
         self._project = project
-        self._options = options or StockOptions()
+        self._pauses = pauses or Pauses()
         self._clock = clock
         self._lock = FolderLock(project.own)
         self._database = Database(database_url or project.database_url)
         self._settings = Settings(self._database)
         try:
             self._database.upgrade()
-            claim_project(self._settings, self._options.owner)
+            claim_project(self._settings, owner)
             self._inputs = InputFiles(project, self._settings)
         except StoiloError:
             self._release_all()
             raise
         self._tools = Tools(project)
-        self._outcomes = Outcomes(self._database, project.own / "kept")
+        self._outcomes = Outcomes(self._database, KeptResults(project))
         self._boinc = BoincRows(self._database)
         self._creator = Creator(self._database, self._tools, self.now)
         self._delivery = Delivery(self._database, self._outcomes, self.now)
@@ -180,7 +180,7 @@ class StockEngine:
 
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is; see `interface.Engine`."""
-        since = self.now() - self._options.seen_within_s
+        since = self.now() - SEEN_WITHIN_S
         with self._database.read() as connection:
             return read_status(connection, name, since)
 
@@ -232,9 +232,8 @@ class StockEngine:
 
     def listen(self, validation: Validation, assimilator: Assimilator) -> None:
         """Answer BOINC's scripts, without the rounds; raises ``STO-B007``."""
-        uploads = Uploads(self._project)
         validator = ScriptValidator(
-            self._database, uploads, self._outcomes, validation, self.now
+            self._database, self._outcomes, validation, self.now
         )
         self._script_assimilator = ScriptAssimilator(
             self._database, self._outcomes, validator, self.now
@@ -245,7 +244,7 @@ class StockEngine:
             self._project.socket,
             validator,
             self._script_assimilator,
-            self._options.workers,
+            WORKERS,
         )
         self._script_server.open()
 
@@ -287,7 +286,7 @@ class StockEngine:
             ),
         )
         return tuple(
-            Repeater(f"stoilo-{name}", chores, self._options.idle_s)
+            Repeater(f"stoilo-{name}", chores, self._pauses.idle_s)
             for name, chores in rounds
         )
 
@@ -304,7 +303,7 @@ class StockEngine:
         """Do what means looking at every workunit, from time to time."""
         if self._script_assimilator is None or self.now() < self._listen_at:
             return False
-        self._listen_at = self.now() + self._options.listen_s
+        self._listen_at = self.now() + self._pauses.listen_s
         did = self._script_assimilator.hear_what_was_missed()
         with self._inputs.turn:
             return self._clean_up.close(self._inputs.remove) or did
@@ -314,16 +313,16 @@ class StockEngine:
             return False
         did = self._clean_up.purge()
         if not did:
-            self._purge_at = self.now() + self._options.listen_s
+            self._purge_at = self.now() + self._pauses.listen_s
         return did
 
     def _sweep(self) -> bool:
         if self._swept or self._script_assimilator is None:
             return False
         self._inputs.remove_strays(self._database)
-        kept = stray_outcomes(self._database, self._project.own / "kept")
+        kept = stray_outcomes(self._database, self._outcomes.kept.folder)
         for row in kept:
-            self._outcomes.forget(row)
+            self._outcomes.kept.forget(row)
         self._swept = True
         return bool(kept)
 

@@ -25,9 +25,9 @@ from stoilo.server.engines.stock.project.boinc_tables import (
     Validate,
 )
 from stoilo.server.engines.stock.results.outcomes import (
-    copy_code,
-    copy_outcome,
-    copy_state,
+    result_code,
+    result_outcome,
+    result_state,
 )
 
 if TYPE_CHECKING:
@@ -50,18 +50,17 @@ def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus
     own = find_own(connection, name=name)
     if own is None:
         return None
-    results = results_of(connection, workunit=own.boinc_id) if own.boinc_id else ()
+    rows = results_of(connection, workunit=own.boinc_id) if own.boinc_id else ()
     said = _verdicts(connection, own.row)
-    copies = tuple(_copy(row, own, said) for row in results)
+    results = tuple(_view(row, own, said) for row in rows)
     attached = _count_attached(connection, name, since)
-    unsent = sum(copy.state is ResultProgress.UNSENT for copy in copies)
     return WorkunitStatus(
         name=own.name,
-        results=copies,
+        results=results,
         outcome=own.outcome,
-        users_needed=unsent,
+        users_needed=sum(one.state is ResultProgress.UNSENT for one in results),
         users_attached=attached,
-        explanation=_explain(own, copies, attached),
+        explanation=_explain(own, results, attached),
     )
 
 
@@ -85,16 +84,16 @@ def _verdicts(connection: Connection, row: int) -> dict[str, tuple[str, str]]:
     return {one.result: (one.verdict, one.code) for one in found}
 
 
-def _copy(
+def _view(
     row: ResultRow, own: OwnWorkunit, said: dict[str, tuple[str, str]]
 ) -> ResultView:
-    """Return a copy as its owner sees it.
+    """Return a result as its owner sees it.
 
-    After an end without a result nobody waits for copies still out; BOINC's row says
+    After an end without a result nobody waits for results still out; BOINC's row says
     "in progress" until the host has called and been told.
     """
-    state = copy_state(row.server_state)
-    outcome = copy_outcome(row.outcome, row.validate_state, row.exit_status)
+    state = result_state(row.server_state)
+    outcome = result_outcome(row.outcome, row.validate_state, row.exit_status)
     verdict, code = said.get(row.name, ("", ""))
     if verdict == ResultVerdict.NOT_FOR_THIS_HOST:
         outcome = ResultOutcome.REFUSED
@@ -105,7 +104,7 @@ def _copy(
         name=row.name,
         state=state,
         outcome=outcome if state is ResultProgress.OVER else ResultOutcome.NONE,
-        code=code or copy_code(outcome),
+        code=code or result_code(outcome),
         sent_at=row.sent_at,
         received_at=row.received_at,
     )
@@ -136,20 +135,22 @@ def _count_attached(connection: Connection, name: str, since: int) -> int:
     return int(count or 0)
 
 
-def _explain(own: OwnWorkunit, copies: tuple[ResultView, ...], attached: int) -> str:
+def _explain(own: OwnWorkunit, results: tuple[ResultView, ...], attached: int) -> str:
     if own.outcome is not None:
         return f"ended: {own.outcome.value.replace('_', ' ')}"
     if not own.boinc_id:
         return "waits to be made by BOINC's create_work"
-    unsent = sum(copy.state is ResultProgress.UNSENT for copy in copies)
-    working = sum(copy.state is ResultProgress.IN_PROGRESS for copy in copies)
-    done = sum(copy.outcome is ResultOutcome.SUCCESS for copy in copies)
+    unsent = sum(one.state is ResultProgress.UNSENT for one in results)
+    working = sum(one.state is ResultProgress.IN_PROGRESS for one in results)
+    done = sum(one.outcome is ResultOutcome.SUCCESS for one in results)
     if unsent and attached < own.min_quorum:
         return f"needs {own.min_quorum} distinct users, {attached} attached"
     if unsent:
-        return f"{unsent} copies wait for a host, {working} are on hosts, {done} are in"
+        return (
+            f"{unsent} results wait for a host, {working} are on hosts, {done} are in"
+        )
     if working:
-        return f"{working} copies are on hosts, {done} are in"
+        return f"{working} results are on hosts, {done} are in"
     return (
         f"{done} results are being validated" if done else "waits for BOINC's daemons"
     )
@@ -219,10 +220,10 @@ def _results(connection: Connection) -> dict[tuple[str, str], int]:
     counts: Counter[tuple[str, str]] = Counter()
     query = _of_open(*key, func.count().label("n")).group_by(*key)
     for row in connection.execute(query):
-        where = copy_state(row.server_state)
+        where = result_state(row.server_state)
         ended = ResultOutcome.NONE
         if where is ResultProgress.OVER:
-            ended = copy_outcome(row.outcome, row.validate_state, 0)
+            ended = result_outcome(row.outcome, row.validate_state, 0)
         counts[where.value, ended.value] += row.n
     return dict(counts)
 

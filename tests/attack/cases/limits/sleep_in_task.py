@@ -9,5 +9,5 @@ import time
 
 
 def run(kwargs):
-    time.sleep(3)
+    time.sleep(2)
     return "REACHED"

@@ -9,5 +9,5 @@
 # ///
 import time
 
-time.sleep(3)
+time.sleep(2)
 print("REACHED")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -29,13 +28,11 @@ from stoilo.core.boinc.messages import (
 )
 from stoilo.core.errors import DeniedError
 from stoilo.core.types import Redundancy
+from stoilo.server.engines.embedded.accounts import quotas
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.database import Database
-from stoilo.server.engines.embedded.db.records import CheckVerdict
-from stoilo.server.engines.embedded.db.views import load_view
+from stoilo.server.engines.embedded.db.records import CheckVerdict, load_view
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.server.engines.embedded.hosts import conduct
-from stoilo.server.engines.embedded.scheduling import dispatch, in_progress
+from stoilo.server.engines.embedded.scheduling import dispatch, reports
 from stoilo.server.engines.embedded.workunits import (
     spot_checks,
     steps,
@@ -111,14 +108,10 @@ CHECKED = Redundancy(
 class Both(RuleBasedStateMachine):
     """The engine and the model side by side."""
 
-    template = None
-
     def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         engine = Path(self.folder.name) / "engine"
-        engine.mkdir(mode=0o700)
-        shutil.copy(self.template, engine / "engine.sqlite")
         self.clock = ManualClock(1_800_000_000)
         self.model = None
         options = EngineOptions(
@@ -379,31 +372,21 @@ class Both(RuleBasedStateMachine):
         )
 
 
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory):
-    """The machine, with a database that need not be made anew for each example."""
-    path = tmp_path_factory.mktemp("template") / "engine.sqlite"
-    database = Database(f"sqlite:///{path}")
-    database.upgrade()
-    database.close()
-    return type("Machine", (Both,), {"template": path})
-
-
-def play(machine, examples, steps, **changes):
+def play(examples, steps, **changes):
     chosen = settings(
         max_examples=examples, stateful_step_count=steps, deadline=None, **changes
     )
-    run_state_machine_as_test(machine, settings=chosen)
+    run_state_machine_as_test(Both, settings=chosen)
 
 
-def test_engine_follows_the_reference_model(machine):
-    play(machine, 12, 25)
+def test_engine_follows_the_reference_model():
+    play(12, 25)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_engine_follows_the_reference_model_for_long(machine):
-    play(machine, 40, 50)
+def test_engine_follows_the_reference_model_for_long():
+    play(40, 50)
 
 
 def condemn_at_once(connection, copy):
@@ -420,7 +403,7 @@ BROKEN_RULES = {
     ),
     "every host is trusted": (dispatch, "is_trusted", lambda *_: True),
     "a quorum is never raised": (dispatch, "raise_quorum", lambda *_: None),
-    "newcomers are trusted": (conduct, "is_newcomer", lambda *_: False),
+    "newcomers are trusted": (quotas, "is_newcomer", lambda *_: False),
     "aborts use up the total": (
         transitioner,
         "TURNED_AWAY",
@@ -429,15 +412,15 @@ BROKEN_RULES = {
     "one comparison bans": (verdicts, "doubt_check", condemn_at_once),
     "nobody is excused": (spot_checks, "MOST_EXCUSES", 0),
     "late results are not waited for": (steps, "has_stragglers", lambda _: False),
-    "results are not received": (in_progress, "still_counts", lambda *_: False),
+    "results are not received": (reports, "still_counts", lambda *_: False),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BROKEN_RULES)
-def test_model_notices_a_broken_rule(machine, monkeypatch, name):
+def test_model_notices_a_broken_rule(monkeypatch, name):
     monkeypatch.setattr(*BROKEN_RULES[name])
     first_only = {"phases": [Phase.generate], "report_multiple_bugs": False}
     with pytest.raises(AssertionError):
-        play(machine, 300, 25, **first_only, database=None, derandomize=True)
+        play(300, 25, **first_only, database=None, derandomize=True)

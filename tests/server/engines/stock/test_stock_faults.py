@@ -269,10 +269,10 @@ def test_project_that_is_stopped_takes_no_end(bench):
     bench.daemons.transition()
     bench.daemons.validate()
     bench.engine.close()
-    bench.fake.project.stop_file.touch()
+    (bench.fake.root / "stop_daemons").touch()
     with pytest.raises(AssimilatorEnded):
         bench.daemons.assimilate()
-    bench.fake.project.stop_file.unlink()
+    (bench.fake.root / "stop_daemons").unlink()
     bench.engine = bench.open()
     bench.settle()
     assert bench.outcomes.calls["w_1"] == 1

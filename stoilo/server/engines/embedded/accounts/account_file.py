@@ -20,8 +20,6 @@ from stoilo.core.errors import InternalError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["account_file_name", "master_url", "render_account_file", "write_account"]
-
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
 
 

@@ -17,18 +17,16 @@ import hmac
 import os
 import re
 import secrets
+import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert, select, update
 
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.server.engines.embedded.accounts.passwords import (
-    check_password,
-    hash_password,
-)
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.embedded.accounts.preferences import (
     Person,
     ProjectPreferences,
@@ -38,26 +36,99 @@ from stoilo.server.engines.embedded.accounts.preferences import (
     preferences_of,
     save_person,
 )
+from stoilo.server.engines.embedded.accounts.quotas import is_newcomer
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import Database
-from stoilo.server.engines.embedded.hosts.conduct import is_newcomer
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection
+
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 
-__all__ = [
-    "LEVELS",
-    "Account",
-    "Accounts",
-    "User",
-    "key_digest",
-    "load_secret",
-    "user_of",
-]
+MIN_CHARS: Final = 10
+# A BOINC client sends the MD5 of password and address and never the password, so its length
+# cannot be seen here; the client enforces `MIN_CHARS` (``get_project_config``). What can be
+# tried is tried: the passwords that everybody tries first.
+# Passwords hashed at the same time: each takes 16 MiB and tens of ms of a processor
+AT_ONCE: Final = 2
+# Calls that may wait for their turn; the next one is told to come again
+MOST_WAITING: Final = 8
+_HEX32: Final = re.compile(r"[0-9a-f]{32}")
+_SCRYPT_N: Final = 2**14
+_COMMON: Final = """
+    123456 1234567 12345678 123456789 1234567890 0123456789 111111 000000 1111111111
+    password password1 password12 password123 passw0rd qwerty qwerty123 qwertyuiop
+    1q2w3e4r5t abc123 abcdef abcdefghij iloveyou letmein welcome admin administrator
+    changeme secret boinc boincboinc stoilo stoilostoilo volunteer
+"""
+
+
+def password_digest(password: str, address: str) -> str:
+    """Return what a BOINC client sends of a password; `address` in lower case."""
+    text = f"{password}{address}".encode()
+    return hashlib.md5(text, usedforsecurity=False).hexdigest()
+
+
+def check_password(digest: str, address: str) -> None:
+    """Refuse a password's (untrusted) digest that cannot be kept; ``STO-E063``."""
+    if not _HEX32.fullmatch(digest):
+        raise UsageError("STO-E063", "passwd_hash must be 32 hex digits")
+    local = address.partition("@")[0]
+    known = {
+        password_digest(word, address)
+        for word in ("", address, local, *_COMMON.split())
+    }
+    if digest in known:
+        raise UsageError(
+            "STO-E063",
+            "this password is too easy to guess",
+            hint=f"choose at least {MIN_CHARS} characters that nobody would try",
+        )
+
+
+class Turns:
+    """Lets `at_once` callers work at a time and `waiting` more wait; refuses the rest.
+
+    However many addresses ask, no more memory, processor and threads go into passwords.
+    """
+
+    def __init__(self, at_once: int, waiting: int) -> None:
+        self._admitted = threading.BoundedSemaphore(at_once + waiting)
+        self._working = threading.BoundedSemaphore(at_once)
+
+    def __enter__(self) -> None:
+        """Wait for a turn; raises ``STO-E013`` when too many wait."""
+        if not self._admitted.acquire(blocking=False):
+            raise DeniedError(
+                "STO-E013",
+                "too many passwords are being checked",
+                hint="try again in a few seconds",
+            )
+        self._working.acquire()
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Let the next one work."""
+        self._working.release()
+        self._admitted.release()
+
+
+_TURNS: Final = Turns(AT_ONCE, MOST_WAITING)
+
+
+def hash_password(digest: str, salt: str, turns: Turns = _TURNS) -> str:
+    """Return what is stored of a password's digest.
+
+    Raises:
+        DeniedError: ``STO-E013`` too many others are waiting; nothing was tried.
+    """
+    with turns:
+        return hashlib.scrypt(
+            digest.encode(), salt=salt.encode(), n=_SCRYPT_N, r=8, p=1, dklen=32
+        ).hex()
+
 
 SECRET_BYTES = 32
 KEY_CHARS = 32
@@ -153,18 +224,19 @@ class Accounts:
                 allow_levels(connection, row, max_level)
             return self._account(connection, address)
 
-    def create(self, email: str, password: str, now: int, *, name: str = "") -> Account:
+    def create(
+        self,
+        email: str,  # untrusted
+        password: str,  # `passwords.password_digest` of it, untrusted
+        now: int,  # s
+        *,
+        name: str = "",  # shown to others, untrusted; empty for none
+    ) -> Account:
         """Make an account over the web (BOINC's create_account).
 
         An account that exists is found when the password is its own, and told apart from
         an unusable one by nothing else; that an address is taken cannot be hidden from
         one who tries to take it, only made slow (`rate_limit`).
-
-        Args:
-            email: untrusted.
-            password: `passwords.password_digest` of it, untrusted.
-            now: s.
-            name: shown to others, untrusted; empty for none.
 
         Raises:
             UsageError: ``STO-E015``, ``STO-E063``, ``STO-E064``.
@@ -201,30 +273,20 @@ class Accounts:
             return self._account(connection, address)
 
     def open_by_key(self, key: str) -> Account:
-        """Return the account of a (strong) key; the weak one opens nothing.
-
-        Raises:
-            DeniedError: ``STO-E016``.
-        """
-        table = schema.users
-        digest = _hash_key(key[: BOUNDS.token_chars])
-        with self._database.read() as connection:
-            address = connection.scalar(
-                select(table.c.email).where(table.c.key_hash == digest)
-            )
-            if address is None:
-                raise DeniedError("STO-E016", "no account with this key")
-            return self._account(connection, address)
+        """Return the account of a (strong) key, or ``STO-E016``; the weak one opens nothing."""
+        return self._open(
+            schema.users.c.key_hash == _hash_key(key[: BOUNDS.token_chars])
+        )
 
     def open_by_id(self, user_id: int) -> Account:
         """Return a known account; raises ``STO-E016``."""
-        table = schema.users
+        return self._open(schema.users.c.id == user_id)
+
+    def _open(self, which: ColumnElement[bool]) -> Account:
         with self._database.read() as connection:
-            address = connection.scalar(
-                select(table.c.email).where(table.c.id == user_id)
-            )
+            address = connection.scalar(select(schema.users.c.email).where(which))
             if address is None:
-                raise DeniedError("STO-E016", "no such account")
+                raise DeniedError("STO-E016", "there is no such account")
             return self._account(connection, address)
 
     def change_keys(self, user_id: int, now: int) -> Account:
@@ -259,7 +321,6 @@ class Accounts:
             return self._account(connection, address)
 
     def _renew(self, connection: Connection, user_id: int, now: int) -> str:
-        """Store the hashes of an account's next keys; return its address."""
         users, changes = schema.users, schema.key_changes
         address = connection.scalar(select(users.c.email).where(users.c.id == user_id))
         if address is None:
@@ -314,7 +375,6 @@ class Accounts:
         salt: str = "",
         password: str = "",
     ) -> None:
-        """Insert one account."""
         connection.execute(
             insert(schema.users).values(
                 email=address,
@@ -328,7 +388,6 @@ class Accounts:
         )
 
     def _account(self, connection: Connection, address: str) -> Account:
-        """Return an account that exists, keys in clear."""
         table = schema.users
         row = connection.execute(
             select(table.c.id, table.c.max_level, table.c.password_hash).where(
@@ -366,26 +425,22 @@ def _check_email(email: str) -> str:
 
 
 def _find(connection: Connection, address: str) -> int | None:
-    """Return the row of an address."""
     return connection.scalar(
         select(schema.users.c.id).where(schema.users.c.email == address)
     )
 
 
 def _key_number(connection: Connection, user_id: int) -> int:
-    """Return how often an account's keys were changed."""
     table = schema.key_changes
     query = select(table.c.number).where(table.c.user_id == user_id)
     return int(connection.scalar(query) or 0)
 
 
-def user_of(row: Row, digest: str) -> User:  # type: ignore[type-arg]  # see below
-    """Return who calls.
-
-    Args:
-        row: with the account, its preferences and its standing.
-        digest: of the key that was shown.
-    """
+def user_of(
+    row: AnyRow,  # with the account, its preferences and its standing
+    digest: str,  # of the key that was shown
+) -> User:
+    """Return who calls."""
     preferences = preferences_of(row)
     return User(
         row.id,
@@ -404,5 +459,4 @@ def key_digest(key: str) -> str:
 
 
 def _hash_key(key: str) -> str:
-    """Return what is stored of a key."""
     return domain_digest(Domain.TOKEN, b"volunteer", key.encode())

@@ -23,23 +23,11 @@ from stoilo.server.engines.embedded.db.database import must_write
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-
-__all__ = [
-    "GLOBAL_TAGS",
-    "GlobalPreferences",
-    "StoredPreferences",
-    "exchange_global_preferences",
-    "parse_global_preferences",
-    "render_global_preferences",
-]
-
 BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, depth=6, elements=500)
+# A client's clock may be wrong by that; a later time would win for ever
 MOST_AHEAD_S: Final = 86_400
-"""A client's clock may be wrong by that; a later time would win for ever."""
-
+# Documents remembered: each client sends the same ones with every call
 PARSED: Final = 128
-"""Documents remembered: each client sends the same ones with every call."""
-
 _NUMBERS: Final = """
     battery_charge_min_pct battery_max_temperature confirm_before_connecting
     cpu_scheduling_period_minutes cpu_usage_limit daily_xfer_limit_mb
@@ -52,9 +40,8 @@ _NUMBERS: Final = """
     run_on_batteries start_hour suspend_cpu_usage suspend_if_no_recent_input
     vm_max_used_pct work_buf_additional_days work_buf_min_days
 """
+# Settings that are one number each
 GLOBAL_TAGS: Final = frozenset(_NUMBERS.split())
-"""Settings that are one number each."""
-
 _NOT_KEPT: Final = frozenset({"venue", "day_prefs"})
 
 

@@ -18,48 +18,24 @@ from sqlalchemy import delete, exists, insert, or_, select, update
 from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC
 from stoilo.core.boinc.xml import escape
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.hosts.host_filter import (
+from stoilo.server.engines.embedded.accounts.host_filter import (
     LEVELS,
     app_id,
     levels_up_to,
 )
+from stoilo.server.engines.embedded.db import schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import ColumnElement, Connection
 
     from stoilo.core.boinc.messages import Wishes
-
-
-__all__ = [
-    "NAME_CHARS",
-    "NO_TOPIC",
-    "VENUES",
-    "Person",
-    "ProjectPreferences",
-    "allow_levels",
-    "check_name",
-    "check_preferences",
-    "ensure_person",
-    "is_selected",
-    "levels_for",
-    "load_person",
-    "load_preferences",
-    "narrow_wishes",
-    "preferences_of",
-    "project_preferences",
-    "save_person",
-    "save_preferences",
-    "selected_levels",
-    "shown_name",
-]
-
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 NAME_CHARS: Final = 60
+# BOINC's places of a computer; empty: none
 VENUES: Final = ("", "home", "work", "school")
-"""BOINC's places of a computer; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +64,6 @@ def check_name(name: str) -> str:
     return text
 
 
-def shown_name(user_id: int, name: str) -> str:
-    """Return how a volunteer is called where others can see it."""
-    return name or f"volunteer {user_id}"
-
-
 def ensure_person(connection: Connection, user_id: int) -> None:
     """Make the row of a person unless there is one."""
     table = schema.people
@@ -119,15 +90,12 @@ def save_person(connection: Connection, user_id: int, person: Person) -> None:
     connection.execute(
         update(table)
         .where(table.c.user_id == user_id)
-        .values(
-            name=check_name(person.name),
-            venue=person.venue,
-        )
+        .values(name=check_name(person.name), venue=person.venue)
     )
 
 
+# A topic that no task can carry (`TOPIC` does not match it)
 NO_TOPIC: Final = ";"
-"""A topic that no task can carry (`TOPIC` does not match it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +148,11 @@ def levels_for(max_level: str) -> tuple[str, ...]:
     return levels_up_to(check_preferences(ProjectPreferences((max_level,))).max_level)
 
 
-def selected_levels(max_level: str, selection: str | None) -> tuple[str, ...]:
-    """Return which levels may be sent: the stored selection within the account's level.
-
-    Args:
-        max_level: the account's level.
-        selection: column ``levels``; None where the volunteer never chose.
-    """
+def selected_levels(
+    max_level: str,  # the account's level
+    selection: str | None,  # column ``levels``; None where the volunteer never chose
+) -> tuple[str, ...]:
+    """Return which levels may be sent: the stored selection within the account's level."""
     allowed = levels_up_to(max_level)
     if selection is None:
         return allowed
@@ -205,7 +171,7 @@ def load_preferences(connection: Connection, user_id: int) -> ProjectPreferences
     return preferences_of(row)
 
 
-def preferences_of(row: Row) -> ProjectPreferences:  # type: ignore[type-arg]  # see below
+def preferences_of(row: AnyRow) -> ProjectPreferences:
     """Return what a row says: a user's level and preferences, NULL if none were chosen."""
     levels = selected_levels(row.max_level, row.levels)
     if row.levels is None:

@@ -16,6 +16,13 @@ from stoilo.server.engines.embedded.accounts.accounts import (
     Accounts,
     load_secret,
 )
+from stoilo.server.engines.embedded.accounts.host_trust import (
+    ban,
+    lift_ban,
+    trust_account,
+    trusted_accounts,
+    void_results,
+)
 from stoilo.server.engines.embedded.accounts.preferences import (
     Person,
     ProjectPreferences,
@@ -28,27 +35,13 @@ from stoilo.server.engines.embedded.accounts.preferences import (
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.engines.embedded.db.records import CheckVerdict
-from stoilo.server.engines.embedded.hosts.host_trust import (
-    ban,
-    lift_ban,
-    trust_account,
-    trusted_accounts,
-    void_results,
-)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection, Row, Table
+    from sqlalchemy import Connection, Table
 
-__all__ = [
-    "KnownAccount",
-    "KnownHost",
-    "Roster",
-    "SpotCheck",
-    "ended_checks",
-    "open_roster",
-]
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +210,11 @@ class Roster:
         self._database.close()
 
 
-def open_roster(directory: Path, database_url: str = "") -> Roster:
+def open_roster(
+    directory: Path,  # the engine's own; the secret of the accounts lies there
+    database_url: str = "",  # where the tables are, empty for SQLite in `directory`
+) -> Roster:
     """Return the roster of the engine under `directory`, also beside a running one.
-
-    Args:
-        directory: the engine's own; the secret of the accounts lies there.
-        database_url: where the tables are, empty for SQLite in `directory`.
 
     Raises:
         InternalError: ``STO-E003`` or ``STO-E005``.
@@ -248,8 +240,7 @@ def _user_of(connection: Connection, email: str) -> int:
     return int(found)
 
 
-def _account(row: Row) -> KnownAccount:  # type: ignore[type-arg]  # users and people
-    """Return one account."""
+def _account(row: AnyRow) -> KnownAccount:
     return KnownAccount(
         user_id=row.id,
         email=row.email,
@@ -263,8 +254,7 @@ def _account(row: Row) -> KnownAccount:  # type: ignore[type-arg]  # users and p
     )
 
 
-def _host(row: Row) -> KnownHost:  # type: ignore[type-arg]  # hosts and records
-    """Return one host."""
+def _host(row: AnyRow) -> KnownHost:
     return KnownHost(
         host_id=row.id,
         email=row.email,
@@ -307,6 +297,5 @@ def ended_checks(connection: Connection, since: int = 0) -> list[SpotCheck]:
 def _hosts_named(
     connection: Connection, table: Table, workunit_id: int
 ) -> tuple[int, ...]:
-    """Return the hosts that are banned, or were excused, for a workunit."""
     query = select(table.c.host_id).where(table.c.workunit_id == workunit_id)
     return tuple(connection.scalars(query.order_by(table.c.host_id)))

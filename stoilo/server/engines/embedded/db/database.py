@@ -22,19 +22,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = [
-    "ENGINE",
-    "CommitGroup",
-    "Database",
-    "NeedsWritingError",
-    "is_writing",
-    "must_write",
-]
-
-
+# Pieces of work in one transaction: the first of them waits for the last
 MOST = 32
-"""Pieces of work in one transaction: the first of them waits for the last."""
-
 _T = TypeVar("_T")
 
 
@@ -90,7 +79,6 @@ class CommitGroup:
                 self._waiting.remove(entry)
 
     def _lead(self) -> None:
-        """Do the work of those who have waited longest."""
         with self._list:
             group = self._waiting[: self._most]
             del self._waiting[: self._most]
@@ -136,7 +124,6 @@ class CommitGroup:
 
 
 def _fail(group: Sequence[_Entry], error: Exception) -> None:
-    """Let all of a group have failed."""
     for entry in group:
         entry.error, entry.done = error, True
 

@@ -7,6 +7,8 @@ accounts' keys are derived from a file outside of the database (`accounts`).
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -16,6 +18,8 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
+    Select,
     String,
     Table,
     UniqueConstraint,
@@ -24,40 +28,9 @@ from sqlalchemy.dialects import mysql
 
 from stoilo.server.engines.database import APP_CHARS, Key, Name, Real
 
-__all__ = [
-    "account_standings",
-    "bans",
-    "bounds",
-    "code_sign_keys",
-    "excuses",
-    "files",
-    "global_preferences",
-    "grants",
-    "histories",
-    "host_records",
-    "hosts",
-    "key_changes",
-    "leases",
-    "lingering",
-    "metadata",
-    "offers",
-    "outbox",
-    "people",
-    "preferences",
-    "programs",
-    "quotas",
-    "replications",
-    "results",
-    "resumptions",
-    "settings",
-    "spot_checks",
-    "trusted_users",
-    "usages",
-    "users",
-    "wishes",
-    "workunit_files",
-    "workunits",
-]
+# Rows and queries of columns that only the query names.
+AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
+AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
 
 metadata = MetaData()
 
@@ -87,14 +60,13 @@ key_changes = Table(  # accounts whose keys are not their first
     Column("changed_at", BigInteger, nullable=False),
 )
 
-account_standings = (
-    Table(  # accounts that turned work away since their last valid result
-        "engine_account_standing",
-        metadata,
-        Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
-        Column("turned_away", Integer, nullable=False),
-        Column("paused_until", BigInteger, nullable=False),
-    )
+# Accounts that turned work away since their last valid result.
+account_standings = Table(
+    "engine_account_standing",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("turned_away", Integer, nullable=False),
+    Column("paused_until", BigInteger, nullable=False),
 )
 
 hosts = Table(
@@ -350,9 +322,8 @@ code_sign_keys = Table(
     metadata,
     Column("place", Integer, primary_key=True, autoincrement=False),  # 0: in force
     Column("text", String(KEY_TEXT_CHARS), nullable=False),
-    Column(
-        "signature", String(SIGNATURE_CHARS), nullable=False
-    ),  # over the one in force
+    # over the one in force
+    Column("signature", String(SIGNATURE_CHARS), nullable=False),
 )
 
 # Replication and trust. Rows only where something differs from the ordinary.

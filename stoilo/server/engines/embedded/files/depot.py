@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import secrets
 import shutil
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, exists, select
 
@@ -23,7 +24,6 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory
 from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.files.disk import remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,9 +33,56 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.workunits import WorkunitFile
 
-__all__ = ["Depot", "Download", "StoredFile"]
 
-CHUNK = 1024 * 1024
+log = logging.getLogger(__name__)
+
+CHUNK: Final = 1024 * 1024
+
+
+def free_bytes(directory: Path) -> int:
+    """Return how many bytes are free on a directory's disk."""
+    room = os.statvfs(directory)
+    return room.f_bavail * room.f_frsize
+
+
+def size_of(path: Path) -> int:
+    """Return a file's size, 0 when there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def remove(path: Path) -> bool:
+    """Remove a file, if there is one; say whether it is gone."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s could not be removed (errno %s)", path.name, error.errno)
+        return False
+    return True
+
+
+def measure(path: Path) -> tuple[int, str, str]:
+    """Return size, SHA-256 and MD5 of a file, read once, in pieces."""
+    # MD5 is BOINC's check of a transfer; nothing is trusted for it.
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    size = 0
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            sha256.update(chunk)
+            md5.update(chunk)
+            size += len(chunk)
+    return size, sha256.hexdigest(), md5.hexdigest()
+
+
+def disk_error(error: OSError) -> InternalError:
+    """Return our error for the disk's."""
+    return InternalError(
+        "STO-E003", f"a result file could not be stored (errno {error.errno})"
+    )
+
+
 _TOKEN_BYTES = 24
 
 
@@ -83,15 +130,12 @@ class Depot:
         return before - self._retained
 
     def shared(
-        self, connection: Connection, most: int, digest: str = ""
+        self,
+        connection: Connection,  # of the engine's database
+        most: int,  # how many; which ones nobody can say
+        digest: str = "",  # look for this one only; untrusted
     ) -> dict[str, Path]:
-        """Return where files lie that many tasks share, never one task's arguments.
-
-        Args:
-            connection: of the engine's database.
-            most: how many; which ones nobody can say.
-            digest: look for this one only; untrusted.
-        """
+        """Return where files lie that many tasks share, never one task's arguments."""
         table, needs = schema.files, schema.workunit_files
         sticky = exists().where(needs.c.digest == table.c.digest, needs.c.sticky == 1)
         query = select(table.c.digest).where(
@@ -204,7 +248,7 @@ class Depot:
             return known
         if not target.exists():
             self._place(file, target)
-        size, digest, md5 = _measure(target)
+        size, digest, md5 = measure(target)
         if digest != file.digest:
             target.unlink(missing_ok=True)
             raise _wrong_digest(file)
@@ -212,8 +256,8 @@ class Depot:
         self._measured[digest] = stored
         return stored
 
-    def _inline(self, file: WorkunitFile, data: bytes) -> StoredFile:
-        """Return a small file checked."""
+    @staticmethod
+    def _inline(file: WorkunitFile, data: bytes) -> StoredFile:
         if hashlib.sha256(data).hexdigest() != file.digest:
             raise _wrong_digest(file)
         md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
@@ -234,7 +278,6 @@ class Depot:
 
 
 def _copy(source: Path | bytes, target: Path) -> None:
-    """Write or link `source` to `target`."""
     if isinstance(source, bytes):
         target.write_bytes(source)
         return
@@ -245,19 +288,6 @@ def _copy(source: Path | bytes, target: Path) -> None:
 
 
 def _wrong_digest(file: WorkunitFile) -> TrustError:
-    """Return the error for a file that is not what its digest says."""
     return TrustError(
         "STO-E002", f"input file {file.open_name!r} does not have its digest"
     )
-
-
-def _measure(path: Path) -> tuple[int, str, str]:
-    """Return size, SHA-256 and MD5 of a file, read in pieces."""
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    size = 0
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            sha256.update(chunk)
-            md5.update(chunk)
-            size += len(chunk)
-    return size, sha256.hexdigest(), md5.hexdigest()

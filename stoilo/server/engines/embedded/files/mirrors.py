@@ -7,9 +7,10 @@ the next after any failure (``client/pers_file_xfer.cpp``), ours do the same.
 
 One thing they cannot mend: wrong bytes of the right length end a stock client's task
 (``cs_files.cpp``: a checksum error is final). So a host that says that its downloads
-failed is believed of every result that was sent with mirrors: they go back without counting
-against host or workunit, the mirrors are checked at once, and the host is sent to none for
-a day. All of this lies in memory: after a restart nothing is named before it was checked.
+failed is believed of every result that it was sent before: they go back without counting
+against host or workunit, the mirrors are checked at once, and the host is sent to none for a
+day. All of this lies in memory: after a restart nothing is named before it was
+checked.
 """
 
 from __future__ import annotations
@@ -24,55 +25,41 @@ import time
 from collections import OrderedDict
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from stoilo.core.errors import UsageError
 from stoilo.core.http_client import HttpClient, HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from stoilo.core.boinc.messages import FileInfo, ReportedResult, SchedulerReply
-
-__all__ = [
-    "DOWNLOAD_FAILED",
-    "Mirrors",
-    "check_mirror",
-    "is_mirror_key",
-    "parse_mirrors",
-]
+    from stoilo.core.boinc.messages import ReportedResult, SchedulerReply
 
 log = logging.getLogger(__name__)
 
+# BOINC's exit status of a task whose files could not be had (``ERR_RESULT_DOWNLOAD``)
 DOWNLOAD_FAILED: Final = -186
-"""BOINC's exit status of a task whose files could not be had (``ERR_RESULT_DOWNLOAD``)."""
-
 SECRET_BYTES: Final = 32
 MOST_MIRRORS: Final = 64
+# Mirrors in one reply's list of a file; the project's own server comes after them
 MOST_NAMED: Final = 2
-"""Mirrors in one reply's list of a file; the project's own server comes after them."""
-
+# Smaller files lie in the database and are sent as quickly as a mirror is asked
 LEAST_BYTES: Final = 64 * 1024
-"""Smaller files lie in the database and are sent as quickly as a mirror is asked."""
-
+# Longest check of one mirror; whoever stops the server waits for the one in progress
 CHECK_S: Final = 5.0
-"""Longest check of one mirror; whoever stops the server waits for the one in progress."""
 PIECES: Final = 3
 PIECE_BYTES: Final = 64 * 1024
 DISTRUST_S: Final = 86_400.0
 # BOINC's client keeps a failed file while any task needs it, so the results in the reply to
-# the report fail at once: they are excused too.
+# the report fail at once: they are excused too. What is sent later comes from us alone.
 LEFT_OVER_S: Final = 60.0
 HOSTS_REMEMBERED: Final = 100_000
-RESULTS_REMEMBERED: Final = 200_000
 
 _URL: Final = re.compile(
     r"https?://[A-Za-z0-9.\[\]:-]{1,100}/(?:[A-Za-z0-9._~-]{1,80}/)*"
 )
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 
 
 def parse_mirrors(text: str) -> tuple[str, ...]:
@@ -118,16 +105,16 @@ class Mirrors:
         self._on_doubt = on_doubt
         self._lock = threading.Lock()
         self._good: frozenset[str] = frozenset()
-        self._sent: OrderedDict[str, int] = OrderedDict()  # results and their hosts
+        self._were_good = False  # hosts may have been sent to some
         self._distrusting: OrderedDict[int, float] = OrderedDict()
 
-    def check(self, samples: Mapping[str, Path], most_s: float = CHECK_S) -> None:
-        """Find out which mirrors are in use from now on: those that send what we have.
-
-        Args:
-            samples: some shared files of ours, by digest; without any nobody is in use.
-            most_s: longest check of one mirror, s.
-        """
+    def check(
+        self,
+        # some shared files of ours, by digest; without any nobody is in use
+        samples: Mapping[str, Path],
+        most_s: float = CHECK_S,  # longest check of one mirror, s
+    ) -> None:
+        """Find out which mirrors are in use from now on: those that send what we have."""
         good = set()
         for url in self.urls:
             problem = check_mirror(url, samples, most_s)
@@ -138,16 +125,12 @@ class Mirrors:
             if not problem and url not in self._good:
                 log.info("mirror %s is in use", url)
         self._good = frozenset(good)
+        self._were_good = self._were_good or bool(good)
 
     def send(self, reply: SchedulerReply, host: int) -> SchedulerReply:
         """Return a reply that sends a host to mirrors for what tasks share."""
         good = self._good
-        if not good:
-            return reply
-        distrusted_s = self._distrusted_s(host)
-        if distrusted_s is not None:
-            if distrusted_s < LEFT_OVER_S:
-                self._note_sent(host, (result.name for result in reply.results))
+        if not good or self._distrusts(host):
             return reply
         # Each host has an order of its own, the same at every call (rendezvous hashing):
         # hosts spread evenly, and a mirror that comes or goes moves no host but its own.
@@ -158,43 +141,31 @@ class Mirrors:
             else file
             for file in reply.files
         )
-        self._note_sent(host, _results_with(reply, files))
         return replace(reply, files=files)
 
-    def excuses(self, host: int, report: ReportedResult) -> bool:
-        """Say whether a failed result is the mirrors' fault, as far as one can know.
+    def excuses(self, host: int, report: ReportedResult, sent_at: int) -> bool:
+        """Say whether a failed result, sent at `sent_at`, is taken for the mirrors' fault.
 
-        From the first such result on the host is sent to no mirror for `DISTRUST_S`, so what
-        is excused in that time was sent before. Saying so twice changes nothing: a
-        transaction that fails is done again.
+        Asked twice it says the same: a transaction that fails is done again.
         """
-        if report.exit_status != DOWNLOAD_FAILED:
+        if report.exit_status != DOWNLOAD_FAILED or not self._were_good:
             return False
-        begins = self._distrusted_s(host) is None
-        with self._lock:
-            if self._sent.get(report.name) != host:
-                return False
-            if begins:
-                _remember(self._distrusting, host, self._clock(), HOSTS_REMEMBERED)
-        if begins:
-            self._on_doubt()
-        return True
-
-    def _distrusted_s(self, host: int) -> float | None:
-        """Return for how long a host has had its files from the project itself, s.
-
-        None when it may be sent to mirrors.
-        """
         now = self._clock()
         with self._lock:
-            since = self._distrusting.get(host)
-        return None if since is None or now - since >= DISTRUST_S else now - since
+            begins = not self._distrusts(host)
+            if begins:
+                self._distrusting.pop(host, None)
+                self._distrusting[host] = now
+                while len(self._distrusting) > HOSTS_REMEMBERED:
+                    self._distrusting.popitem(last=False)
+            since = self._distrusting[host]
+        if begins:
+            self._on_doubt()
+        return sent_at < since + LEFT_OVER_S
 
-    def _note_sent(self, host: int, results: Iterable[str]) -> None:
-        """Note results that a host may fail through no fault of its own."""
-        with self._lock:
-            for result in results:
-                _remember(self._sent, result, host, RESULTS_REMEMBERED)
+    def _distrusts(self, host: int) -> bool:
+        since = self._distrusting.get(host)
+        return since is not None and self._clock() - since < DISTRUST_S
 
 
 def check_mirror(url: str, samples: Mapping[str, Path], most_s: float) -> str:
@@ -247,24 +218,3 @@ def _piece(path: Path, draw: random.Random) -> tuple[int, bytes] | None:
 def _draw(url: str, host: int) -> bytes:
     """Return a host's draw of a mirror; the smallest goes first."""
     return hashlib.sha256(f"{host}\0{url}".encode()).digest()
-
-
-def _results_with(reply: SchedulerReply, files: tuple[FileInfo, ...]) -> Iterator[str]:
-    """Yield the results of a reply that need a file for which mirrors are named."""
-    mirrored = {file.name for file in files if file.mirrors}
-    workunits = {
-        workunit.name
-        for workunit in reply.workunits
-        if any(ref.file_name in mirrored for ref in workunit.files)
-    }
-    for result in reply.results:
-        if result.workunit in workunits:
-            yield result.name
-
-
-def _remember(noted: OrderedDict[_K, _V], key: _K, value: _V, most: int) -> None:
-    """Note something, forgetting what was noted longest ago where it is too much."""
-    noted[key] = value
-    noted.move_to_end(key)
-    while len(noted) > most:
-        noted.popitem(last=False)

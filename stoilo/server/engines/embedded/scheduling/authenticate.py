@@ -14,48 +14,36 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import String, and_, bindparam, or_, select
 
-from stoilo.core.boinc.messages import SchedulerReply
+from stoilo.core.boinc.messages import SchedulerReply, UserInfo
 from stoilo.server.engines.embedded.accounts.accounts import key_digest, user_of
-from stoilo.server.engines.embedded.accounts.credit import user_info
 from stoilo.server.engines.embedded.accounts.global_preferences import (
     StoredPreferences,
     exchange_global_preferences,
 )
+from stoilo.server.engines.embedded.accounts.host_filter import WISH_COLUMNS
 from stoilo.server.engines.embedded.accounts.preferences import (
     narrow_wishes,
     project_preferences,
 )
-from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.files.catalogue import catalogue_version
-from stoilo.server.engines.embedded.hosts.conduct import pause_of
-from stoilo.server.engines.embedded.hosts.host_filter import WISH_COLUMNS
-from stoilo.server.engines.embedded.hosts.quotas import (
+from stoilo.server.engines.embedded.accounts.quotas import (
     Quota,
     allowed_today,
     note_results,
+    pause_of,
 )
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.files.app_versions import catalogue_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row, ScalarSelect, Select, Table
+    from sqlalchemy import Connection, ScalarSelect, Select, Table
 
-    from stoilo.core.boinc.messages import SchedulerRequest, UserInfo
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.accounts.preferences import ProjectPreferences
-    from stoilo.server.engines.embedded.hosts.quotas import Allowance
-
-__all__ = [
-    "RECORD_COLUMNS",
-    "Guest",
-    "KnownHost",
-    "Visitor",
-    "find_visitor",
-    "receive",
-    "refuse_banned",
-    "too_many_calls",
-]
-
+    from stoilo.server.engines.embedded.accounts.quotas import Allowance
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 RECORD_COLUMNS: Final = (
     "domain_name",
@@ -122,7 +110,7 @@ class Visitor:
     preferences: StoredPreferences | None
     catalogue: str  # version of what all hosts run (`catalogue`)
     # everything else
-    row: Row  # type: ignore[type-arg]  # of `_query`
+    row: AnyRow  # of `_query`
 
     @property
     def owns_cpid(self) -> bool:
@@ -132,7 +120,15 @@ class Visitor:
     def info(self, host_id: int) -> UserInfo:
         """Return what the client shows of the account and a host, new ones included."""
         credit = next((one.credit for one in self.hosts if one.id == host_id), 0.0)
-        return user_info(self.user.id, self.row, credit)
+        row, number = self.row, self.user.id
+        return UserInfo(
+            id=number,
+            name=row.name or f"volunteer {number}",
+            created_at=row.created_at,
+            total_credit=row.person_total_credit or 0.0,
+            host_total_credit=credit,
+            venue=row.venue or "",
+        )
 
 
 def find_visitor(connection: Connection, request: SchedulerRequest) -> Visitor | None:
@@ -158,8 +154,7 @@ def find_visitor(connection: Connection, request: SchedulerRequest) -> Visitor |
     )
 
 
-def _hosts(rows: Sequence[Row]) -> tuple[KnownHost, ...]:  # type: ignore[type-arg]  # of `_query`
-    """Return the hosts of rows of which each is one host and one app."""
+def _hosts(rows: Sequence[AnyRow]) -> tuple[KnownHost, ...]:
     found: dict[int, KnownHost] = {}
     for row in rows:
         if row.host_id is None:
@@ -172,8 +167,7 @@ def _hosts(rows: Sequence[Row]) -> tuple[KnownHost, ...]:  # type: ignore[type-a
     return tuple(found.values())
 
 
-def _host(row: Row) -> KnownHost:  # type: ignore[type-arg]  # of `_query`
-    """Return a row's host, without its quotas."""
+def _host(row: AnyRow) -> KnownHost:
     return KnownHost(
         id=row.host_id,
         cpid=row.host_cpid,
@@ -189,8 +183,7 @@ def _host(row: Row) -> KnownHost:  # type: ignore[type-arg]  # of `_query`
     )
 
 
-def _of(row: Row, prefix: str, names: Sequence[str]) -> tuple[Any, ...]:  # type: ignore[type-arg]  # of `_query`
-    """Return the columns of one table."""
+def _of(row: AnyRow, prefix: str, names: Sequence[str]) -> tuple[Any, ...]:
     return tuple(getattr(row, f"{prefix}_{name}") for name in names)
 
 
@@ -256,7 +249,6 @@ def _claimed_by() -> ScalarSelect[Any]:
 
 
 def _labelled(table: Table, prefix: str, names: Sequence[str]) -> list[Any]:
-    """Return columns of a table under names that no other table's have."""
     return [table.c[name].label(f"{prefix}_{name}") for name in names]
 
 

@@ -11,32 +11,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import BigInteger, bindparam, exists, func, select, true, update
 
-from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.database import must_write
-from stoilo.server.engines.embedded.db.records import Caller, CheckVerdict
-from stoilo.server.engines.embedded.db.views import (
-    results_of,
-    view_columns,
-    view_of,
-)
-from stoilo.server.engines.embedded.hosts.host_filter import (
+from stoilo.server.engines.embedded.accounts.host_filter import (
     allowed_apps,
     fits_host,
     is_wanted,
 )
-from stoilo.server.engines.embedded.hosts.host_trust import (
+from stoilo.server.engines.embedded.accounts.host_trust import (
     BY_OPERATOR,
     consecutive_valid,
     homogeneous_class,
     is_trusted,
 )
-from stoilo.server.engines.embedded.scheduling.authenticate import SECONDS_PER_RESULT
-from stoilo.server.engines.embedded.scheduling.in_progress import (
-    HeldResult,
-    result_columns,
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import must_write
+from stoilo.server.engines.embedded.db.records import (
+    Caller,
+    CheckVerdict,
+    results_of,
+    view_columns,
+    view_of,
 )
-from stoilo.server.engines.embedded.scheduling.locality import local_first
-from stoilo.server.engines.embedded.workunits.replication import (
+from stoilo.server.engines.embedded.scheduling.authenticate import SECONDS_PER_RESULT
+from stoilo.server.engines.embedded.scheduling.reports import HeldResult, result_columns
+from stoilo.server.engines.embedded.scheduling.sticky_files import local_first
+from stoilo.server.engines.embedded.workunits.creation import (
     commit_class,
     fits_class,
     raise_quorum,
@@ -53,33 +51,29 @@ from stoilo.server.engines.workunits import Homogeneity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select, Update
+    from sqlalchemy import ColumnElement, Connection, Select, Update
 
     from stoilo.core.boinc.messages import SchedulerRequest, Wishes
     from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.db.records import WorkunitView
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
 
-
-__all__ = ["Chance", "Pace", "fresh_results", "lost_results", "notices"]
-
+# Looked at by the rules for each result that may be given
 CANDIDATES_PER_RESULT = 8
-"""Looked at by the rules for each result that may be given."""
-
+# Results that have waited longest, at least: the lot decides which of them go. Who
+# calls right after another account then rarely gets the same workunits.
 WINDOW_LEAST: Final = 64
-"""Results that have waited longest, at least: the lot decides which of them go. Who calls right
-after another account then rarely gets the same workunits."""
 BANNED_NOTICE = (
     "This computer gets no work: a result of it was checked again and was wrong. "
     "Ask the project's operator [STO-E041]."
 )
 BANNED_BY_OPERATOR = "The project's operators have banned this computer [STO-E065]."
+# Results of one host, whatever it says of its processors: a call names all of them, and
+# one that names more than `requests.RESULTS_PER_REQUEST` is refused
 MOST_HELD = 500
-"""Results of one host, whatever it says of its processors: a call names all of them, and
-one that names more than `requests.RESULTS_PER_REQUEST` is refused."""
-
+# Queries kept for hosts of one level, class and set of wishes
 KINDS_OF_CALLERS: Final = 256
-"""Queries kept for hosts of one level, class and set of wishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +122,6 @@ def lost_results(
 def _wanted(
     connection: Connection, results: list[HeldResult], account: User, wishes: Wishes
 ) -> set[int]:
-    """Return which workunits of these results account and host allow now."""
     table = schema.workunits
     query = select(table.c.id).where(
         table.c.id.in_([result.workunit_id for result in results]),
@@ -160,7 +153,7 @@ def fresh_results(
     if room <= 0 or guest.host.ban is not None:
         return []
     caller = _caller(guest)
-    given: dict[int, Row] = {}  # type: ignore[type-arg]  # by workunit
+    given: dict[int, AnyRow] = {}  # by workunit
     for recheck in [True, False] if caller.trusted_account else [False]:
         rows = _fitting(connection, guest, caller, room, chance.lots, recheck=recheck)
         fresh = [row for row in rows if row.workunit_id not in given]
@@ -187,7 +180,7 @@ def _fitting(
     lots: Callable[[], float],
     *,
     recheck: bool,
-) -> list[Row]:  # type: ignore[type-arg]  # of `_candidates`
+) -> list[AnyRow]:
     """Return rows of results that the rules will probably give to the host, best first."""
     request = guest.request
     memory, disk = int(request.host.memory_bytes), int(request.host.disk_free_bytes)
@@ -213,7 +206,6 @@ def _fitting(
 
 
 def _caller(guest: Guest) -> Caller:
-    """Return the host as the rules see it."""
     host = guest.request.host
     return Caller(
         guest.user.id,
@@ -240,13 +232,12 @@ def _machine(guest: Guest) -> str:
 
 def _settle_spread(
     connection: Connection,
-    row: Row,  # type: ignore[type-arg]  # of `_candidates`
+    row: AnyRow,  # of `_candidates`
     view: WorkunitView,
     caller: Caller,
     guest: Guest,
     draw: Callable[[], float],
 ) -> None:
-    """Note what a result that is just being issued means for the others."""
     if view.outcome is not None:
         return
     workunit_id = row.workunit_id
@@ -259,7 +250,6 @@ def _settle_spread(
 
 
 def _room(request: SchedulerRequest, busy: int, pace: Pace) -> int:
-    """Return how many results the request may get."""
     wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     if request.dont_send_work or not wants_work:
         return 0
@@ -271,7 +261,7 @@ def _room(request: SchedulerRequest, busy: int, pace: Pace) -> int:
 
 def _issue(
     connection: Connection,
-    rows: list[Row],  # type: ignore[type-arg]  # of `_candidates`
+    rows: list[AnyRow],  # of `_candidates`
     guest: Guest,
 ) -> list[HeldResult]:
     """Write that results are on the host; return them, oldest first."""
@@ -371,7 +361,6 @@ def _candidates(
 
 
 def _is_for_newcomers() -> ColumnElement[bool]:
-    """Return the condition that not too much of a workunit was turned away."""
     other, table = schema.results.alias("turned"), schema.workunits
     turned_away = (
         select(func.count())
@@ -386,7 +375,6 @@ def _is_for_newcomers() -> ColumnElement[bool]:
 
 
 def _is_recheck() -> ColumnElement[bool]:
-    """Return the condition that a result belongs to a spot check that goes on."""
     table = schema.spot_checks
     return exists().where(
         table.c.copy_id == schema.results.c.id,
@@ -395,7 +383,6 @@ def _is_recheck() -> ColumnElement[bool]:
 
 
 def _is_for_anybody() -> ColumnElement[bool]:
-    """Return the condition that a result is a second opinion that any host may give."""
     table = schema.spot_checks
     return exists().where(
         table.c.copy_id == schema.results.c.id,

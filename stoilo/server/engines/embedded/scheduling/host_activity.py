@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import func, select
 
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS, allowed_apps
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS, allowed_apps
 from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
@@ -26,11 +26,8 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.scheduling.authenticate import Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 
-__all__ = ["HostActivity", "is_idle", "level_notice", "next_call", "wants_results"]
-
-
+# Hosts; those that have not called for longest are forgotten
 MOST: Final = 65_536
-"""Hosts; those that have not called for longest are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, exists, func, insert, select, update
 
 from stoilo.core.boinc.messages import HostInfo
+from stoilo.server.engines.database import is_writing
+from stoilo.server.engines.embedded.accounts.host_trust import BY_OPERATOR, ban
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.database import is_writing, must_write
-from stoilo.server.engines.embedded.hosts.host_trust import BY_OPERATOR, ban
+from stoilo.server.engines.embedded.db.database import must_write
 from stoilo.server.engines.embedded.scheduling.authenticate import RECORD_COLUMNS, Host
 from stoilo.server.engines.interface import ResultProgress
 
@@ -26,22 +27,16 @@ if TYPE_CHECKING:
         Visitor,
     )
 
-
-__all__ = ["MAX_HOSTS", "find_host"]
-
+# Hosts of one account in use; each is a row that nobody but its caller asked for
 MAX_HOSTS = 500
-"""Hosts of one account in use; each is a row that nobody but its caller asked for."""
-
+# A host that has not called for so long and holds no result is not counted
 IN_USE_S = 30 * 86_400
-"""A host that has not called for so long and holds no result is not counted."""
-
 TEXT_CHARS = 128
+# Free disk and the like change with every call; a record follows at that pace
 RECORD_EVERY_S = 3600
-"""Free disk and the like change with every call; a record follows at that pace."""
-
+# How late the stored time and number of a host's last call may be while nothing else of
+# it is written. Shorter than a host counts as attached (`EngineOptions.seen_within_s`).
 SEEN_EVERY_S = 300
-"""How late the stored time and number of a host's last call may be while nothing else of
-it is written. Shorter than a host counts as attached (`EngineOptions.seen_within_s`)."""
 
 
 def find_host(
@@ -150,7 +145,6 @@ def _new_host(
 def _record(
     connection: Connection, host_id: int, request: SchedulerRequest, now: int
 ) -> None:
-    """Begin the record of what a host says of itself, bounded."""
     values = {"host_id": host_id, "stored_at": now, **_said(request)}
     connection.execute(insert(schema.host_records).values(values))
 

@@ -6,56 +6,199 @@ Nothing of it is proven. It moves only what is this host's own.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy import bindparam, update
+from sqlalchemy import bindparam, select, update
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.server.db.bulk import insert_many
+from stoilo.server.engines.embedded.accounts.host_filter import HostBounds
+from stoilo.server.engines.embedded.accounts.host_trust import note_failed
+from stoilo.server.engines.embedded.accounts.quotas import note_errors, note_turned_away
 from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.records import CheckVerdict
 from stoilo.server.engines.embedded.files.mirrors import DOWNLOAD_FAILED
-from stoilo.server.engines.embedded.hosts.conduct import note_turned_away
-from stoilo.server.engines.embedded.hosts.host_trust import note_failed
-from stoilo.server.engines.embedded.hosts.quotas import note_errors
-from stoilo.server.engines.interface import ResultOutcome, ResultProgress
+from stoilo.server.engines.embedded.workunits.transitioner import still_counts
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Update
+    from sqlalchemy import Connection, Select, Update
 
     from stoilo.core.boinc.messages import ReportedResult
+    from stoilo.server.engines.embedded.accounts.quotas import Quota
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.files.mirrors import Mirrors
-    from stoilo.server.engines.embedded.hosts.quotas import Quota
     from stoilo.server.engines.embedded.scheduling.authenticate import Host
-    from stoilo.server.engines.embedded.scheduling.in_progress import (
-        HeldResult,
+
+
+@dataclass(frozen=True, slots=True)
+class HeldResult:
+    """A result that a host has or has had, and its workunit."""
+
+    id: int  # its row
+    name: str  # its own
+    workunit_id: int  # row of the workunit
+    workunit: str  # name of the workunit
+    app: str  # of the workunit
+    fpops_est: float  # of the workunit, FLOP
+    fpops_bound: float  # of the workunit, FLOP
+    result_max_bytes: int  # most bytes of its result file
+    bounds: HostBounds  # what it needs of a host
+    upload_name: str  # of its result file
+    upload_token: str  # where that goes
+    deadline: int  # s
+    state: ResultProgress = ResultProgress.IN_PROGRESS  # as stored
+    outcome: ResultOutcome = ResultOutcome.NONE  # as stored
+    uploaded: bool = False  # its result file is here
+    ended: OutcomeKind | None = None  # how the workunit ended, None before
+    lingering: bool = False  # it has ended, and late results are still compared
+    # state of the spot check that it is, None for an ordinary result
+    recheck: CheckVerdict | None = None
+    measured: bool = False  # what it took is known
+    sent_at: int = 0  # s
+
+    @classmethod
+    def given(cls, row: AnyRow, deadline: int) -> Self:
+        """Return the result of a row with `result_columns`, just handed out."""
+        return cls(
+            row.copy_id,
+            row.result_name,
+            row.workunit_id,
+            row.workunit,
+            row.app,
+            row.fpops_est,
+            row.fpops_bound,
+            row.result_max_bytes,
+            HostBounds(row.memory_bytes or 0, row.disk_bytes or 0),
+            row.upload_name,
+            row.upload_token,
+            deadline,
+        )
+
+    @property
+    def counts(self) -> bool:
+        """Whether a report of it still matters."""
+        wanted = self.ended is None or self.lingering
+        return wanted and still_counts(self.state, self.outcome)
+
+    @property
+    def needless_to_begin(self) -> bool:
+        """Whether its host need not begin it, as in BOINC.
+
+        Its workunit has its canonical result, or its deadline has passed; a spot check is
+        always to be done.
+        """
+        late = self.outcome is ResultOutcome.NO_REPLY
+        return self.recheck is None and (late or self.ended is OutcomeKind.CANONICAL)
+
+    @property
+    def resendable(self) -> bool:
+        """Whether its host gets it again when it has lost it."""
+        running = self.state is ResultProgress.IN_PROGRESS
+        wanted = self.recheck in {CheckVerdict.PENDING, CheckVerdict.OPEN}
+        return running and (self.ended is None or wanted)
+
+
+def load_held(
+    connection: Connection, host_id: int, names: Iterable[str]
+) -> dict[str, HeldResult]:
+    """Return results by name: all in progress on a host, and its own of these (untrusted).
+
+    Of its results that are over only those are read that it names.
+    """
+    rows = connection.execute(_in_progress(), {"host": host_id}).all()
+    held = {row.result_name: _held(row) for row in rows}
+    others = [name for name in names if name not in held]
+    if others:
+        asked = {"host": host_id, "names": others}
+        rows = connection.execute(_by_name(), asked).all()
+        held |= {row.result_name: _held(row) for row in rows}
+    return held
+
+
+def result_columns() -> list[Any]:
+    """Return the columns of `results`, `workunits` and `bounds` that a reply names."""
+    results, table, bounds = schema.results, schema.workunits, schema.bounds
+    return [
+        results.c.id.label("copy_id"),
+        results.c.name.label("result_name"),
+        results.c.workunit_id,
+        results.c.upload_name,
+        results.c.upload_token,
+        table.c.name.label("workunit"),
+        table.c.app,
+        table.c.fpops_est,
+        table.c.fpops_bound,
+        table.c.result_max_bytes,
+        bounds.c.memory_bytes,
+        bounds.c.disk_bytes,
+    ]
+
+
+def _held(row: AnyRow) -> HeldResult:
+    return replace(
+        HeldResult.given(row, row.deadline),
+        state=ResultProgress(row.state),
+        outcome=ResultOutcome(row.result_outcome),
+        uploaded=row.upload_digest is not None,
+        ended=None if row.ended is None else OutcomeKind(row.ended),
+        lingering=row.lingering is not None,
+        recheck=None if row.verdict is None else CheckVerdict(row.verdict),
+        measured=row.measured is not None,
+        sent_at=row.sent_at,
     )
 
 
-__all__ = [
-    "REPORTS_TAKEN",
-    "needless_results",
-    "note_usages",
-    "optional_results",
-    "some_download_failed",
-    "take_reports",
-]
+@cache
+def _in_progress() -> Select[Any]:
+    state = schema.results.c.state == ResultProgress.IN_PROGRESS.value
+    return _results().where(state).order_by(schema.results.c.id)
+
+
+@cache
+def _by_name() -> Select[Any]:
+    names = schema.results.c.name.in_(bindparam("names", expanding=True))
+    return _results().where(names)
+
+
+def _results() -> Select[Any]:
+    results, table, ended = schema.results, schema.workunits, schema.lingering
+    checks, used, bounds = schema.spot_checks, schema.usages, schema.bounds
+    return (
+        select(
+            *result_columns(),
+            results.c.state,
+            results.c.outcome.label("result_outcome"),
+            results.c.deadline,
+            results.c.sent_at,
+            results.c.upload_digest,
+            table.c.outcome.label("ended"),
+            ended.c.workunit_id.label("lingering"),
+            checks.c.verdict,
+            used.c.copy_id.label("measured"),
+        )
+        .join(table, table.c.id == results.c.workunit_id)
+        .outerjoin(bounds, bounds.c.workunit_id == table.c.id)
+        .outerjoin(ended, ended.c.workunit_id == table.c.id)
+        .outerjoin(checks, checks.c.copy_id == results.c.id)
+        .outerjoin(used, used.c.copy_id == results.c.id)
+        .where(results.c.host_id == bindparam("host"))
+    )
 
 
 log = logging.getLogger(__name__)
 
+# Reports of one call; a client sends again what was not acknowledged
 REPORTS_TAKEN: Final = 128
-"""Reports of one call; a client sends again what was not acknowledged."""
-
 STDERR_SHOWN = 400
+# BOINC's exit status of a task that its user has aborted
 ABORTED_VIA_GUI = 203
-"""BOINC's exit status of a task that its user has aborted."""
-
+# BOINC's exit status of a task that was not begun because nobody needs it
 ABORTED_BY_PROJECT = 202
-"""BOINC's exit status of a task that was not begun because nobody needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +263,7 @@ def _ending(
     if result.state is ResultProgress.OVER:
         return None
     _tell(host, report)
-    if mirrors.excuses(host.id, report):
+    if mirrors.excuses(host.id, report, result.sent_at):
         return _Ending(result, ResultOutcome.NOT_NEEDED, "STO-B052")
     aborted = report.exit_status in {ABORTED_VIA_GUI, ABORTED_BY_PROJECT}
     called_off = report.exit_status == ABORTED_BY_PROJECT and result.needless_to_begin
@@ -133,7 +276,6 @@ def _ending(
 
 
 def _write(connection: Connection, endings: Sequence[_Ending], now: int) -> None:
-    """Write how results have ended, and that their workunits are to be looked at."""
     rows = [
         {"row": one.result.id, "ended": one.outcome.value, "why": one.code, "now": now}
         for one in endings
@@ -147,7 +289,6 @@ def _write(connection: Connection, endings: Sequence[_Ending], now: int) -> None
 
 @cache
 def _result_update() -> Update:
-    """Return the statement that result :row is over."""
     table = schema.results
     return (
         update(table)
@@ -191,15 +332,11 @@ def some_download_failed(reports: Iterable[ReportedResult]) -> bool:
 
 
 def needless_results(
-    names: Iterable[str], held: Mapping[str, HeldResult], over: frozenset[str]
+    names: Iterable[str],  # what it says that it works on
+    held: Mapping[str, HeldResult],  # its results
+    over: frozenset[str],  # of them, those that it has just reported
 ) -> tuple[str, ...]:
-    """Return which (untrusted) names are no results that the host should finish.
-
-    Args:
-        names: what it says that it works on.
-        held: its results.
-        over: of them, those that it has just reported.
-    """
+    """Return which (untrusted) names are no results that the host should finish."""
     return tuple(
         name
         for name in names

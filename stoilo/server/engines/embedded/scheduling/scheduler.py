@@ -17,10 +17,13 @@ from stoilo.core.boinc.messages import (
     UploadInfo,
     WorkunitInfo,
 )
+from stoilo.server.engines.embedded.accounts.host_filter import remember_wishes
 from stoilo.server.engines.embedded.db.database import NeedsWritingError
-from stoilo.server.engines.embedded.files.app_versions import choose_program
-from stoilo.server.engines.embedded.files.catalogue import file_refs, load_catalogue
-from stoilo.server.engines.embedded.hosts.host_filter import remember_wishes
+from stoilo.server.engines.embedded.files.app_versions import (
+    choose_program,
+    file_refs,
+    load_catalogue,
+)
 from stoilo.server.engines.embedded.scheduling.authenticate import (
     BANNED_DELAY_S,
     find_visitor,
@@ -39,9 +42,9 @@ from stoilo.server.engines.embedded.scheduling.host_activity import (
     next_call,
 )
 from stoilo.server.engines.embedded.scheduling.hosts import find_host
-from stoilo.server.engines.embedded.scheduling.in_progress import load_held
 from stoilo.server.engines.embedded.scheduling.reports import (
     REPORTS_TAKEN,
+    load_held,
     needless_results,
     note_usages,
     optional_results,
@@ -58,20 +61,15 @@ if TYPE_CHECKING:
 
     from stoilo.core.boinc.messages import FileInfo, FileRef, SchedulerRequest
     from stoilo.server.engines.embedded.db.database import Database
-    from stoilo.server.engines.embedded.files.catalogue import Catalogue
+    from stoilo.server.engines.embedded.files.app_versions import Catalogue
     from stoilo.server.engines.embedded.files.mirrors import Mirrors
     from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
-    from stoilo.server.engines.embedded.scheduling.in_progress import (
-        HeldResult,
-    )
-
-
-__all__ = ["Scheduler", "unknown_key"]
+    from stoilo.server.engines.embedded.scheduling.reports import HeldResult
 
 BAD_KEY_DELAY_S = 3600.0
+# A client that can run nothing of ours calls no sooner
 UNUSABLE_DELAY_S = 600.0
-"""A client that can run nothing of ours calls no sooner."""
 
 
 class Scheduler:
@@ -233,7 +231,6 @@ class Scheduler:
         *,
         usable: bool,
     ) -> SchedulerReply:
-        """Return the reply with when to call again."""
         request, host = guest.request, guest.host
         if not usable:
             delay = max(reply.request_delay, UNUSABLE_DELAY_S)

@@ -18,41 +18,29 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import and_, bindparam, delete, insert, select, update
+from sqlalchemy import and_, bindparam, delete, exists, func, insert, select, update
 
+from stoilo.executor.verifier.workunit import FLAVOR
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
 from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import ColumnElement, Connection, Select
 
     from stoilo.core.boinc.messages import FileInfo, SchedulerRequest
-
-__all__ = [
-    "KEEP_S",
-    "MOST_FILES",
-    "NAMES_READ",
-    "Lease",
-    "cap_bytes",
-    "files_to_delete",
-    "forget_lost_hosts",
-    "held_files",
-    "settle_leases",
-]
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 
+# After the result's last send, s
 KEEP_S: Final = 6 * 3600
-"""After the result's last send, s."""
-
+# Kept by one host: each is named in every request of a BOINC client
 MOST_FILES: Final = 200
-"""Kept by one host: each is named in every request of a BOINC client."""
-
 MOST_BYTES: Final = 8 * 1024**3
+# At most that part (1/n) of what is free on the host, with what it keeps already
 DISK_SHARE: Final = 4
-"""At most that part (1/n) of what is free on the host, with what it keeps already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +55,11 @@ class Lease:
     in_use: bool = False  # a result on this host needs it
 
 
-def cap_bytes(held_bytes: int, disk_free_bytes: float) -> int:
-    """Return how much one host is asked to keep, bytes.
-
-    Args:
-        held_bytes: what it keeps now.
-        disk_free_bytes: what it says is free; 0: it does not say.
-    """
+def cap_bytes(
+    held_bytes: int,  # what it keeps now
+    disk_free_bytes: float,  # what it says is free; 0: it does not say
+) -> int:
+    """Return how much one host is asked to keep, bytes."""
     if disk_free_bytes <= 0:
         return MOST_BYTES
     return min(MOST_BYTES, int(held_bytes + min(disk_free_bytes, 1e18)) // DISK_SHARE)
@@ -95,9 +81,8 @@ def files_to_delete(leases: Iterable[Lease], cap: int, now: int) -> tuple[str, .
     return tuple(gone)
 
 
+# Sticky files of one request that are looked at
 NAMES_READ: Final = 1000
-"""Sticky files of one request that are looked at."""
-
 RENEWED_EVERY_S: Final = 600
 LOST_AFTER_S: Final = 30 * 86_400
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -134,7 +119,7 @@ def settle_leases(
 def _ended(
     connection: Connection,
     host_id: int,
-    rows: Sequence[Row],  # type: ignore[type-arg]  # of `_load`
+    rows: Sequence[AnyRow],  # of `_load`
     cap: int,
     now: int,
 ) -> tuple[str, ...]:
@@ -155,7 +140,7 @@ def forget_lost_hosts(connection: Connection, now: int) -> None:
     connection.execute(delete(table).where(old))
 
 
-def _load(connection: Connection, host_id: int) -> list[Row]:  # type: ignore[type-arg]  # a lease, and whether its file is still known
+def _load(connection: Connection, host_id: int) -> list[AnyRow]:
     return list(connection.execute(_query(), {"host": host_id}).all())
 
 
@@ -170,7 +155,7 @@ def _query() -> Select[Any]:
     )
 
 
-def _is_there(row: Row, held: Collection[str], now: int) -> bool:  # type: ignore[type-arg]  # of `_load`
+def _is_there(row: AnyRow, held: Collection[str], now: int) -> bool:
     """Whether the file is with the host, or may still be on its way there."""
     return row.digest in held or not (row.held or now >= row.needed_until)
 
@@ -178,10 +163,10 @@ def _is_there(row: Row, held: Collection[str], now: int) -> bool:  # type: ignor
 def _learn(
     connection: Connection,
     host_id: int,
-    rows: dict[str, Row],  # type: ignore[type-arg]  # of `_load`
+    rows: dict[str, AnyRow],  # of `_load`
     held: Collection[str],
     now: int,
-) -> dict[str, Row]:  # type: ignore[type-arg]  # of `_load`
+) -> dict[str, AnyRow]:
     """Note what has arrived and forget what the host has deleted; return the rest."""
     table = schema.leases
     mine = table.c.host_id == host_id
@@ -200,11 +185,10 @@ def _learn(
 def _lend(
     connection: Connection,
     host_id: int,
-    rows: dict[str, Row],  # type: ignore[type-arg]  # of `_load`
+    rows: dict[str, AnyRow],  # of `_load`
     sticky: dict[str, FileInfo],
     now: int,
 ) -> None:
-    """Begin or prolong the lease of every sticky file of this reply."""
     table = schema.leases
     fresh = [
         {
@@ -236,10 +220,9 @@ def _lend(
 
 
 def _leases(
-    rows: Iterable[Row],  # type: ignore[type-arg]  # of `_load`
+    rows: Iterable[AnyRow],  # of `_load`
     used: Collection[str] = (),
 ) -> list[Lease]:
-    """Return rows as leases."""
     return [
         Lease(
             row.digest,
@@ -254,7 +237,6 @@ def _leases(
 
 
 def _in_use(connection: Connection, host_id: int) -> frozenset[str]:
-    """Return digests of the sticky files that results on the host need."""
     results, needs = schema.results, schema.workunit_files
     query = (
         select(needs.c.digest)
@@ -266,3 +248,124 @@ def _in_use(connection: Connection, host_id: int) -> frozenset[str]:
         )
     )
     return frozenset(connection.scalars(query))
+
+
+# BOINC's locality scheduling. It changes the order among equals only: a higher priority goes
+# first whatever a host holds, and so does what has waited long, so that no workunit starves
+# because others' files are better spread. Among those that are equal then the lot decides:
+# were they handed out in order, two accounts of one person that call one right after the
+# other would get both results of a workunit, and could agree on a lie.
+# Older results wait no longer for a host that has their files, s
+PATIENCE_S: Final = 600
+# Smaller files are sent as quickly as they are looked for
+LARGE_BYTES: Final = 1024 * 1024
+MOST_HELD: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An unsent result that may go to the host."""
+
+    id: int  # row of the result; grows with its age
+    workunit_id: int  # row of its workunit
+    priority: int  # larger goes out first
+    created_at: int  # of the workunit, s
+    held_bytes: int = 0  # of its large files, what the host has
+    lot: float = 0.0  # of its workunit, uniform in [0, 1): the smallest goes first
+
+
+def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
+    """Return candidates, the best first. Pure; their order does not matter."""
+    every = list(candidates)
+    somewhere = any(one.held_bytes for one in every)
+
+    def rank(one: Candidate) -> tuple[int, bool, int, float, int]:
+        waited = somewhere and now - one.created_at >= PATIENCE_S
+        local = 0 if waited else one.held_bytes
+        return (-one.priority, not waited, -local, one.lot, one.id)
+
+    return sorted(every, key=rank)
+
+
+def local_first(
+    connection: Connection,
+    request: SchedulerRequest,  # says what the host keeps
+    # query for ``copy_id``, ``workunit_id``, ``priority`` and ``created_at`` of
+    # `results` and `workunits`, at most :most rows; they are looked for among all and
+    # among those whose files the host has
+    candidates: Select[Any],
+    values: Mapping[str, object],  # of its parameters
+    now: int,  # s since 1970
+    # uniform in [0, 1); whoever foresees them can choose what he gets
+    lots: Callable[[], float],
+) -> list[AnyRow]:
+    """Return candidates in the order in which they shall go, the best first."""
+    held = _large_held(connection, request)
+    found = connection.execute(candidates, values).all()
+    if not held:
+        return _by_lot(found, lots)
+    near = connection.execute(candidates.where(_needs_any(held)), values).all()
+    rows = {row.copy_id: row for row in (*found, *near)}
+    drawn = {row.workunit_id: lots() for row in rows.values()}
+    sizes = _held_bytes(connection, set(drawn), held)
+    scored = [
+        Candidate(
+            row.copy_id,
+            row.workunit_id,
+            row.priority,
+            row.created_at,
+            sizes.get(row.workunit_id, 0),
+            drawn[row.workunit_id],
+        )
+        for row in rows.values()
+    ]
+    return [rows[one.id] for one in in_order(scored, now)]
+
+
+def _by_lot(found: Sequence[AnyRow], lots: Callable[[], float]) -> list[AnyRow]:
+    drawn: dict[int, float] = {}
+    keys = []
+    for place, row in enumerate(found):
+        lot = drawn.get(row.workunit_id)
+        if lot is None:
+            lot = drawn[row.workunit_id] = lots()
+        keys.append((-row.priority, lot, place))
+    return [found[place] for *_, place in sorted(keys)]
+
+
+def _large_held(connection: Connection, request: SchedulerRequest) -> tuple[str, ...]:
+    """Return digests of the large files that the host says it has, and that we have."""
+    said = held_files(request)
+    if not said:
+        return ()
+    table = schema.files
+    query = select(table.c.digest).where(
+        table.c.digest.in_(said), table.c.size >= LARGE_BYTES
+    )
+    return tuple(connection.scalars(query.limit(MOST_HELD)))
+
+
+def _needs_any(held: tuple[str, ...]) -> ColumnElement[bool]:
+    """Return the condition for workunits that need one of these files.
+
+    Archives of flavors do not count: every task of a level needs the same.
+    """
+    needs = schema.workunit_files
+    return exists().where(
+        needs.c.workunit_id == schema.workunits.c.id,
+        needs.c.digest.in_(held),
+        needs.c.open_name != FLAVOR,
+    )
+
+
+def _held_bytes(
+    connection: Connection, workunits: set[int], held: tuple[str, ...]
+) -> dict[int, int]:
+    needs, files = schema.workunit_files, schema.files
+    query = (
+        select(needs.c.workunit_id, func.sum(files.c.size))
+        .join(files, files.c.digest == needs.c.digest)
+        .where(needs.c.workunit_id.in_(workunits), needs.c.digest.in_(held))
+        .group_by(needs.c.workunit_id)
+    )
+    return {row: int(size) for row, size in connection.execute(query)}

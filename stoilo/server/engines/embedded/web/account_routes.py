@@ -20,10 +20,6 @@ from stoilo.server.engines.embedded.web.body_limit import (
     read_bounded,
     read_pieces,
 )
-from stoilo.server.engines.embedded.web.messages import (
-    render_account,
-    render_account_error,
-)
 from stoilo.server.engines.embedded.web.preference_pages import (
     POLICY,
     VolunteerDesk,
@@ -32,13 +28,15 @@ from stoilo.server.engines.embedded.web.preference_pages import (
     render_login,
     render_problem,
 )
+from stoilo.server.engines.embedded.web.replies import (
+    render_account,
+    render_account_error,
+)
 
 if TYPE_CHECKING:
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.web.rate_limit import CallRates
     from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
-
-__all__ = ["ERROR_NUMBERS", "people_routes"]
 
 FORM_BYTES: Final = 16 * 1024
 FORM_FIELDS: Final = 64
@@ -135,7 +133,6 @@ class _PeopleFace:
         return _html(page)
 
     async def _account_call(self, request: Request, *, make: bool) -> Response:
-        """Answer one of BOINC's account calls."""
         if not self._rates.allow_account_call(_address(request)):
             self._refusals.note(request, "STO-E013")
             return _xml(render_account_error(ERR_PROJECT_DOWN, _TOO_MANY))
@@ -187,15 +184,12 @@ async def _read_form(request: Request) -> dict[str, list[str]]:
 
 
 def _address(request: Request) -> str:
-    """Return where a request comes from."""
     return request.client.host if request.client else ""
 
 
 def _xml(body: bytes) -> Response:
-    """Return an answer that BOINC clients read."""
     return Response(body, media_type=XML, headers={"cache-control": "no-store"})
 
 
 def _html(page: str, status: int = 200) -> Response:
-    """Return a page that browsers neither keep nor let others frame."""
     return Response(page, status, media_type="text/html", headers=_STRICT)

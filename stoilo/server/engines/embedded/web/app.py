@@ -32,22 +32,24 @@ from stoilo.core.errors import (
 )
 from stoilo.server.engines.embedded.web.account_routes import people_routes
 from stoilo.server.engines.embedded.web.body_limit import BodyPace, drain, read_pieces
-from stoilo.server.engines.embedded.web.messages import (
-    UPLOAD_HEAD_BYTES,
-    ProjectConfig,
-    SizeQuery,
-    parse_upload,
-    render_config,
-    render_master_page,
-    render_upload_reply,
-)
 from stoilo.server.engines.embedded.web.rate_limit import (
     CallLimits,
     CallRates,
     SchedulerDoor,
 )
 from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
-from stoilo.server.engines.embedded.web.replies import render_reply
+from stoilo.server.engines.embedded.web.replies import (
+    ProjectConfig,
+    render_config,
+    render_master_page,
+    render_reply,
+    render_upload_reply,
+)
+from stoilo.server.engines.embedded.web.requests import (
+    UPLOAD_HEAD_BYTES,
+    SizeQuery,
+    parse_upload,
+)
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 
 if TYPE_CHECKING:
@@ -59,9 +61,6 @@ if TYPE_CHECKING:
     from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.workunits.uploads import Incoming
-
-
-__all__ = ["HttpOptions", "PathPrefix", "create_project_app"]
 
 
 class PathPrefix:
@@ -263,7 +262,6 @@ class _Face:
         return Response(body, media_type=XML)
 
     async def _upload(self, request: Request, pieces: AsyncIterator[bytes]) -> bytes:
-        """Take one upload request; returns the answer."""
         begin = b""
         async for chunk in pieces:
             begin += chunk
@@ -284,7 +282,6 @@ class _Face:
     async def _receive(
         self, token: str, head: UploadHead, data: bytes, pieces: AsyncIterator[bytes]
     ) -> None:
-        """Bring the raw bytes of an upload to disk."""
         desk = self._engine.uploads.receive(token, head)
         incoming: Incoming | None = await run_in_threadpool(desk.__enter__)
         try:
@@ -313,13 +310,11 @@ class _Face:
 
 
 def _is_empty(reply: SchedulerReply) -> bool:
-    """Say whether a reply has nothing that its host should know at once."""
     news = reply.results or reply.acks or reply.aborts or reply.host_id
     return not (news or reply.bad_key)
 
 
 def _inline_file(content: bytes, range_header: str, *, etag: str) -> Response:
-    """Return a small file, or the part of it that a Range asks for."""
     headers = {"accept-ranges": "bytes", "etag": etag}
     media = "application/octet-stream"
     match = _RANGE.fullmatch(range_header)
@@ -336,7 +331,6 @@ def _inline_file(content: bytes, range_header: str, *, etag: str) -> Response:
 
 
 def _status_of(error: StoiloError) -> int:
-    """Return the HTTP status of one of our errors."""
     if error.code == "STO-E012":
         return 413
     match error:

@@ -22,19 +22,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-__all__ = [
-    "LARGE_BYTES",
-    "LARGE_OF_NEWCOMERS",
-    "LARGE_PLACES",
-    "BodiesInHand",
-    "BodyPace",
-    "check_announced",
-    "drain",
-    "read_bounded",
-    "read_pieces",
-]
-
-
 DRAINED_BYTES = 16 * 1024 * 1024
 DRAINED_S = 10.0
 LENGTH_DIGITS = 18
@@ -68,15 +55,13 @@ async def check_announced(
 
 
 async def read_bounded(
-    pieces: AsyncIterator[bytes], most: int, pace: BodyPace, enough: int = 0
+    pieces: AsyncIterator[bytes],  # the rest of it
+    most: int,  # bytes that may come
+    pace: BodyPace,  # how slowly
+    # stop after the piece with which so many bytes are there; 0: read all
+    enough: int = 0,
 ) -> bytes:
     """Return what still comes of a body, at most `most` bytes.
-
-    Args:
-        pieces: the rest of it.
-        most: bytes that may come.
-        pace: how slowly.
-        enough: stop after the piece with which so many bytes are there; 0: read all.
 
     Raises:
         UsageError: ``STO-E012`` too large or too slow.
@@ -141,17 +126,14 @@ async def read_pieces(request: Request, pace: BodyPace) -> AsyncIterator[bytes]:
             yield chunk
 
 
+# A body of more is large
 LARGE_BYTES: Final = 128 * 1024
-"""A body of more is large."""
-
+# Large bodies that are read, or wait to be parsed: each up to some MiB
 LARGE_PLACES: Final = 8
-"""Large bodies that are read, or wait to be parsed: each up to some MiB."""
-
+# How many of these places newcomers may have, all together
 LARGE_OF_NEWCOMERS: Final = 4
-"""How many of these places newcomers may have, all together."""
-
+# Bodies of one account's computers that are read, or wait to be parsed
 BODIES_OF_ACCOUNT: Final = 64
-"""Bodies of one account's computers that are read, or wait to be parsed."""
 
 
 # For the event loop: nothing here waits or is called from two threads.
@@ -189,7 +171,6 @@ class BodiesInHand:
             del self._large[account]
 
     def _has_place(self, account: str, *, newcomer: bool) -> bool:
-        """Say whether there is a place for a large body."""
         if account in self._large or len(self._large) >= LARGE_PLACES:
             return False
         return not newcomer or sum(self._large.values()) < LARGE_OF_NEWCOMERS

@@ -51,16 +51,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.web.body_limit import BodyPace
 
 
-__all__ = [
-    "STRANGER_BYTES",
-    "CallLimits",
-    "CallRates",
-    "KnownKeys",
-    "SchedulerDoor",
-    "peek_key",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class CallLimits:
     """Calls allowed in a minute."""
@@ -119,7 +109,6 @@ class CallRates:
 
 
 def _network(address: str) -> str:
-    """Return the name under which an address is counted."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -131,9 +120,8 @@ def _network(address: str) -> str:
     return str(parsed)
 
 
+# Body of a caller whose key does not stand at its beginning
 STRANGER_BYTES: Final = 64 * 1024
-"""Body of a caller whose key does not stand at its beginning."""
-
 HEAD_BYTES: Final = 4096
 PARSED_AT_ONCE: Final = 4
 KNOWN_FOR_S: Final = 300.0

@@ -22,18 +22,14 @@ if TYPE_CHECKING:
 
     from stoilo.core.boinc.messages import SchedulerReply
 
-__all__ = ["RefusalLog"]
-
 log = logging.getLogger(__name__)
 
+# At once; afterwards one more each second
 LINES: Final = 60
-"""At once; afterwards one more each second."""
-
 PATH_CHARS: Final = 16
 UNKNOWN_KEY: Final = "STO-E100"
+# Codes in messages of a scheduler's reply; others tell an honest host something
 ABUSE: Final = frozenset({"STO-E017", "STO-E065", "STO-E068"})
-"""Codes in messages of a scheduler's reply; others tell an honest host something."""
-
 _CODE: Final = re.compile(r"\[(STO-[A-Z][0-9]{3})\]")
 _PLAIN: Final = re.compile(r"[a-z_./]*")
 

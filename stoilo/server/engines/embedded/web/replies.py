@@ -7,9 +7,11 @@ runtime interface, so that none of them is ever left out.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.core.boinc.xml import escape
+from stoilo.server.engines.embedded.accounts.accounts import MIN_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
         UserInfo,
         WorkunitInfo,
     )
-
-__all__ = ["leaf", "render_reply"]
 
 API_VERSION = "7.20.5"
 
@@ -52,7 +52,6 @@ def render_reply(reply: SchedulerReply, project: str) -> bytes:
 
 
 def _greeting(reply: SchedulerReply, project: str) -> list[str]:
-    """Return who answers, whom, and what people should read."""
     lines = [leaf("project_name", project)]
     if reply.host_id:
         lines.append(leaf("hostid", reply.host_id))
@@ -71,7 +70,6 @@ def _greeting(reply: SchedulerReply, project: str) -> list[str]:
 
 
 def _user(user: UserInfo) -> list[str]:
-    """Return what the client shows of the account and the host."""
     fields = [
         ("userid", user.id),
         ("user_name", user.name),
@@ -108,7 +106,6 @@ def _orders(reply: SchedulerReply) -> list[str]:
 
 
 def _named(tag: str, name: str) -> str:
-    """Return an order about one result."""
     return f"<{tag}>{leaf('name', name)}</{tag}>"
 
 
@@ -118,7 +115,6 @@ def leaf(tag: str, value: object) -> str:
 
 
 def _apps(reply: SchedulerReply) -> list[str]:
-    """Return the apps of the workunits: the levels."""
     names = sorted({item.app for item in reply.workunits})
     return [
         f"<app>{leaf('name', name)}{leaf('user_friendly_name', f'stoilo {name}')}</app>"
@@ -127,7 +123,6 @@ def _apps(reply: SchedulerReply) -> list[str]:
 
 
 def _key(reply: SchedulerReply) -> list[str]:
-    """Return the code-sign key, and the former one's signature over it."""
     lines = []
     if reply.code_sign_key:
         lines.append(_block("code_sign_key", reply.code_sign_key))
@@ -156,14 +151,12 @@ def _app_version(version: AppVersion) -> str:
 
 
 def _program_ref(file: ProgramFile) -> str:
-    """Return how an app version names one of its files."""
     open_name = leaf("open_name", file.open_name) if file.open_name else ""
     main = "<main_program/>" if file.main else ""
     return f"<file_ref>{leaf('file_name', file.info.name)}{open_name}{main}</file_ref>"
 
 
 def _program_file(file: ProgramFile) -> str:
-    """Return one signed file."""
     executable = "<executable/>" if file.executable else ""
     return (
         f"<file_info>{leaf('name', file.info.name)}{leaf('url', file.info.url)}"
@@ -179,7 +172,6 @@ def _block(tag: str, text: str) -> str:
 
 
 def _file(info: FileInfo) -> str:
-    """Return one input file."""
     sticky = "<sticky/>" if info.sticky else ""
     return (
         f"<file_info>{leaf('name', info.name)}"
@@ -190,7 +182,6 @@ def _file(info: FileInfo) -> str:
 
 
 def _upload(info: UploadInfo) -> str:
-    """Return one output file."""
     return (
         f"<file_info>{leaf('name', info.name)}{leaf('max_nbytes', info.max_nbytes)}"
         f"{leaf('upload_url', info.url)}</file_info>"
@@ -239,3 +230,76 @@ def _result(item: ResultInfo, version: AppVersion | None) -> str:
         f"<file_ref>{leaf('file_name', item.upload)}"
         "<open_name>result</open_name></file_ref></result>"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectConfig:
+    """What a manager asks before it attaches."""
+
+    name: str  # of the project
+    master_url: str  # with final slash
+    platforms: tuple[str, ...] = ()  # BOINC's names of those with a program
+    account_creation: bool = True  # whether accounts can be made over the web
+
+
+def render_upload_reply(
+    status: int, *, size: int | None = None, why: str = ""
+) -> bytes:
+    """Return an upload's answer: 0 ok, 1 try again, -1 never."""
+    lines = ["<data_server_reply>", leaf("status", status)]
+    if size is not None:
+        lines.append(leaf("file_size", size))
+    if why:
+        lines.append(leaf("message", why))
+    return "\n".join([*lines, "</data_server_reply>", ""]).encode()
+
+
+def render_master_page(
+    project: str,  # its name
+    scheduler: str,  # URL of the scheduler
+    pages: str = "",  # where people read the audit log, empty when there are no pages
+) -> bytes:
+    """Return the project's front page; the link has a line of its own."""
+    log = f'<p><a href="{escape(pages)}">The audit log</a></p>' if pages else ""
+    return (
+        f"<!DOCTYPE html>\n<html><head><title>{escape(project)}</title>\n"
+        f'<link rel="boinc_scheduler" href="{escape(scheduler)}">\n'
+        f"</head><body><p>{escape(project)}: a stoilo project.</p>{log}\n"
+        '<p><a href="preferences">Preferences of volunteers</a></p></body></html>\n'
+    ).encode()
+
+
+def render_config(config: ProjectConfig) -> bytes:
+    """Return what `get_project_config` answers."""
+    fields = [
+        ("name", config.name),
+        ("master_url", config.master_url),
+        ("web_rpc_url_base", config.master_url),
+        ("min_passwd_length", MIN_CHARS),
+        ("sched_stopped", 0),
+        ("web_stopped", 0),
+    ]
+    lines = [leaf(tag, value) for tag, value in fields]
+    if not config.account_creation:
+        lines += ["<account_creation_disabled/>", "<client_account_creation_disabled/>"]
+    lines += ["<platforms>", *map(_platform, config.platforms), "</platforms>"]
+    return "\n".join(["<project_config>", *lines, "</project_config>", ""]).encode()
+
+
+def _platform(name: str) -> str:
+    return (
+        f"<platform>{leaf('platform_name', name)}"
+        f"{leaf('user_friendly_name', name)}</platform>"
+    )
+
+
+def render_account(key: str) -> bytes:
+    """Return the answer to a successful account call."""
+    return f"<account_out>{leaf('authenticator', key)}</account_out>\n".encode()
+
+
+def render_account_error(number: int, message: str) -> bytes:
+    """Return the answer to a failed account call (BOINC's error numbers)."""
+    return (
+        f"<error>{leaf('error_num', number)}{leaf('error_msg', message)}</error>\n"
+    ).encode()

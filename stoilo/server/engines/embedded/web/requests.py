@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.core.boinc.messages import (
@@ -25,18 +26,17 @@ from stoilo.core.boinc.xml import Element, XmlBounds, escape, parse_xml
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.volunteer.scheduler_rpc import check_name
+from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-__all__ = ["natural", "parse_request"]
 
 REQUEST_BOUNDS = XmlBounds(document_bytes=BOUNDS.scheduler_request_bytes)
 PREFERENCES_BOUNDS = XmlBounds(document_bytes=16 * 1024, elements=1024)
 RESULTS_PER_REQUEST = 1000
 STDERR_CHARS = 64 * 1024
+# Of what a program wrote, its end: escaped it must not make a request too large
 STDERR_KEPT = 2048
-"""Of what a program wrote, its end: escaped it must not make a request too large."""
 KEY_CHARS = 4096
 MOST_PLATFORMS = 16
 FILE_PRESENT = 1  # BOINC's status; others are on their way or failed
@@ -120,7 +120,6 @@ def _wishes(root: Element) -> Wishes:
 
 
 def _client(root: Element) -> ClientVersion:
-    """Return the client's version."""
     return ClientVersion(
         major=natural(root, "core_client_major_version"),
         minor=natural(root, "core_client_minor_version"),
@@ -129,7 +128,6 @@ def _client(root: Element) -> ClientVersion:
 
 
 def _platforms(root: Element) -> tuple[str, ...]:
-    """Return what the host can run, its own platform first."""
     others = root.every("alt_platform")[:MOST_PLATFORMS]
     names = [_cut(item, "name", 64) for item in others]
     return tuple(
@@ -138,7 +136,6 @@ def _platforms(root: Element) -> tuple[str, ...]:
 
 
 def _host(host: Element) -> HostInfo:
-    """Return what the host says of itself."""
     return HostInfo(
         domain_name=_cut(host, "domain_name", 254),
         vendor=_cut(host, "p_vendor", 254),
@@ -154,7 +151,6 @@ def _host(host: Element) -> HostInfo:
 
 
 def _report(item: Element) -> ReportedResult:
-    """Return one finished result."""
     stderr = item.find("stderr_out")
     return ReportedResult(
         name=check_name(item.string("name")),
@@ -167,7 +163,6 @@ def _report(item: Element) -> ReportedResult:
 
 
 def _unfinished(item: Element) -> OtherResult:
-    """Return one unfinished result."""
     done = min(1.0, _measure(item, "fraction_done"))
     return OtherResult(check_name(item.string("name")), done)
 
@@ -185,7 +180,6 @@ def _sticky(infos: Sequence[Element]) -> tuple[str, ...]:
 
 
 def _cut(element: Element, tag: str, longest: int) -> str:
-    """Return the text of child `tag`, cut to `longest` characters."""
     child = element.find(tag)
     return child.text[:longest] if child is not None else ""
 
@@ -240,10 +234,49 @@ def _with_plain_stderr(data: bytes) -> bytes:
 
 
 def _plain(text: bytes) -> bytes:
-    """Return what is inside the CDATA section of `text`, escaped."""
     start = text.find(_CDATA[0])
     stop = text.rfind(_CDATA[1])
     if start < 0 or stop < start:
         return text
     inside = text[start + len(_CDATA[0]) : stop][-STDERR_KEPT:]
     return escape(inside.decode("utf-8", "replace")).encode()
+
+
+UPLOAD_HEAD_BYTES = 16 * 1024
+UPLOAD_BOUNDS = XmlBounds(document_bytes=UPLOAD_HEAD_BYTES + 64, elements=64, depth=6)
+_MD5 = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class SizeQuery:
+    """How much of an upload does the project hold?"""
+
+    name: str
+
+
+def parse_upload(head: bytes) -> UploadHead | SizeQuery:
+    """Return a hostile upload request's head: all up to and including ``<data>``.
+
+    Raises:
+        TrustError: ``STO-X030``.
+    """
+    text, cut, _ = head.partition(b"<data>")
+    end = b"</file_upload></data_server_request>" if cut else b""
+    root = parse_xml(text + end, UPLOAD_BOUNDS)
+    if root.tag != "data_server_request":
+        raise TrustError("STO-X030", "this is not an upload")
+    if root.find("get_file_size") is not None:
+        return SizeQuery(check_name(root.string("get_file_size")))
+    upload = root.find("file_upload")
+    info = upload.find("file_info") if upload else None
+    if upload is None or info is None or not cut:
+        raise TrustError("STO-X030", "this upload has no file")
+    md5 = upload.string("md5_cksum")
+    if not _MD5.fullmatch(md5):
+        raise TrustError("STO-X030", "this upload has no usable md5_cksum")
+    return UploadHead(
+        name=check_name(info.string("name")),
+        nbytes=natural(upload, "nbytes"),
+        md5=md5,
+        offset=natural(upload, "offset"),
+    )

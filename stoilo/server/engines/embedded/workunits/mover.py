@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.workunits.validator import Answers, Question
     from stoilo.server.engines.interface import Assimilator, Validation, WorkunitOutcome
 
-__all__ = ["Mover"]
-
 log = logging.getLogger(__name__)
 
 # Workunits in one transaction: hosts that call wait as long for the write lock.
@@ -114,7 +112,6 @@ class Mover:
             raise
 
     def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
-        """Put questions to the validator, several at the same time if started."""
         if self._pool is None:
             return [answer(question, validation) for question in questions]
         return list(

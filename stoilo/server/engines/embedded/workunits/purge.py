@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Select
 
-__all__ = ["PURGED_TOGETHER", "Retention", "purge"]
-
+# Workunits, or hosts, in one transaction: callers wait as long for the write lock
 PURGED_TOGETHER: Final = 200
-"""Workunits, or hosts, in one transaction: callers wait as long for the write lock."""
-
 DAY_S: Final = 86_400
 _OF_RESULTS: Final = (schema.usages, schema.resumptions)
 _OF_WORKUNITS: Final = (schema.offers, schema.bounds, schema.replications)
@@ -55,15 +52,14 @@ class Retention:
     host_days: int = 180
 
 
-def purge(connection: Connection, retention: Retention, now: int) -> int:
-    """Remove some of the rows that are too old; return how many workunits and hosts.
-
-    Args:
-        connection: of the engine's database; inside a write transaction, or reading and
-            then `NeedsWritingError` says that there is something to remove.
-        retention: how long to keep what.
-        now: s.
-    """
+def purge(
+    # of the engine's database; inside a write transaction, or reading and then
+    # `NeedsWritingError` says that there is something to remove
+    connection: Connection,
+    retention: Retention,  # how long to keep what
+    now: int,  # s
+) -> int:
+    """Remove some of the rows that are too old; return how many workunits and hosts."""
     gone = 0
     if retention.workunit_days:
         gone += _purge_workunits(connection, now - retention.workunit_days * DAY_S)
@@ -73,7 +69,6 @@ def purge(connection: Connection, retention: Retention, now: int) -> int:
 
 
 def _purge_workunits(connection: Connection, before: int) -> int:
-    """Remove workunits that were over before then, s; return how many."""
     rows: list[int] = []
     for kind in OutcomeKind:  # each a range of the index of outcome and time
         asked = {"kind": kind.value, "before": before}
@@ -86,7 +81,6 @@ def _purge_workunits(connection: Connection, before: int) -> int:
 
 
 def _remove_workunits(connection: Connection, rows: Sequence[int]) -> None:
-    """Remove workunits with all that hangs on them."""
     results = schema.results
     theirs = select(results.c.id).where(results.c.workunit_id.in_(rows))
     numbers = connection.scalars(theirs).all()
@@ -136,7 +130,6 @@ def _old_workunits() -> Select[Any]:
 
 
 def _purge_hosts(connection: Connection, before: int) -> int:
-    """Remove hosts that have not called since then, s; return how many."""
     asked = {"before": before, "most": PURGED_TOGETHER}
     rows = connection.scalars(_old_hosts(), asked).all()
     if rows:
@@ -150,7 +143,6 @@ def _purge_hosts(connection: Connection, before: int) -> int:
 
 @cache
 def _old_hosts() -> Select[Any]:
-    """Return the query for hosts that nothing is known of but their description."""
     table, records = schema.hosts, schema.host_records
     named = [
         exists().where(other.c.host_id == table.c.id)

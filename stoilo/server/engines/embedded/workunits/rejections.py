@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import select, update
 
-from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.records import Validity
-from stoilo.server.engines.embedded.hosts.host_trust import note_failed
-from stoilo.server.engines.embedded.hosts.quotas import (
+from stoilo.server.engines.embedded.accounts.host_trust import note_failed
+from stoilo.server.engines.embedded.accounts.quotas import (
     DAY_S,
     RULES,
     Quota,
@@ -28,19 +26,19 @@ from stoilo.server.engines.embedded.hosts.quotas import (
     load_quotas,
     store_quota,
 )
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.records import Validity
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
-__all__ = ["REJECTED", "Owners", "of_one_owner", "reject_results"]
-
+# From names of workunits to the accounts that own them; unknown ones may be missing
 Owners: TypeAlias = Callable[[Sequence[str]], Mapping[str, int]]
-"""From names of workunits to the accounts that own them; unknown ones may be missing."""
 REJECTED: Final = "STO-T026"
+# Latest results of a host that an owner's word may be about, and that are looked over
 LOOKED_AT: Final = 2 * RULES.patience
-"""Latest results of a host that an owner's word may be about, and that are looked over."""
+# Rejections by one account that count against a host
 MOST_OF_ONE: Final = RULES.patience // 2
-"""Rejections by one account that count against a host."""
 
 
 def of_one_owner(workunits: Sequence[str]) -> Mapping[str, int]:
@@ -50,15 +48,13 @@ def of_one_owner(workunits: Sequence[str]) -> Mapping[str, int]:
 
 
 def reject_results(
-    connection: Connection, workunit: str, now: int, owners: Owners = of_one_owner
+    connection: Connection,  # inside a write transaction
+    workunit: str,  # name of one that may have ended
+    now: int,  # s
+    # says whose workunits are; the word of one counts so often on a host
+    owners: Owners = of_one_owner,
 ) -> int:
     """Mark the hosts of the results that a workunit's outcome came from, each result once.
-
-    Args:
-        connection: inside a write transaction.
-        workunit: name of one that may have ended.
-        now: s.
-        owners: says whose workunits are; the word of one counts so often on a host.
 
     Returns:
         How many results were marked; 0 for unknown names and those without an outcome.
@@ -75,7 +71,6 @@ def reject_results(
 
 
 def _believed(connection: Connection, workunit: str) -> Sequence[Row[Any, Any, Any]]:
-    """Return name, host and app of the results that may be rejected."""
     table, of = schema.results, schema.workunits
     return connection.execute(
         select(table.c.name, table.c.host_id, of.c.app)
@@ -93,7 +88,6 @@ def _believed(connection: Connection, workunit: str) -> Sequence[Row[Any, Any, A
 def _latest(
     connection: Connection, host_id: int, app: str, now: int
 ) -> Sequence[Row[Any, Any, Any]]:
-    """Return name, code and workunit of a host's latest valid results of a day."""
     table, of = schema.results, schema.workunits
     return connection.execute(
         select(table.c.name, table.c.code, of.c.name.label("workunit"))
@@ -110,7 +104,6 @@ def _latest(
 
 
 def _mark(connection: Connection, result: str) -> None:
-    """Write down that a result was rejected; its host's record begins again."""
     table = schema.results
     note_failed(connection, [result])
     connection.execute(

@@ -24,47 +24,35 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, func, insert, select, update
 
+from stoilo.server.engines.embedded.accounts.host_trust import ban_host, note_failed
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     RUNNING_CHECKS,
     CheckVerdict,
     Validity,
 )
-from stoilo.server.engines.embedded.hosts.host_trust import ban_host, note_failed
 from stoilo.server.engines.embedded.workunits.creation import add_results
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
-__all__ = [
-    "all_resumed",
-    "ask_again",
-    "begin_check",
-    "doubt_check",
-    "end_check",
-    "note_resumption",
-    "second_verdict",
-]
-
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 log = logging.getLogger(__name__)
 
+# Wrong results of resumed runs for which a host is not banned
 MOST_EXCUSES: Final = 2
-"""Wrong results of resumed runs for which a host is not banned."""
 
 
 def second_verdict(
-    *, like_canonical: bool, like_first: bool, both_resumed: bool
+    *,
+    like_canonical: bool,  # it is the same as the canonical result
+    like_first: bool,  # it is the same as the first re-check
+    both_resumed: bool,  # both re-checks went on after an interruption
 ) -> CheckVerdict:
-    """Return what a second opinion makes of a re-check that differed.
-
-    Args:
-        like_canonical: it is the same as the canonical result.
-        like_first: it is the same as the first re-check.
-        both_resumed: both re-checks went on after an interruption.
-    """
+    """Return what a second opinion makes of a re-check that differed."""
     proven = like_first and not like_canonical and not both_resumed
     return CheckVerdict.DIFFERENT if proven else CheckVerdict.DISPUTED
 
@@ -77,8 +65,7 @@ def begin_check(connection: Connection, workunit_id: int, now: int) -> bool:
     table = schema.results
     agreed = connection.scalars(
         select(table.c.user_id).where(
-            table.c.workunit_id == workunit_id,
-            table.c.validity == Validity.VALID.value,
+            table.c.workunit_id == workunit_id, table.c.validity == Validity.VALID.value
         )
     )
     trusted = _trusted(connection)
@@ -163,14 +150,12 @@ def all_resumed(connection: Connection, results: Collection[str]) -> bool:
 
 
 def _trusted(connection: Connection) -> set[int]:
-    """Return the accounts whose hosts check others again."""
     return set(connection.scalars(select(schema.trusted_users.c.user_id)))
 
 
 def _add(
     connection: Connection, workunit_id: int, kind: CheckVerdict, now: int
 ) -> None:
-    """Make one result of a check."""
     (copy_id,) = add_results(connection, workunit_id, 1)
     connection.execute(
         insert(schema.spot_checks).values(
@@ -184,7 +169,6 @@ def _add(
 
 
 def _punish(connection: Connection, workunit_id: int, now: int) -> None:
-    """Ban the hosts that gave the canonical answer, or excuse them."""
     for row in _blamed(connection, workunit_id):
         if row.step is not None and _excuses(connection, row.host_id) < MOST_EXCUSES:
             note_failed(connection, [row.name])
@@ -200,14 +184,12 @@ def _punish(connection: Connection, workunit_id: int, now: int) -> None:
 
 
 def _excuses(connection: Connection, host_id: int) -> int:
-    """Return how often a host was excused."""
     table = schema.excuses
     query = select(func.count()).where(table.c.host_id == host_id)
     return connection.scalar(query) or 0
 
 
-def _blamed(connection: Connection, workunit_id: int) -> list[Row]:  # type: ignore[type-arg]  # name, host, step
-    """Return the results of others that agree with the canonical one."""
+def _blamed(connection: Connection, workunit_id: int) -> list[AnyRow]:
     table, own, resumed = schema.results, schema.trusted_users, schema.resumptions
     return list(
         connection.execute(

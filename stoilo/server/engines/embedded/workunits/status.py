@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import distinct, func, select
 
-from stoilo.server.engines.embedded.accounts.preferences import is_selected
-from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.records import Validity
-from stoilo.server.engines.embedded.db.views import load_view
-from stoilo.server.engines.embedded.hosts.host_filter import (
+from stoilo.server.engines.embedded.accounts.host_filter import (
     LEVELS,
     load_offer,
     would_refuse,
 )
+from stoilo.server.engines.embedded.accounts.preferences import is_selected
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.records import Validity, load_view
 from stoilo.server.engines.interface import (
     EngineFigures,
     OutcomeKind,
@@ -25,21 +24,18 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import Connection, Select
 
     from stoilo.server.engines.embedded.db.records import WorkunitView
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
-__all__ = ["read_figures", "read_status"]
 
-
-def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus | None:
-    """Return a workunit's status, None for names never created.
-
-    Args:
-        connection: of the engine's database.
-        name: of the workunit.
-        since: a host counts as attached when it called at that time, s, or later.
-    """
+def read_status(
+    connection: Connection,  # of the engine's database
+    name: str,  # of the workunit
+    since: int,  # a host counts as attached when it called at that time, s, or later
+) -> WorkunitStatus | None:
+    """Return a workunit's status, None for names never created."""
     row = connection.execute(
         select(schema.workunits).where(schema.workunits.c.name == name)
     ).first()
@@ -59,7 +55,6 @@ def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus
 
 
 def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]:
-    """Return a workunit's results, oldest first."""
     table, usages = schema.results, schema.usages
     results = connection.execute(
         select(table, usages.c.cpu_s)
@@ -84,7 +79,6 @@ def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]
 def _count_attached(
     connection: Connection, app: str, workunit_id: int, since: int
 ) -> int:
-    """Return how many users have a host seen lately that may take a workunit."""
     levels = LEVELS[LEVELS.index(app) :] if app in LEVELS else ()
     hosts, users = schema.hosts, schema.users
     count = connection.scalar(
@@ -100,14 +94,13 @@ def _count_attached(
     return int(count or 0)
 
 
-def _shown_outcome(result: Row) -> ResultOutcome:  # type: ignore[type-arg]  # a row of `results`
+def _shown_outcome(result: AnyRow) -> ResultOutcome:
     """Return the outcome as the owner sees it: a false value counts as invalid."""
     outvoted = result.validity == Validity.INVALID
     return ResultOutcome.INVALID if outvoted else ResultOutcome(result.outcome)
 
 
 def _explain(view: WorkunitView, results: tuple[ResultView, ...], attached: int) -> str:
-    """Return one sentence about what a workunit waits for."""
     if view.outcome is not None:
         return f"ended: {view.outcome.value.replace('_', ' ')}"
     quorum = view.in_force.min_quorum

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, assert_never
 from sqlalchemy import delete, insert, select, update
 
 from stoilo.core.errors import InternalError
+from stoilo.server.engines.embedded.accounts.host_trust import note_failed
+from stoilo.server.engines.embedded.accounts.quotas import note_error
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     Action,
@@ -22,19 +24,18 @@ from stoilo.server.engines.embedded.db.records import (
     ReleaseClass,
     SecondOpinion,
     Validity,
+    load_view,
 )
-from stoilo.server.engines.embedded.db.views import load_view
-from stoilo.server.engines.embedded.hosts.host_trust import note_failed
-from stoilo.server.engines.embedded.hosts.quotas import note_error
-from stoilo.server.engines.embedded.workunits.creation import add_results
-from stoilo.server.engines.embedded.workunits.late_results import has_stragglers
-from stoilo.server.engines.embedded.workunits.replication import release_class
+from stoilo.server.engines.embedded.workunits.creation import add_results, release_class
 from stoilo.server.engines.embedded.workunits.spot_checks import (
     ask_again,
     begin_check,
     end_check,
 )
-from stoilo.server.engines.embedded.workunits.transitioner import next_actions
+from stoilo.server.engines.embedded.workunits.transitioner import (
+    has_stragglers,
+    next_actions,
+)
 from stoilo.server.engines.interface import (
     OutcomeKind,
     ResultCheck,
@@ -48,21 +49,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = [
-    "apply_action",
-    "begin_lingering",
-    "end_workunit",
-    "forget_files",
-    "set_transition",
-    "settle",
-]
-
 
 def apply_action(
-    connection: Connection,
-    workunit_id: int,
-    action: Action,
-    now: int,
+    connection: Connection, workunit_id: int, action: Action, now: int
 ) -> None:
     """Write one action of the rules."""
     match action:
@@ -91,7 +80,6 @@ def apply_action(
 def _end_result(
     connection: Connection, result: str, outcome: ResultOutcome, code: str
 ) -> None:
-    """Set one result to over."""
     connection.execute(
         update(schema.results)
         .where(schema.results.c.name == result)
@@ -131,7 +119,6 @@ def end_workunit(
 
 
 def _last_code(connection: Connection, workunit_id: int) -> str:
-    """Return the code of the workunit's last failed result, empty if none has one."""
     table = schema.results
     code = connection.scalar(
         select(table.c.code)
@@ -159,23 +146,19 @@ def set_transition(connection: Connection, workunit_id: int, at: int) -> None:
 
 
 def begin_lingering(
-    connection: Connection, workunit_id: int, now: int, *, recheck: bool
+    connection: Connection,  # inside the transaction that ended it
+    workunit_id: int,  # its row
+    now: int,  # s
+    *,
+    recheck: bool,  # let a trusted host compute it once more
 ) -> None:
-    """Keep a workunit that has just ended while results may still be compared.
-
-    Args:
-        connection: inside the transaction that ended it.
-        workunit_id: its row.
-        now: s.
-        recheck: let a trusted host compute it once more.
-    """
+    """Keep a workunit that has just ended while results may still be compared."""
     checked = recheck and begin_check(connection, workunit_id, now)
     if checked or has_stragglers(load_view(connection, workunit_id)):
         connection.execute(insert(schema.lingering).values(workunit_id=workunit_id))
 
 
 def _close(connection: Connection, workunit_id: int, now: int) -> None:
-    """End the time in which results are compared with the canonical one."""
     kept, table = schema.lingering, schema.results
     connection.execute(delete(kept).where(kept.c.workunit_id == workunit_id))
     end_check(connection, workunit_id, CheckVerdict.UNFINISHED, now)

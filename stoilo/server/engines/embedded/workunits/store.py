@@ -21,11 +21,11 @@ from stoilo.server.engines.embedded.db.records import (
     Judge,
     Validity,
     WorkunitView,
+    load_view,
+    load_views,
 )
-from stoilo.server.engines.embedded.db.views import load_view, load_views
 from stoilo.server.engines.embedded.files.app_versions import program_digests
 from stoilo.server.engines.embedded.workunits.creation import (
-    check_spec,
     existing_names,
     insert_workunits,
 )
@@ -48,23 +48,22 @@ from stoilo.server.engines.interface import (
     ResultOutcome,
     WorkunitOutcome,
 )
-from stoilo.server.engines.workunits import WorkunitSpec
+from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import Connection, Select
 
     from stoilo.server.engines.embedded.db.database import Database
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.files.depot import Depot
-
-__all__ = ["Store"]
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 INCONCLUSIVE_RETRY_S = 5
+# Should nobody say that a validator has run: its answers may have been forgotten
 PENDING_RETRY_S = 600
-"""Should nobody say that a validator has run: its answers may have been forgotten."""
-
 CANCELLED_TOGETHER = 64
 OUTBOX_RETRY_S = 2
 OUTBOX_RETRY_MOST_S = 300
@@ -133,19 +132,11 @@ class Store:
         )
         return [digest for digest in kept if digest not in newest]
 
-    def releases(self, connection: Connection) -> tuple[str, ...]:
-        """Return digests of the release bundles that are kept, newest first."""
-        table = schema.settings
-        query = (
-            select(table.c.value)
-            .where(table.c.name.like("release-%"))
-            .order_by(table.c.name)
-        )
-        return tuple(connection.scalars(query))
-
     def kept(self, connection: Connection) -> tuple[str, ...]:
         """Return digests of files that stay though no workunit names them."""
-        return self.releases(connection) + program_digests(connection)
+        table = schema.settings
+        releases = select(table.c.value).where(table.c.name.like("release-%"))
+        return (*connection.scalars(releases), *program_digests(connection))
 
     def cancel(self, names: Sequence[str], now: int) -> None:
         """Give workunits the outcome `CANCELLED` unless they have one."""
@@ -266,11 +257,16 @@ class Store:
         digests, uploads = forget_files(connection, list(workunits))
         if not digests:
             return [], uploads
+        return self.remove_unused(connection, digests), uploads
+
+    def remove_unused(
+        self, connection: Connection, digests: Iterable[str]
+    ) -> list[str]:
+        """Forget input files that nothing names; return those, for `Depot.unlink`."""
         keep = self.kept(connection)
-        return [*self._depot.remove_unused(connection, digests, keep)], uploads
+        return [*self._depot.remove_unused(connection, digests, keep)]
 
     def _remove(self, unused: Iterable[str], uploads: Iterable[str]) -> None:
-        """Delete files that no row claims any more."""
         self._depot.unlink(unused)
         for upload in uploads:
             self._forget_upload(upload)
@@ -324,7 +320,6 @@ class Store:
     def _questions(
         self, connection: Connection, asked: Sequence[_Asked]
     ) -> list[Question]:
-        """Return what the validator is asked, with the files it needs."""
         rows = [one.workunit_id for one in asked]
         results = self._results(connection, rows)
         return [_question(one, results[one.workunit_id]) for one in asked]
@@ -332,7 +327,6 @@ class Store:
     def _results(
         self, connection: Connection, workunits: Collection[int]
     ) -> dict[int, dict[str, ReceivedResult]]:
-        """Return the result files of workunits' successful results by result name."""
         found: dict[int, dict[str, ReceivedResult]] = {row: {} for row in workunits}
         if not found:
             return {}
@@ -341,8 +335,7 @@ class Store:
             found[row.workunit_id][row.name] = self._result(row)
         return found
 
-    def _result(self, row: Row) -> ReceivedResult:  # type: ignore[type-arg]  # any row
-        """Return one row as a received result."""
+    def _result(self, row: AnyRow) -> ReceivedResult:
         return ReceivedResult(
             name=row.name,
             workunit=row.workunit,
@@ -383,7 +376,6 @@ def _received() -> Select[Any]:
 
 
 def _uploads_of_failed(connection: Connection, workunits: list[int]) -> list[str]:
-    """Return the names of what hosts may have sent for results that came to nothing."""
     table = schema.results
     query = select(table.c.upload_name).where(
         table.c.workunit_id.in_(workunits),
@@ -394,7 +386,6 @@ def _uploads_of_failed(connection: Connection, workunits: list[int]) -> list[str
 
 
 def _question(asked: _Asked, results: dict[str, ReceivedResult]) -> Question:
-    """Return what the validator is asked, with the files it needs."""
     view = asked.view
     sets = [act.results for act in asked.actions if isinstance(act, Judge)]
     rechecks = {result.name for result in view.results if result.recheck}
@@ -413,11 +404,10 @@ def _question(asked: _Asked, results: dict[str, ReceivedResult]) -> Question:
 
 
 def _outcome(
-    row: Row,  # type: ignore[type-arg]  # of `workunits`
+    row: AnyRow,  # of `workunits`
     view: WorkunitView,
     results: dict[str, ReceivedResult],
 ) -> WorkunitOutcome:
-    """Return one workunit with an outcome as the server sees it."""
     good = [Validity.VALID] if row.canonical else list(_VIABLE)
     names = [result.name for result in view.results if result.validity in good]
     return WorkunitOutcome(

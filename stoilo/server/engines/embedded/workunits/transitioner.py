@@ -10,7 +10,7 @@ reads a clock, a file or a database. Source of the rules: BOINC's
   more result is needed and the total is used up;
 - a host that does not answer in time uses up the total and is no error;
 - a result that comes late counts while there is something to compare it with
-  (`late_results`: what happens after the end);
+  (`actions_after_end`);
 - one more result is wanted than disagree.
 
 What differs is meant as a kindness or is stricter, never silently:
@@ -30,19 +30,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stoilo.server.engines.embedded.db.records import (
+    Action,
     Check,
+    Close,
+    Compare,
     Create,
     Drop,
     Expire,
     Finish,
     Judge,
     ReleaseClass,
+    SecondOpinion,
     Validity,
-)
-from stoilo.server.engines.embedded.workunits.late_results import (
-    actions_after_end,
-    is_expired,
-    transition_after_end,
 )
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
 
@@ -57,21 +56,99 @@ if TYPE_CHECKING:
         WorkunitView,
     )
 
-__all__ = [
-    "can_receive",
-    "deadline_of",
-    "is_left_to_others",
-    "may_issue",
-    "may_recheck",
-    "next_actions",
-    "next_transition",
-    "refusal_cap",
-    "still_counts",
-]
 
+# As in BOINC a host that is still working when a quorum is found may finish: its result is
+# compared with the canonical one, for credit and for the host's history, and the files stay
+# until the last such result is back or past its deadline. The outcome never changes: nothing
+# is compared before the server has taken it. After any other end nothing is compared and
+# every result is dropped (BOINC's ``NO_CHECK``).
+#
+# A re-check (a result for trusted hosts only) is the one result that is handed out after the
+# end. Where it differs from the canonical result, others are asked for a second opinion, one
+# after the other, until one has given it. What is left of the others then is dropped, or,
+# where a host has it already, compared like any late result.
+# Second opinions asked for, one after the other, until one comes
+MOST_OPINIONS: Final = 3
+
+
+def actions_after_end(view: WorkunitView, now: int) -> list[Action]:
+    """Return what is to be done now for a workunit with an outcome, in order."""
+    if not view.lingering:
+        return [Drop(result.name) for result in view.results if _is_open(result)]
+    needless = [result for result in view.results if _is_needless(view, result, now)]
+    if needless or not view.delivered:
+        return [Drop(result.name) for result in needless]
+    expired = [result for result in view.results if is_expired(result, now)]
+    if expired:
+        return [Expire(result.name) for result in expired]
+    if now > view.not_after:
+        return [Close()]
+    return (
+        [Check(result.name) for result in view.results if result.unchecked]
+        or [Compare(result.name) for result in view.results if result.undecided]
+        or ([SecondOpinion()] if _wants_opinion(view, now) else [])
+        or ([] if has_stragglers(view) else [Close()])
+    )
+
+
+def _wants_opinion(view: WorkunitView, now: int) -> bool:
+    """Say whether a re-check differed, nobody else has said what it is, and may yet."""
+    if not view.doubt or now + view.redundancy.delay_bound_s > view.not_after:
+        return False
+    others = [result for result in view.results if result.recheck and not result.doubts]
+    return len(others) < MOST_OPINIONS and not any(_may_answer(one) for one in others)
+
+
+def _may_answer(result: Result) -> bool:
+    """Say whether a re-check has given an answer, or may still give one."""
+    return (
+        result.state is not ResultProgress.OVER
+        or result.outcome is ResultOutcome.SUCCESS
+    )
+
+
+def has_stragglers(view: WorkunitView) -> bool:
+    """Say whether a result may still come back, be sent or be compared."""
+    return any(
+        result.state is ResultProgress.IN_PROGRESS
+        or result.undecided
+        or (result.recheck and result.state is ResultProgress.UNSENT)
+        for result in view.results
+    )
+
+
+def transition_after_end(view: WorkunitView) -> int:
+    """Return when time alone will next matter, s; far future when it never does."""
+    if not view.lingering:
+        return 2**62
+    times = [
+        result.deadline + 1
+        for result in view.results
+        if result.state is ResultProgress.IN_PROGRESS
+    ]
+    if any(result.state is ResultProgress.UNSENT for result in view.results):
+        times.append(view.not_after - view.redundancy.delay_bound_s + 1)
+    return min([*times, view.not_after + 1])
+
+
+def is_expired(result: Result, now: int) -> bool:
+    """Say whether a result's host should have answered before now."""
+    return result.state is ResultProgress.IN_PROGRESS and result.deadline < now
+
+
+def _is_open(result: Result) -> bool:
+    return result.state is not ResultProgress.OVER
+
+
+def _is_needless(view: WorkunitView, result: Result, now: int) -> bool:
+    """Say whether an unsent result is for nobody, or can be issued to nobody."""
+    over = now + view.redundancy.delay_bound_s > view.not_after
+    wanted = result.recheck and not result.answered
+    return result.state is ResultProgress.UNSENT and (over or not wanted)
+
+
+# How long after the admission a result waits for a validator that does not answer, s
 ANSWER_GRACE_S: Final = 86_400
-"""How long after the admission a result waits for a validator that does not answer, s."""
-
 ERROR_OUTCOMES = frozenset({ResultOutcome.CLIENT_ERROR, ResultOutcome.INVALID})
 MAY_RETURN = frozenset(
     {ResultOutcome.NONE, ResultOutcome.NO_REPLY, ResultOutcome.SUCCESS}
@@ -214,7 +291,6 @@ def next_transition(view: WorkunitView, now: int) -> int:
 
 
 def _may_hold(view: WorkunitView, caller: Caller, now: int) -> bool:
-    """Say whether user, host, class of host and time allow one more result."""
     if _admission_over(view, now) or not _same_class(view, caller):
         return False
     machine = {caller.host_key, caller.cpid or caller.host_key}
@@ -234,7 +310,6 @@ def _same_class(view: WorkunitView, caller: Caller) -> bool:
 
 
 def _expiries(view: WorkunitView, now: int) -> list[Action]:
-    """Return the results whose deadline has passed."""
     return [Expire(result.name) for result in view.results if is_expired(result, now)]
 
 
@@ -250,7 +325,6 @@ def _checks(view: WorkunitView, counts: _Counts) -> list[Action]:
 
 
 def _releases(view: WorkunitView) -> list[Action]:
-    """Free a workunit from a class of host that brought nothing and has nothing out."""
     committed = bool(view.homogeneous and view.host_class)
     sent = [result for result in view.results if result.user_id]
     alive = any(
@@ -261,7 +335,6 @@ def _releases(view: WorkunitView) -> list[Action]:
 
 
 def _limits(view: WorkunitView, counts: _Counts, now: int) -> list[Action]:
-    """Return the end that a limit demands, or the results that are missing."""
     broken = _broken_limit(view.in_force, counts)
     if broken is not None:
         return [Finish(broken)]
@@ -271,7 +344,6 @@ def _limits(view: WorkunitView, counts: _Counts, now: int) -> list[Action]:
 
 
 def _admission_over(view: WorkunitView, now: int) -> bool:
-    """Say whether a result issued now would outlive the admission."""
     return deadline_of(view.redundancy, now) > view.not_after
 
 
@@ -283,13 +355,11 @@ def _target(redundancy: Redundancy, counts: _Counts) -> int:
 
 
 def _needed(redundancy: Redundancy, counts: _Counts) -> int:
-    """Return how many results are missing."""
     have = counts.unsent + counts.in_progress + counts.success
     return max(0, _target(redundancy, counts) - have)
 
 
 def _broken_limit(redundancy: Redundancy, counts: _Counts) -> OutcomeKind | None:
-    """Return which limit ends the workunit, if any."""
     if counts.errors > redundancy.max_error:
         return OutcomeKind.TOO_MANY_ERRORS
     if counts.viable > redundancy.max_success:
@@ -305,7 +375,6 @@ def _broken_limit(redundancy: Redundancy, counts: _Counts) -> OutcomeKind | None
 
 
 def _wind_down(view: WorkunitView, counts: _Counts) -> list[Action]:
-    """Issue nothing more; end once no host is working on a result."""
     unsent = [
         result for result in view.results if result.state is ResultProgress.UNSENT
     ]
@@ -317,7 +386,6 @@ def _wind_down(view: WorkunitView, counts: _Counts) -> list[Action]:
 
 
 def _top_up(redundancy: Redundancy, counts: _Counts) -> list[Action]:
-    """Create the results that are missing, within the total."""
     room = redundancy.max_total - counts.total
     count = min(_needed(redundancy, counts), room)
     return [Create(count)] if count > 0 else []

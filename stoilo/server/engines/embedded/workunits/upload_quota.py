@@ -16,11 +16,9 @@ from typing import Final
 
 from stoilo.core.errors import InternalError
 
-__all__ = ["LARGEST_RESULT", "Owner", "UploadLimits", "UploadRoom"]
-
 MIB: Final = 1024 * 1024
+# The most that a level lets a task return, with its output and header
 LARGEST_RESULT: Final = 544 * MIB
-"""The most that a level lets a task return, with its output and header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +78,15 @@ class UploadRoom:
         self._lock = threading.Lock()
 
     def reserve(
-        self, name: str, owner: Owner, size: int, here: int, free: int, now: int
+        self,
+        name: str,  # of the upload
+        owner: Owner,  # whose
+        size: int,  # of the whole file as announced, bytes
+        here: int,  # of it that is on the disk and stays, bytes
+        free: int,  # on the disk now, bytes
+        now: int,  # s
     ) -> None:
         """Set room aside for a file before it comes.
-
-        Args:
-            name: of the upload.
-            owner: whose.
-            size: of the whole file as announced, bytes.
-            here: of it that is on the disk and stays, bytes.
-            free: on the disk now, bytes.
-            now: s.
 
         Raises:
             InternalError: ``STO-E003`` for a full disk, ``STO-E110`` for a used-up
@@ -186,5 +182,4 @@ class UploadRoom:
 
 
 def _no_room(who: str) -> InternalError:
-    """Return the error for a used-up share."""
     return InternalError("STO-E110", f"{who} used up the room for result files")

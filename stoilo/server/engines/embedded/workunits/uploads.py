@@ -13,29 +13,28 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO
 
 from sqlalchemy import select, update
 
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
 from stoilo.core.files import sync_directory
+from stoilo.server.engines.embedded.accounts.quotas import is_newcomer
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.views import load_view, result_of
-from stoilo.server.engines.embedded.files.disk import (
-    KnownDigests,
+from stoilo.server.engines.embedded.db.records import load_view, result_of
+from stoilo.server.engines.embedded.files.depot import (
     disk_error,
     free_bytes,
-    md5_of,
+    measure,
     remove,
-    sha256_of,
     size_of,
-    sync,
 )
-from stoilo.server.engines.embedded.hosts.conduct import is_newcomer
 from stoilo.server.engines.embedded.workunits.transitioner import can_receive
 from stoilo.server.engines.embedded.workunits.upload_quota import (
     LARGEST_RESULT,
@@ -48,21 +47,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from stoilo.server.engines.embedded.db.database import Database
-
-__all__ = ["Incoming", "UploadDesk", "free_bytes"]
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 CHUNK = 1024 * 1024
+# So much of an upload comes before its part of the reserved room is noted again
 NOTED_BYTES = 4 * CHUNK
-"""So much of an upload comes before its part of the reserved room is noted again."""
-
+# What says whether an account is a newcomer's
 _STANDING = (schema.users.c.password_hash, schema.people.c.total_credit)
-"""What says whether an account is a newcomer's."""
-
+# How often parts that stopped coming are looked for, s
 LOOK_EVERY_S = 600
-"""How often parts that stopped coming are looked for, s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +121,6 @@ class UploadDesk:
         self._free = free or free_bytes
         self._room = UploadRoom(limits or UploadLimits(one_bytes=LARGEST_RESULT))
         self._looked_at = 0
-        self._digests = KnownDigests()
         self._busy: set[str] = set()
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -172,18 +167,18 @@ class UploadDesk:
                 try:
                     with incoming.stream as stream:
                         yield incoming
-                        sync(stream)
+                        stream.flush()
+                        os.fsync(stream.fileno())
                 except UsageError:
                     self._part(head.name).unlink(missing_ok=True)
                     raise
-                except OSError as error:  # closing writes what was buffered
+                except OSError as error:  # flushing or closing found no room
                     raise disk_error(error) from error
                 if incoming.missing:
                     raise InternalError("STO-E034", "the upload ended in the middle")
                 self._complete(head)
 
     def _begin(self, head: UploadHead) -> Incoming:
-        """Open an upload for what is missing of it."""
         stream = self._open(head)
         missing = head.nbytes - head.offset
 
@@ -192,8 +187,7 @@ class UploadDesk:
 
         return Incoming(head.name, head, stream, missing, note, missing)
 
-    def _outstanding(self, token: str, name: str) -> Row:  # type: ignore[type-arg]  # see `_expected`
-        """Return the outstanding result behind token and name, or ``STO-E031``."""
+    def _outstanding(self, token: str, name: str) -> AnyRow:
         with self._database.read() as connection:
             return self._expected(connection, token, name)
 
@@ -204,7 +198,6 @@ class UploadDesk:
         """
         if not self._room.holds(name):
             return
-        self._digests.forget(name)
         every = [remove(path) for path in (self._directory / name, self._part(name))]
         if all(every):
             self._room.release(name)
@@ -225,33 +218,22 @@ class UploadDesk:
 
         What stays is counted as its owner's.
         """
-        table = schema.results
+        table, of = schema.results, schema.workunits
+        box, kept = schema.outbox, schema.lingering
         with self._database.read() as connection:
             query = (
                 select(
-                    table.c.upload_name,
-                    table.c.user_id,
-                    table.c.host_id,
-                    *_STANDING,
+                    table.c.upload_name, table.c.user_id, table.c.host_id, *_STANDING
                 )
-                .join(
-                    schema.workunits,
-                    schema.workunits.c.id == schema.results.c.workunit_id,
-                )
+                .join(of, of.c.id == table.c.workunit_id)
                 .outerjoin(schema.users, schema.users.c.id == table.c.user_id)
                 .outerjoin(schema.people, schema.people.c.user_id == table.c.user_id)
-                .outerjoin(
-                    schema.outbox,
-                    schema.outbox.c.workunit_id == schema.workunits.c.id,
-                )
-                .outerjoin(
-                    schema.lingering,
-                    schema.lingering.c.workunit_id == schema.workunits.c.id,
-                )
+                .outerjoin(box, box.c.workunit_id == of.c.id)
+                .outerjoin(kept, kept.c.workunit_id == of.c.id)
                 .where(
-                    schema.workunits.c.outcome.is_(None)
-                    | schema.outbox.c.workunit_id.is_not(None)
-                    | schema.lingering.c.workunit_id.is_not(None)
+                    of.c.outcome.is_(None)
+                    | box.c.workunit_id.is_not(None)
+                    | kept.c.workunit_id.is_not(None)
                 )
             )
             wanted = {
@@ -265,7 +247,7 @@ class UploadDesk:
             size, whole = size_of(path), path.name == name
             self._room.load(name, wanted[name], size, self._now(), whole=whole)
 
-    def _expected(self, connection: Connection, token: str, name: str) -> Row:  # type: ignore[type-arg]  # result and workunit columns
+    def _expected(self, connection: Connection, token: str, name: str) -> AnyRow:
         """Return the outstanding result behind token and name, or ``STO-E031``."""
         table = schema.results
         row = connection.execute(
@@ -283,22 +265,19 @@ class UploadDesk:
             raise DeniedError("STO-E031", "this upload is not expected any more")
         return row
 
-    def _check_same(self, row: Row, head: UploadHead) -> None:  # type: ignore[type-arg]  # result and workunit columns
+    def _check_same(self, row: AnyRow, head: UploadHead) -> None:
         """Raise unless a repeated upload is the file that is here already.
 
         The file is read once at most: to ask costs its host next to nothing.
         """
         name, same = row.upload_name, head.nbytes == row.upload_size
         if same:
-            known = self._digests.of(name) or md5_of(self._directory / name)
-            self._digests.note(name, known)
-            same = known == head.md5
+            same = _md5_of_complete(self._directory / name) == head.md5
         if not same:
             raise UsageError("STO-E030", "a complete upload cannot be replaced")
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """Keep a second upload of the same file out."""
         with self._lock:
             if name in self._busy:
                 raise InternalError("STO-E034", "this upload is in progress already")
@@ -336,7 +315,6 @@ class UploadDesk:
                 self._room.release(name)
 
     def _now(self) -> int:
-        """Return the time, s since 1970."""
         return int(self._clock())
 
     def _open(self, head: UploadHead) -> BinaryIO:
@@ -360,11 +338,11 @@ class UploadDesk:
     def _complete(self, head: UploadHead) -> None:
         """Check the finished part, give it its name, then tell the database."""
         part, path = self._part(head.name), self._directory / head.name
-        if size_of(part) != head.nbytes or md5_of(part) != head.md5:
-            part.unlink(missing_ok=True)
-            raise TrustError("STO-E033", "the upload does not have its checksum")
-        digest = sha256_of(part)
         try:
+            size, digest, md5 = measure(part)
+            if (size, md5) != (head.nbytes, head.md5):
+                part.unlink(missing_ok=True)
+                raise TrustError("STO-E033", "the upload does not have its checksum")
             part.replace(path)
             sync_directory(self._directory)
         except OSError as error:
@@ -380,17 +358,24 @@ class UploadDesk:
                     .where(table.c.id == row.id)
                     .values(upload_size=head.nbytes, upload_digest=digest)
                 )
-                self._digests.note(head.name, head.md5)
                 return
         path.unlink(missing_ok=True)
         raise DeniedError("STO-E031", "this upload is not expected any more")
 
     def _part(self, name: str) -> Path:
-        """Return where an unfinished upload lies."""
         return self._directory / f"{name}.part"
 
 
-def _owner_of(row: Row) -> Owner:  # type: ignore[type-arg]  # of a result, with `_STANDING`
-    """Return whose a result's upload is."""
+# A complete file never changes and its name never comes again, so that what was read once
+# holds: to ask for it again and again costs its host next to nothing.
+@lru_cache(maxsize=16_384)
+def _md5_of_complete(path: Path) -> str:
+    try:
+        return measure(path)[2]
+    except OSError as error:
+        raise disk_error(error) from error
+
+
+def _owner_of(row: AnyRow) -> Owner:
     newcomer = is_newcomer(row.password_hash or "", row.total_credit)
     return Owner(row.user_id, row.host_id, newcomer)

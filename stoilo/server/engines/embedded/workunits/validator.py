@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.interface import ReceivedResult, Validation
 
-__all__ = ["Judgement", "answer", "is_pending", "is_unsure", "judge"]
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -185,7 +183,6 @@ def _judge(question: Question, validation: Validation) -> Judgement:
 def _compare(
     question: Question, known: str, name: str, validation: Validation
 ) -> PairVerdict:
-    """Return how a result that came after the end compares with one `known` before."""
     before = question.results.get(known)
     result = question.results.get(name)
     if before is None or result is None or not before.path.exists():

@@ -7,25 +7,27 @@ invalid by comparison.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import exists, insert, select, update
 
-from stoilo.server.engines.embedded.accounts.credit import grant
+from stoilo.server.engines.embedded.accounts.host_trust import note_failed, note_valid
+from stoilo.server.engines.embedded.accounts.preferences import ensure_person
+from stoilo.server.engines.embedded.accounts.quotas import (
+    forgive,
+    note_error,
+    note_refusal,
+    note_success,
+    note_turned_away,
+)
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     CheckVerdict,
     Result,
     Validity,
     WorkunitView,
-)
-from stoilo.server.engines.embedded.db.views import load_view
-from stoilo.server.engines.embedded.hosts.conduct import forgive, note_turned_away
-from stoilo.server.engines.embedded.hosts.host_trust import note_failed, note_valid
-from stoilo.server.engines.embedded.hosts.quotas import (
-    note_error,
-    note_refusal,
-    note_success,
+    load_view,
 )
 from stoilo.server.engines.embedded.workunits.spot_checks import (
     all_resumed,
@@ -48,9 +50,68 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.workunits.validator import Answers
 
-__all__ = ["write_answers"]
+
+# A cobblestone is 1/200 of a day of a computer that makes 1 GFLOP/s. What a result is worth
+# follows from its workunit's estimate alone, which the server has made before anybody has
+# the result: neither the time that a host says it took nor its benchmark has a part in it.
+COBBLESTONES_PER_FLOP: Final = 200.0 / (86_400 * 1e9)
+# Estimates follow what hosts said of earlier tasks of the same source (the median), so a
+# cheat who runs most of a source's tasks can raise them. This bounds what that brings.
+MOST_PER_RESULT: Final = 2000.0
+
+
+def credit_of(fpops_est: float) -> float:
+    """Return what one valid result is worth, cobblestones, from its estimate, FLOP."""
+    if not math.isfinite(fpops_est):
+        return 0.0
+    return min(max(0.0, fpops_est * COBBLESTONES_PER_FLOP), MOST_PER_RESULT)
+
+
+def grant(connection: Connection, workunit_id: int, now: int) -> tuple[AnyRow, ...]:
+    """Pay for every valid result of a workunit that was not paid for; return those results.
+
+    Call it in the transaction that makes results valid: both are stored or neither, and a
+    second call pays nothing.
+    """
+    table, paid = schema.results, schema.grants
+    fresh = connection.execute(
+        select(table, schema.workunits.c.fpops_est, schema.workunits.c.app)
+        .join(schema.workunits, schema.workunits.c.id == table.c.workunit_id)
+        .where(
+            table.c.workunit_id == workunit_id,
+            table.c.outcome == ResultOutcome.SUCCESS.value,
+            table.c.validity == Validity.VALID.value,
+            ~exists().where(paid.c.copy_id == table.c.id),
+        )
+        .order_by(table.c.id)
+    ).all()
+    for result in fresh:
+        _pay(connection, result, credit_of(result.fpops_est), now)
+    return tuple(fresh)
+
+
+def _pay(connection: Connection, result: AnyRow, worth: float, now: int) -> None:
+    connection.execute(
+        insert(schema.grants).values(
+            copy_id=result.id,
+            user_id=result.user_id,
+            host_id=result.host_id,
+            granted=worth,
+            granted_at=now,
+        )
+    )
+    ensure_person(connection, result.user_id)
+    people, records = schema.people, schema.host_records
+    for table, mine in (
+        (people, people.c.user_id == result.user_id),
+        (records, records.c.host_id == result.host_id),
+    ):
+        more = table.c.total_credit + worth
+        connection.execute(update(table).where(mine).values(total_credit=more))
+
 
 _OF_VERDICT = {
     ResultVerdict.VALID: (ResultOutcome.SUCCESS, Validity.CHECKED),
@@ -61,16 +122,13 @@ _OF_VERDICT = {
 
 
 def write_answers(
-    connection: Connection, answers: Answers, now: int, spot_check: Callable[[], bool]
+    connection: Connection,  # inside a write transaction
+    answers: Answers,  # what it said
+    now: int,  # s
+    # says whether a workunit that ends now is to be checked again
+    spot_check: Callable[[], bool],
 ) -> None:
-    """Write what the validator said; answers to a closed workunit are void.
-
-    Args:
-        connection: inside a write transaction.
-        answers: what it said.
-        now: s.
-        spot_check: says whether a workunit that ends now is to be checked again.
-    """
+    """Write what the validator said; answers to a closed workunit are void."""
     view = load_view(connection, answers.workunit_id)
     if view.outcome is not None and not view.lingering:
         return
@@ -101,7 +159,6 @@ def _all_viable(results: dict[str, Result], names: Iterable[str]) -> bool:
 def _write_check(
     connection: Connection, result: str, check: ResultCheck, now: int
 ) -> None:
-    """Write the verdict about one result."""
     if check.verdict.undecided:
         return
     if check.verdict is ResultVerdict.INVALID:
@@ -121,14 +178,12 @@ def _write_check(
 
 
 def _user_of(connection: Connection, result: str) -> int:
-    """Return the account whose host had a result."""
     table = schema.results
     query = select(table.c.user_id).where(table.c.name == result)
     return int(connection.execute(query).scalar_one())
 
 
 def _write_judgement(connection: Connection, answers: Answers, now: int) -> None:
-    """Write the result of comparing: a canonical result, or none so far."""
     assert answers.judgement is not None  # noqa: S101 - the caller has looked
     canonical, same = answers.judgement.canonical, answers.judgement.same
     if not canonical:
@@ -144,7 +199,6 @@ def _write_judgement(connection: Connection, answers: Answers, now: int) -> None
 def _write_pairs(
     connection: Connection, view: WorkunitView, answers: Answers, now: int
 ) -> None:
-    """Write how results that came after the end compare with the canonical one."""
     late = [result for result in view.results if result.undecided]
     for result in late:
         if result.name in answers.pairs:
@@ -162,7 +216,6 @@ def _write_pair(
     pair: PairVerdict,
     now: int,
 ) -> None:
-    """Write how a result that came after the end compares with the canonical one."""
     if pair.undecided:
         return
     same = pair is PairVerdict.SAME
@@ -185,7 +238,6 @@ def _write_pair(
 
 
 def _check_is_over(view: WorkunitView) -> bool:
-    """Say whether the spot check has its verdict already."""
     return all(result.answered for result in view.results if result.recheck)
 
 
@@ -198,7 +250,6 @@ def _write_opinion(
     *,
     same: bool,
 ) -> None:
-    """Write what a second opinion makes of the re-check that is in doubt."""
     like_first = answers.opinions.get(result)
     if like_first is not None and like_first.undecided:
         return
@@ -235,7 +286,6 @@ def _decide(
 def _set_validity(
     connection: Connection, results: Iterable[str], validity: Validity
 ) -> None:
-    """Write how far results have come with the validator."""
     table = schema.results
     connection.execute(
         update(table)

@@ -17,13 +17,14 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, case, select, update
 
 from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.workunit import ADMISSION
 from stoilo.server.db.bulk import assign_many, insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from stoilo.core.types import Redundancy
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.project.directory import Tools
     from stoilo.server.engines.workunits import WorkunitSpec
@@ -51,65 +51,42 @@ BATCH: Final = 1000
 _WORD: Final = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class JobClass:
-    """What one call can say for all of its workunits."""
-
-    app: str  # BOINC's app
-    # copies
-    quorum: int
-    target: int
-    max_error: int
-    max_total: int
-    max_success: int
-    delay_bound_s: int  # from sending a copy to its deadline
-
-    @classmethod
-    def of(cls, app: str, redundancy: Redundancy) -> JobClass:
-        """Return the class of a workunit.
-
-        BOINC refuses a target above `max_success`, so that is raised to it; results are
-        judged by their own number, which the higher bound does not change.
-        """
-        return cls(
-            app,
-            redundancy.min_quorum,
-            redundancy.target_results,
-            redundancy.max_error,
-            redundancy.max_total,
-            max(redundancy.max_success, redundancy.target_results),
-            redundancy.delay_bound_s,
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One workunit to be made."""
+    """One workunit to be made, as its row says."""
 
-    row: int  # ours
-    name: str  # of the workunit
-    group: JobClass  # what its call says
+    row: int  # ours, 0 before it is written
+    name: str
+    app: str
+    redundancy: Redundancy
     priority: int  # larger goes first
     input_template: str  # below ``templates``
-    result_template: str  # below ``templates``
+    result_template: str
     files: tuple[str, ...]  # names in the download folder, in the template's order
 
 
-def class_arguments(group: JobClass) -> list[str]:
+def call_arguments(app: str, redundancy: Redundancy) -> list[str]:
     """Return the arguments of a call; a line that cannot be made stops no other."""
+    # BOINC refuses a target above it; results are judged by the task's own number, which
+    # the higher bound does not change
+    success = max(redundancy.max_success, redundancy.target_results)
     return [
-        *("--appname", group.app, "--stdin", "--continue_on_error"),
-        *("--min_quorum", str(group.quorum)),
-        *("--target_nresults", str(group.target)),
-        *("--max_error_results", str(group.max_error)),
-        *("--max_total_results", str(group.max_total)),
-        *("--max_success_results", str(group.max_success)),
-        *("--delay_bound", str(group.delay_bound_s)),
+        *("--appname", app, "--stdin", "--continue_on_error"),
+        *("--min_quorum", str(redundancy.min_quorum)),
+        *("--target_nresults", str(redundancy.target_results)),
+        *("--max_error_results", str(redundancy.max_error)),
+        *("--max_total_results", str(redundancy.max_total)),
+        *("--max_success_results", str(success)),
+        *("--delay_bound", str(redundancy.delay_bound_s)),
     ]
 
 
 def stdin_line(job: Job) -> str:
-    """Return a workunit's line, without newline; raises ``STO-B004``, see `check_line`."""
+    """Return a workunit's line, without newline.
+
+    Raises:
+        UsageError: ``STO-B004`` for words that `create_work` would not read as they are.
+    """
     words = [
         *("--wu_name", job.name),
         *("--wu_template", f"templates/{job.input_template}"),
@@ -117,39 +94,35 @@ def stdin_line(job: Job) -> str:
         *("--priority", str(job.priority)),
         *job.files,
     ]
-    check_line(words)
-    return " ".join(words)
-
-
-def check_line(words: Sequence[str]) -> None:
-    """Raise ``STO-B004`` for words that `create_work` would not read as they are."""
     if len(words) > LINE_WORDS or sum(len(word) + 1 for word in words) > LINE_BYTES:
         raise UsageError(
             "STO-B004",
             "the workunit has more files than BOINC's create_work can be told of",
         )
-    for word in words:
-        if not _WORD.fullmatch(word):
-            raise UsageError("STO-B004", "a name is not one that BOINC can be given")
+    if not all(map(_WORD.fullmatch, words)):
+        raise UsageError("STO-B004", "a name is not one that BOINC can be given")
+    return " ".join(words)
 
 
-def batches(jobs: Iterable[Job]) -> Iterator[tuple[JobClass, tuple[Job, ...]]]:
-    """Yield what to call `create_work` with: one class and at most `BATCH` workunits."""
-    ordered = sorted(jobs, key=lambda job: (job.group, job.row))
-    for group, members in groupby(ordered, key=lambda job: job.group):
+def batches(jobs: Iterable[Job]) -> Iterator[tuple[Job, ...]]:
+    """Yield what to call `create_work` with: one redundancy, `BATCH` workunits at most."""
+
+    def call(job: Job) -> tuple[object, ...]:
+        return (job.app, *astuple(job.redundancy))
+
+    for _, members in groupby(
+        sorted(jobs, key=lambda job: (*call(job), job.row)), call
+    ):
         every = tuple(members)
         for at in range(0, len(every), BATCH):
-            yield group, every[at : at + BATCH]
+            yield every[at : at + BATCH]
 
 
 log = logging.getLogger(__name__)
-_AT_ONCE: Final = 4000
+AT_ONCE: Final = 4000  # workunits that one flush looks at
 # Columns that `create_work` is told of.
-_TOLD: Final = (
-    *("id", "name", "app", "priority", "input_template", "result_template"),
-    *("min_quorum", "target_results", "max_error", "max_total", "max_success"),
-    "delay_bound_s",
-)
+_TOLD: Final = ("name", "app", "priority", "input_template", "result_template")
+_REDUNDANCY: Final = tuple(one.name for one in fields(Redundancy))
 
 _WAIT_S: Final = 10
 # From so many tries on, the wait for the next is no longer than after the last.
@@ -161,30 +134,13 @@ class Draft:
     """A workunit's row to be."""
 
     spec: WorkunitSpec  # what was asked for
-    files: tuple[str, ...]  # names in the download folder, in the template's order
-    input_template: str  # below ``templates``
-    result_template: str  # below ``templates``
-    # the one of `files` that holds the release metadata, empty without
+    job: Job  # what `create_work` is told of it
+    # the one of its files that holds the release metadata, empty without
     release: str = ""
 
-    def job(self, row: int = 0) -> Job:
-        """Return what `create_work` is told."""
-        group = JobClass.of(self.spec.app, self.spec.redundancy)
-        return Job(
-            row,
-            self.spec.name,
-            group,
-            self.spec.priority,
-            self.input_template,
-            self.result_template,
-            self.files,
-        )
 
-
-def insert_drafts(
-    connection: Connection, drafts: Sequence[Draft], now: int
-) -> list[str]:
-    """Insert those that are new; returns their names.
+def insert_drafts(connection: Connection, drafts: Sequence[Draft], now: int) -> None:
+    """Insert those that are new.
 
     One that no host could finish before its admission ends has its outcome at once, and
     BOINC never hears of it.
@@ -204,11 +160,10 @@ def insert_drafts(
     needs = [
         {"workunit_id": row, "position": position, "file": file}
         for name, row in rows
-        for position, file in enumerate(fresh[name].files)
+        for position, file in enumerate(fresh[name].job.files)
     ]
     insert_many(connection, tables.needs, needs)
     insert_many(connection, tables.issuing, _last_issues(rows, fresh, now))
-    return list(fresh)
 
 
 def _check_admissions(
@@ -226,7 +181,7 @@ def _check_admissions(
     for draft in drafts:
         row = known.get(draft.spec.name, 0)
         for position, file in enumerate(draft.spec.files):
-            wanted = draft.files[position]
+            wanted = draft.job.files[position]
             there = claimed.get((row, position), wanted)
             if file.open_name == ADMISSION and there != wanted:
                 raise UsageError(
@@ -249,21 +204,16 @@ def _last_issues(
 
 
 def _row(draft: Draft, now: int) -> dict[str, object]:
-    spec, redundancy = draft.spec, draft.spec.redundancy
-    late = now + redundancy.delay_bound_s > spec.not_after
+    spec = draft.spec
+    late = now + spec.redundancy.delay_bound_s > spec.not_after
     return {
         "name": spec.name,
         "app": spec.app,
-        "min_quorum": redundancy.min_quorum,
-        "target_results": redundancy.target_results,
-        "max_error": redundancy.max_error,
-        "max_total": redundancy.max_total,
-        "max_success": redundancy.max_success,
-        "delay_bound_s": redundancy.delay_bound_s,
+        **asdict(spec.redundancy),
         "priority": spec.priority,
         "not_after": spec.not_after,
-        "input_template": draft.input_template,
-        "result_template": draft.result_template,
+        "input_template": draft.job.input_template,
+        "result_template": draft.job.result_template,
         "release_file": draft.release,
         "created_at": now,
         "outcome": OutcomeKind.ADMISSION_ENDED.value if late else None,
@@ -278,7 +228,6 @@ class Creator:
         database: the project's.
         tools: BOINC's.
         now: s since 1970.
-        at_once: how many are looked at in one flush.
 
     Attributes:
         turn: held while workunits are being made.
@@ -289,9 +238,7 @@ class Creator:
         database: Database,
         tools: Tools,
         now: Callable[[], int],
-        at_once: int = _AT_ONCE,
     ) -> None:
-        self._at_once = at_once
         self._database = database
         self._tools = tools
         self._now = now
@@ -310,8 +257,8 @@ class Creator:
             jobs = self._pending()
             wanted = self._note_made(jobs)
             made, trouble = len(jobs) - len(wanted), None
-            for group, members in batches(wanted):
-                left, error = self._make(group, members)
+            for members in batches(wanted):
+                left, error = self._make(members)
                 self._postpone(left)
                 made += len(members) - len(left)
                 trouble = trouble or error
@@ -319,20 +266,19 @@ class Creator:
             raise trouble
         return made > 0
 
-    def _make(
-        self, group: JobClass, members: Sequence[Job]
-    ) -> tuple[list[Job], StoiloError | None]:
+    def _make(self, members: Sequence[Job]) -> tuple[list[Job], StoiloError | None]:
         """Call the tool and believe the database; again while that makes some.
 
         Returns what was not made, and why when the tool itself failed.
         """
+        arguments = call_arguments(members[0].app, members[0].redundancy)
         left, before = list(members), len(members) + 1
         trouble: StoiloError | None = None
         while left and len(left) < before:
             before, trouble = len(left), None
             try:
                 lines = [stdin_line(job) for job in left]
-                self._tools.create_work(class_arguments(group), lines)
+                self._tools.create_work(arguments, lines)
             except StoiloError as error:
                 trouble = error
             left = self._note_made(left)
@@ -358,14 +304,14 @@ class Creator:
         """Return what has no BOINC row and is due: what was tried less often first."""
         table, needs = tables.workunits, tables.needs
         query = (
-            select(*(table.c[name] for name in _TOLD))
+            select(table.c.id, *(table.c[name] for name in (*_TOLD, *_REDUNDANCY)))
             .where(
                 table.c.boinc_id == 0,
                 table.c.outcome.is_(None),
                 table.c.retry_at <= self._now(),
             )
             .order_by(table.c.attempts, table.c.id)
-            .limit(self._at_once)
+            .limit(AT_ONCE)
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()
@@ -401,22 +347,10 @@ class Creator:
 
 
 def _job(row: Row, files: list[tuple[int, str]]) -> Job:  # type: ignore[type-arg]  # a row of `workunits`
-    success = max(row.max_success, row.target_results)
-    group = JobClass(
-        row.app,
-        row.min_quorum,
-        row.target_results,
-        row.max_error,
-        row.max_total,
-        success,
-        row.delay_bound_s,
-    )
+    found = row._mapping  # noqa: SLF001 - SQLAlchemy's name for it
     return Job(
-        row.id,
-        row.name,
-        group,
-        row.priority,
-        row.input_template,
-        row.result_template,
-        tuple(file for _, file in sorted(files)),
+        row=row.id,
+        redundancy=Redundancy(**{name: found[name] for name in _REDUNDANCY}),
+        files=tuple(file for _, file in sorted(files)),
+        **{name: found[name] for name in _TOLD},
     )

@@ -26,7 +26,7 @@ from stoilo.core.boinc.xml import escape
 from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE, RESULT
 from stoilo.server.db.bulk import select_in
-from stoilo.server.engines.stock.creation.creator import Draft, stdin_line
+from stoilo.server.engines.stock.creation.creator import Draft, Job, stdin_line
 from stoilo.server.engines.stock.creation.staging import Stage, StagedFile
 from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.directory import fan_out
@@ -218,9 +218,18 @@ class InputFiles:
         outputs = result_template(spec.result_max_bytes)
         for template in (inputs, outputs):
             self.stage.write(self._templates / template.name, template.text)
-        draft = Draft(spec, tuple(names), inputs.name, outputs.name, release)
-        stdin_line(draft.job())  # refuses what BOINC could not be told
-        return draft
+        job = Job(
+            row=0,
+            name=spec.name,
+            app=spec.app,
+            redundancy=spec.redundancy,
+            priority=spec.priority,
+            input_template=inputs.name,
+            result_template=outputs.name,
+            files=tuple(names),
+        )
+        stdin_line(job)  # refuses what BOINC could not be told
+        return Draft(spec, job, release)
 
 
 def _parse_release(text: str) -> StagedFile | None:

@@ -59,14 +59,7 @@ class StagedFile:
 
 
 class Stage:
-    """The files below one download folder.
-
-    Args:
-        download: the folder.
-        fanout: of the project.
-        secret: of the project; names follow from it.
-        beside: other folders that `write` writes to.
-    """
+    """The files below one download folder."""
 
     def __init__(
         self,

@@ -117,11 +117,6 @@ def find_private_keys(
 
     BOINC's upload key, which a server needs, is left out by its name, unless it is the
     code-sign key under that name.
-
-    Args:
-        root: the project.
-        key_dir: where its keys are said to be.
-        skipped: directories full of files from and for hosts.
     """
     public = (read_small(key_dir / "code_sign_public") or "").split()
     search = _Search(root, public)

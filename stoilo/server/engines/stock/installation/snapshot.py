@@ -167,7 +167,7 @@ def read_snapshot(
         spaces=_spaces(project, host),
         socket=ask_socket(project.socket),
         programs=programs,
-        web=_ask_web(project, programs) if web else None,
+        web=ask_web(project, programs) if web else None,
     )
 
 
@@ -361,7 +361,8 @@ _QUESTION: Final = (
 ).encode()
 
 
-def _ask_web(project: StockProject, programs: Iterable[str]) -> dict[str, WebAnswer]:
+def ask_web(project: StockProject, programs: Iterable[str]) -> dict[str, WebAnswer]:
+    """Return what a project's pages say, by name; `programs`: names of files to fetch."""
     config = project.config
     master_url = config.text("master_url")
     master = _ask(master_url)

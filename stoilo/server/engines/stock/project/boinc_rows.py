@@ -40,7 +40,7 @@ class OwnWorkunit:
     min_quorum: int  # how many must agree
     max_error: int  # of the redundancy
     max_total: int  # of the redundancy
-    frozen: bool  # no further copy may be issued
+    frozen: bool  # no further result may be issued
     outcome: OutcomeKind | None  # None while it runs
     # how often it could not be made, then how often its end could not be taken
     attempts: int = 0
@@ -177,9 +177,9 @@ def _described(description: bytes | str, what: re.Pattern[str]) -> str:
 
 
 def raise_bounds(connection: Connection, own: OwnWorkunit, refusals: int) -> None:
-    """Let BOINC allow a workunit so many errors and copies more than were asked for.
+    """Let BOINC allow a workunit so many errors and results more than were asked for.
 
-    One that is frozen gets no further copy for it.
+    One that is frozen gets no further result for it.
     """
     table, mine = boinc_tables.workunits, tables.workunits
     values = {"max_error_results": own.max_error + refusals}
@@ -211,15 +211,15 @@ class BoincRows:
                 )
 
     def freeze(self, workunit: int) -> None:
-        """Let BOINC make no further copy; the workunit ends when it would need one.
+        """Let BOINC make no further result; the workunit ends when it would need one.
 
         Our row says so in the same transaction, or a refusal could lift the bound.
         """
-        table, copies = boinc_tables.workunits, boinc_tables.results
+        table, results = boinc_tables.workunits, boinc_tables.results
         mine = tables.workunits
         with self._database.write() as connection:
             count = connection.scalar(
-                select(func.count()).where(copies.c.workunitid == workunit)
+                select(func.count()).where(results.c.workunitid == workunit)
             )
             connection.execute(
                 update(table)

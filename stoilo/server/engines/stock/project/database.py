@@ -106,9 +106,6 @@ _FOLDER_MODE: Final = 0o750
 class FolderLock:
     """A project's folder ``stoilo``, made if needed, held until `release`.
 
-    Args:
-        folder: it.
-
     Raises:
         InternalError: ``STO-B095`` when another server works on the project;
             ``STO-B007`` when the folder cannot be used.

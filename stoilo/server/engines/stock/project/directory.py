@@ -67,11 +67,6 @@ class StockProject:
         return self.own / "validate.sock"
 
     @property
-    def stop_file(self) -> Path:
-        """Return the file by which ``bin/stop`` ends the daemons."""
-        return self.root / "stop_daemons"
-
-    @property
     def key_dir(self) -> Path:
         """Return the directory of BOINC's keys."""
         return Path(self.config.text("key_dir") or self.root / "keys").resolve()

@@ -53,7 +53,7 @@ workunits = Table(
     Column("created_at", BigInteger, nullable=False),
     # BOINC's row, 0 until create_work has made it
     Column("boinc_id", BigInteger, nullable=False, default=0),
-    # 1 once no copy may be issued any more: the admission ends
+    # 1 once no result may be issued any more: the admission ends
     Column("frozen", Integer, nullable=False, default=0),
     # NULL while it runs; then never changed
     Column("outcome", String(32), nullable=True),
@@ -76,17 +76,17 @@ workunits = Table(
     Index("stoilo_workunit_closed", "closed", "id"),
 )
 
-# Workunits that may still have further copies.
+# Workunits that may still have further results.
 issuing = Table(
     "stoilo_issuing",
     metadata,
     Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
-    # the last moment at which a copy could come back in time
+    # the last moment at which a result could come back in time
     Column("last_at", BigInteger, nullable=False),
     Index("stoilo_issuing_last", "last_at"),
 )
 
-# Positions count from 0 in the template's order. Below 0: files that copies issued
+# Positions count from 0 in the template's order. Below 0: files that results issued
 # earlier were told of, and that were replaced since.
 needs = Table(
     "stoilo_need",
@@ -122,15 +122,9 @@ asks = Table(
     Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
     Column("retry_at", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
+    # 1 once BOINC has been made to put it: the next answer is a new one
+    Column("put", Integer, nullable=False, default=0),
     Index("stoilo_ask_retry", "retry_at"),
-)
-
-# a question of `asks` that BOINC has been made to put; the next answer is a new one
-asked = Table(
-    "stoilo_asked",
-    metadata,
-    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
-    Column("asked_at", BigInteger, nullable=False),
 )
 
 # results that passed their check, and the digest of the bytes that did

@@ -85,10 +85,8 @@ class CleanUp:
             mine = needs.c.workunit_id.in_(rows)
             files = set(connection.scalars(select(needs.c.file).where(mine)))
             connection.execute(delete(needs).where(mine))
-            for questions in (tables.asks, tables.asked):
-                connection.execute(
-                    delete(questions).where(questions.c.workunit_id.in_(rows))
-                )
+            asks = tables.asks
+            connection.execute(delete(asks).where(asks.c.workunit_id.in_(rows)))
             connection.execute(
                 update(table).where(table.c.id.in_(rows)).values(closed=1)
             )

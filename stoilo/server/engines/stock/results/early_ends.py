@@ -173,12 +173,12 @@ def _untold(first: int, last: int) -> Select[int]:
 
 
 _DUE_AT_ONCE: Final = 200
-# So long before the last moment no copy is issued any more: we look once a second.
+# So long before the last moment no result is issued any more: we look once a second.
 ADMISSION_MARGIN_S: Final = 5
 
 
 class AdmissionEnds:
-    """Ends workunits that would need a copy beyond their admission."""
+    """Ends workunits that would need a result beyond their admission."""
 
     def __init__(
         self,
@@ -195,10 +195,10 @@ class AdmissionEnds:
     def end(self) -> bool:
         """Freeze or end what is due, oldest first; returns whether there was any."""
         due = self._close_issue()
-        return self._end_late_copies() or due
+        return self._end_late_results() or due
 
     def _close_issue(self) -> bool:
-        """Let workunits whose last moment is near have no further copy."""
+        """Let workunits whose last moment is near have no further result."""
         table, own = tables.issuing, tables.workunits
         query = (
             select(own.c.id, own.c.boinc_id, own.c.outcome)
@@ -217,8 +217,8 @@ class AdmissionEnds:
             self._note_closed(row.id)
         return bool(due)
 
-    def _end_late_copies(self) -> bool:
-        """End frozen workunits that BOINC gave a copy in the moment they were frozen."""
+    def _end_late_results(self) -> bool:
+        """End frozen workunits that BOINC gave a result in the moment they were frozen."""
         table = tables.workunits
         query = (
             select(table.c.id)

@@ -31,16 +31,15 @@ from stoilo.server.engines.stock.project.boinc_tables import (
     ServerState,
     Validate,
 )
-from stoilo.server.engines.stock.results.kept import KeptFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from sqlalchemy import Connection, Row
 
     from stoilo.server.engines.interface import Assimilator
     from stoilo.server.engines.stock.project.database import Database
+    from stoilo.server.engines.stock.results.kept import KeptResults
 
 
 _CODE_CHARS = 16
@@ -48,19 +47,11 @@ _MESSAGE_CHARS = 500
 
 
 class Outcomes:
-    """Ends workunits.
+    """Ends workunits; `kept` holds the results that wait for a verdict or for delivery."""
 
-    Args:
-        database: with our rows.
-        kept: folder of the results that wait for a verdict or for delivery.
-
-    Attributes:
-        kept: the results in it.
-    """
-
-    def __init__(self, database: Database, kept: Path) -> None:
+    def __init__(self, database: Database, kept: KeptResults) -> None:
         self._database = database
-        self.kept = KeptFolder(kept)
+        self.kept = kept
 
     def end(
         self,
@@ -113,14 +104,6 @@ class Outcomes:
                 row for row in rows if set_outcome(connection, row, kind, cancel=True)
             ]
 
-    def forget(self, row: int) -> None:
-        """Remove what was kept for an outcome that has been delivered."""
-        self.kept.forget(row)
-
-    def path_of(self, row: int, result: str) -> Path:
-        """Return where a kept result lies."""
-        return self.kept.path_of(row, result)
-
 
 def set_outcome(
     connection: Connection,
@@ -149,19 +132,16 @@ def set_outcome(
     return bool(changed.rowcount)
 
 
+# What is kept of a result beside its file.
+_KEPT: Final = (
+    *("name", "size", "digest"),
+    *("host_id", "user_id", "received_at", "cpu_s", "flops"),
+)
+
+
 def _kept_row(row: int, one: ReceivedResult, canonical: str) -> dict[str, object]:
-    return {
-        "workunit_id": row,
-        "name": one.name,
-        "canonical": int(one.name == canonical),
-        "size": one.size,
-        "digest": one.digest,
-        "host_id": one.host_id,
-        "user_id": one.user_id,
-        "received_at": one.received_at,
-        "cpu_s": one.cpu_s,
-        "flops": one.flops,
-    }
+    values = {name: getattr(one, name) for name in _KEPT}
+    return {**values, "workunit_id": row, "canonical": int(one.name == canonical)}
 
 
 def read_outcome(
@@ -190,16 +170,9 @@ def read_outcome(
 
 def _result(one: Row, workunit: str, outcomes: Outcomes) -> ReceivedResult:  # type: ignore[type-arg]  # a row of `kept_results`
     return ReceivedResult(
-        name=one.name,
         workunit=workunit,
-        path=outcomes.path_of(one.workunit_id, one.name),
-        size=one.size,
-        digest=one.digest,
-        host_id=one.host_id,
-        user_id=one.user_id,
-        received_at=one.received_at,
-        cpu_s=one.cpu_s,
-        flops=one.flops,
+        path=outcomes.kept.path_of(one.workunit_id, one.name),
+        **{name: getattr(one, name) for name in _KEPT},
     )
 
 
@@ -233,7 +206,7 @@ def kind_of(mask: int, *, frozen: bool) -> OutcomeKind:
 
     Args:
         mask: BOINC's, not 0.
-        frozen: no copy could be issued any more, because the admission ends.
+        frozen: no result could be issued any more, because the admission ends.
     """
     bits = ErrorMask(mask & sum(ErrorMask))
     if ErrorMask.CANCELLED in bits:  # by the operator, with BOINC's own tools
@@ -249,13 +222,15 @@ def kind_of(mask: int, *, frozen: bool) -> OutcomeKind:
     return OutcomeKind.TOO_MANY_ERRORS
 
 
-def copy_state(server_state: int) -> ResultProgress:
-    """Return where a copy is."""
+def result_state(server_state: int) -> ResultProgress:
+    """Return where a result is."""
     return _STATES.get(server_state, ResultProgress.OVER)
 
 
-def copy_outcome(outcome: int, validate_state: int, exit_status: int) -> ResultOutcome:
-    """Return how a copy ended, as its owner sees it."""
+def result_outcome(
+    outcome: int, validate_state: int, exit_status: int
+) -> ResultOutcome:
+    """Return how a result ended, as its owner sees it."""
     if validate_state == Validate.INVALID:
         return ResultOutcome.INVALID
     if outcome == BoincOutcome.CLIENT_ERROR and exit_status == ABORTED_BY_VOLUNTEER:
@@ -263,8 +238,8 @@ def copy_outcome(outcome: int, validate_state: int, exit_status: int) -> ResultO
     return _OUTCOMES.get(outcome, ResultOutcome.NONE)
 
 
-def copy_code(outcome: ResultOutcome) -> str:
-    """Return the code for a failed copy of which nothing more is known."""
+def result_code(outcome: ResultOutcome) -> str:
+    """Return the code for a failed result of which nothing more is known."""
     return _CODES.get(outcome, "")
 
 
@@ -330,7 +305,7 @@ class Delivery:
                 update(table).where(table.c.id == row.id).values(undelivered=0)
             )
             connection.execute(delete(kept).where(kept.c.workunit_id == row.id))
-        self._outcomes.forget(row.id)
+        self._outcomes.kept.forget(row.id)
 
     def _postpone(self, row: Row) -> None:  # type: ignore[type-arg]  # a row of `workunits`
         table = tables.workunits

@@ -146,15 +146,12 @@ def count_refusals(connection: Connection, own: OwnWorkunit) -> int:
 
 def ask_later(connection: Connection, own: OwnWorkunit, now: int) -> None:
     """Have BOINC ask again; after twice as long as the last time, if it has by now."""
-    table, asked = tables.asks, tables.asked
+    table = tables.asks
     mine = table.c.workunit_id == own.row
     before = connection.execute(select(table).where(mine)).first()
-    again = asked.c.workunit_id == own.row
-    put = connection.scalar(select(asked.c.asked_at).where(again)) is not None
-    if before is not None and not put and before.retry_at > now:
+    if before is not None and not before.put and before.retry_at > now:
         return
     attempts = 0 if before is None else min(before.attempts + 1, _DOUBLINGS)
-    connection.execute(delete(asked).where(again))
     connection.execute(delete(table).where(mine))
     connection.execute(
         insert(table).values(
@@ -183,14 +180,13 @@ def forget_judged(connection: Connection, rows: Sequence[int]) -> None:
         tables.verdicts,
         tables.judged,
         tables.asks,
-        tables.asked,
         tables.kept_results,
     ):
         connection.execute(delete(table).where(table.c.workunit_id.in_(rows)))
 
 
 _AT_ONCE: Final = 200
-_ASKED_S: Final = 3600
+_PUT_S: Final = 3600
 
 
 class Retries:
@@ -228,13 +224,13 @@ class Retries:
 
     def pay_debts(self) -> bool:
         """Give hosts back what a refusal cost them, once BOINC has taken it."""
-        table, copies = tables.verdicts, boinc_tables.results
+        table, results = tables.verdicts, boinc_tables.results
         query = select(table).where(table.c.owed == 1).limit(_AT_ONCE)
         with self._database.read() as connection:
             owed = connection.execute(query).all()
             state = {
                 row.result: connection.scalar(
-                    select(copies.c.validate_state).where(copies.c.name == row.result)
+                    select(results.c.validate_state).where(results.c.name == row.result)
                 )
                 for row in owed
             }
@@ -268,16 +264,8 @@ class Retries:
 
     def _set_aside(self, row: int, *, over: bool) -> None:
         """Forget a question, or put it again should BOINC not."""
-        table, asked = tables.asks, tables.asked
-        now = self._now()
+        table = tables.asks
+        mine = table.c.workunit_id == row
+        again = update(table).where(mine).values(retry_at=self._now() + _PUT_S, put=1)
         with self._database.write() as connection:
-            connection.execute(delete(asked).where(asked.c.workunit_id == row))
-            if over:
-                connection.execute(delete(table).where(table.c.workunit_id == row))
-            else:
-                connection.execute(
-                    update(table)
-                    .where(table.c.workunit_id == row)
-                    .values(retry_at=now + _ASKED_S)
-                )
-                connection.execute(insert(asked).values(workunit_id=row, asked_at=now))
+            connection.execute(delete(table).where(mine) if over else again)

@@ -30,9 +30,9 @@ from stoilo.server.engines.stock.project.boinc_rows import (
 )
 from stoilo.server.engines.stock.project.boinc_tables import StageState, Validate
 from stoilo.server.engines.stock.results.outcomes import (
-    copy_code,
-    copy_outcome,
     kind_of,
+    result_code,
+    result_outcome,
 )
 from stoilo.server.engines.stock.results.verdicts import forget_judged, message_of
 
@@ -167,7 +167,7 @@ class ScriptAssimilator:
             if changed.rowcount:
                 forget_judged(connection, [row])
         if changed.rowcount:
-            self._outcomes.forget(row)
+            self._outcomes.kept.forget(row)
 
     def _take(self, own: OwnWorkunit, end: _End) -> None:
         """Take an end, or put it off once nothing of it can be lost any more."""
@@ -260,7 +260,7 @@ def _last_failure(
     connection: Connection, results: Sequence[ResultRow]
 ) -> tuple[str, str]:
     for row in reversed(results):
-        ended = copy_outcome(row.outcome, row.validate_state, row.exit_status)
+        ended = result_outcome(row.outcome, row.validate_state, row.exit_status)
         if ended in _FAILED:
-            return message_of(connection, row.name) or (copy_code(ended), "")
+            return message_of(connection, row.name) or (result_code(ended), "")
     return "", ""

@@ -5,11 +5,11 @@ result comes in, and both ways round; so answers must be repeatable. It knows th
 (0), ask again (3), no (1). "No" to a check is an error of the host.
 
 What that does to *a refusal by the volunteer's opt-in*. Told "ask again", BOINC would
-issue a further copy, but count the refused one among the successes, stop with too many of
+issue a further result, but count the refused one among the successes, stop with too many of
 them, and once there is a canonical result a single one of them would hold up every later
 result of the workunit. Told "yes", a refusal could become canonical. So BOINC is told
-"no" and does the rest by itself: a further copy at once, to somebody else. What "no"
-costs is put right: the workunit's bounds are raised by one error and one copy before
+"no" and does the rest by itself: a further result at once, to somebody else. What "no"
+costs is put right: the workunit's bounds are raised by one error and one result before
 BOINC hears it, and the host gets back what BOINC's validator takes from its record
 (`boinc_rows`). Below the project's daily quota BOINC takes nothing for a "no". After
 `refusal_cap` of them the workunit ends: nobody wants it.
@@ -58,7 +58,6 @@ from stoilo.server.engines.stock.project.boinc_rows import (
     results_of,
 )
 from stoilo.server.engines.stock.results import verdicts
-from stoilo.server.engines.stock.results.kept import KeptResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +71,6 @@ if TYPE_CHECKING:
     )
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.project.directory import OutputName
-    from stoilo.server.engines.stock.results.kept import Uploads
     from stoilo.server.engines.stock.results.outcomes import Outcomes
     from stoilo.server.engines.stock.results.verdicts import Said
 
@@ -175,13 +173,11 @@ class ScriptValidator:
     def __init__(
         self,
         database: Database,
-        uploads: Uploads,
         outcomes: Outcomes,
         validation: Validation,
         now: Callable[[], int],
     ) -> None:
         self._database = database
-        self._evidence = KeptResults(uploads, outcomes.kept)
         self._outcomes = outcomes
         self._validation = validation
         self._now = now
@@ -231,7 +227,7 @@ class ScriptValidator:
         """
         try:
             for row in rows:
-                self._evidence.result_of(own, row)
+                self._outcomes.kept.result_of(own, row)
         except OSError as error:
             raise InternalError(
                 "STO-E003", f"a result could not be kept (errno {error.errno})"
@@ -282,7 +278,7 @@ class ScriptValidator:
         if said is not None and said.verdict is not ResultVerdict.VALID:
             return _Look(ResultCheck(said.verdict, said.code, said.message))
         try:
-            result = self._evidence.result_of(case.own, row)
+            result = self._outcomes.kept.result_of(case.own, row)
         except OSError as error:
             log.warning("%s cannot be read or kept (errno %s)", row.name, error.errno)
             return _Look(ResultCheck(ResultVerdict.INCONCLUSIVE))

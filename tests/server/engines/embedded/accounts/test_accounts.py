@@ -7,9 +7,9 @@ import pytest
 from stoilo.core.boinc.messages import SchedulerRequest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
 from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.embedded.accounts.roster import open_roster
 from stoilo.server.engines.embedded.db.database import Database
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 from stoilo.server.engines.embedded.scheduling.authenticate import find_visitor
 
 HASH, OTHER = "a" * 32, "b" * 32

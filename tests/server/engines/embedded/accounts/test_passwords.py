@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stoilo.core.errors import DeniedError
-from stoilo.server.engines.embedded.accounts.passwords import Turns, hash_password
+from stoilo.server.engines.embedded.accounts.accounts import Turns, hash_password
 
 
 class Crowd:

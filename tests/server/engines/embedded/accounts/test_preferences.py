@@ -14,6 +14,7 @@ from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, Wishes
 from stoilo.core.errors import UsageError
 from stoilo.executor.verifier.boinc_slot import parse_init_data
 from stoilo.executor.verifier.optin import LEVEL_ORDER, OptIn, lower_by_server
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.embedded.accounts.preferences import (
     NO_TOPIC,
     ProjectPreferences,
@@ -24,7 +25,6 @@ from stoilo.server.engines.embedded.accounts.preferences import (
     save_preferences,
     selected_levels,
 )
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 from tests.support.engine import make_spec
 
 TOPICS = st.lists(st.sampled_from(["art", "health", "physics"]), unique=True)

@@ -16,11 +16,8 @@ from sqlalchemy import select
 
 from stoilo.core.boinc.messages import (
     FileInfo,
-    FileRef,
     ReportedResult,
-    ResultInfo,
     SchedulerReply,
-    WorkunitInfo,
 )
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.accounts.accounts import load_secret
@@ -97,13 +94,9 @@ def board(clock, doubts, monkeypatch):
     return made
 
 
-def named(board, host=1, copies=("w_0",), *, sticky=True, nbytes=LEAST_BYTES + 1):
+def named(board, host=1, *, sticky=True, nbytes=LEAST_BYTES + 1):
     file = FileInfo(DIGEST, "http://project/f", nbytes, "0" * 32, sticky)
-    reply = SchedulerReply(
-        files=(file,),
-        workunits=(WorkunitInfo("w", "pure", 1.0, 1.0, (FileRef(DIGEST, "model"),)),),
-        results=tuple(ResultInfo(copy, "w", 0, "") for copy in copies),
-    )
+    reply = SchedulerReply(files=(file,))
     (sent,) = board.send(reply, host).files
     return sent.mirrors
 
@@ -146,7 +139,7 @@ def test_host_whose_downloads_failed_is_excused_and_sent_to_no_mirror(
     board, clock, doubts
 ):
     named(board)
-    assert board.excuses(1, failed())
+    assert board.excuses(1, failed(), clock())
     assert named(board) == ()
     assert named(board, host=2) != ()
     assert doubts == [True]
@@ -154,58 +147,25 @@ def test_host_whose_downloads_failed_is_excused_and_sent_to_no_mirror(
     assert named(board) != ()
 
 
-def test_every_copy_that_was_sent_before_the_host_began_to_distrust_is_excused(
+def test_what_was_sent_before_is_excused_and_what_is_sent_later_is_not(
     board, clock, doubts
 ):
-    names = [f"w_{number}" for number in range(16)]
-    named(board, copies=names[:8])
-    named(board, copies=names[8:])
-    assert all(board.excuses(1, failed(name)) for name in names[:9])
-    clock.now += 3600
-    assert named(board, copies=["later"]) == ()
-    assert all(board.excuses(1, failed(name)) for name in names)  # even if asked twice
-    assert not board.excuses(1, failed("later"))
-    assert not board.excuses(2, failed("w_0"))
-    assert doubts == [True]
-
-
-def test_later_excuses_do_not_prolong_the_day_without_mirrors(board, clock):
-    named(board, copies=["w_0", "w_1"])
-    assert board.excuses(1, failed("w_0"))
+    sent = clock()
+    clock.now += 600
+    assert board.excuses(1, failed(), sent)
     clock.now += 86_399
-    assert board.excuses(1, failed("w_1"))
-    clock.now += 1
+    assert board.excuses(1, failed("w_1"), sent)
+    assert board.excuses(1, failed("w_1"), sent)  # even if asked twice
+    assert board.excuses(1, failed("w_2"), sent + 659)  # the client has the wrong file
+    assert not board.excuses(1, failed("w_3"), sent + 660)
+    assert doubts == [True]
+    clock.now += 1  # later excuses do not prolong the day
     assert named(board) != ()
 
 
-def test_copy_whose_files_no_mirror_has_is_not_excused(board):
-    named(board, sticky=False)
-    assert not board.excuses(1, failed())
-
-
-def test_copies_sent_while_the_client_still_has_the_wrong_file_are_excused(
-    board, clock
-):
-    named(board)
-    assert board.excuses(1, failed())
-    assert named(board, copies=["w_1"]) == ()  # the reply to that report
-    clock.now += 61
-    named(board, copies=["w_2"])
-    assert board.excuses(1, failed("w_1"))
-    assert not board.excuses(1, failed("w_2"))
-
-
-def test_copies_sent_longest_ago_are_forgotten(board, monkeypatch):
-    monkeypatch.setattr(module, "RESULTS_REMEMBERED", 2)
-    named(board, copies=["w_0", "w_1", "w_2"])
-    said = [board.excuses(1, failed(f"w_{number}")) for number in range(3)]
-    assert said == [False, True, True]
-
-
-def test_host_that_was_sent_nowhere_or_failed_otherwise_is_not_excused(board):
-    assert not board.excuses(1, failed())
-    named(board)
-    assert not board.excuses(1, ReportedResult("w_0", 3, 195))
+def test_host_that_failed_otherwise_or_without_mirrors_is_not_excused(board, clock):
+    assert not board.excuses(1, ReportedResult("w_0", 3, 195), clock())
+    assert not Mirrors([ONE], clock).excuses(1, failed(), clock())
 
 
 @pytest.fixture

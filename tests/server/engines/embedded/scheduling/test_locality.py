@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stoilo.core.digests import content_digest
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.scheduling import dispatch
-from stoilo.server.engines.embedded.scheduling.locality import (
+from stoilo.server.engines.embedded.scheduling.sticky_files import (
     LARGE_BYTES,
     PATIENCE_S,
     Candidate,

@@ -10,7 +10,7 @@ import pytest
 import urllib3
 from engine_bench import EmbeddedBench
 
-from stoilo.server.engines.embedded.accounts.passwords import password_digest
+from stoilo.server.engines.embedded.accounts.accounts import password_digest
 from stoilo.server.engines.embedded.accounts.preferences import (
     Person,
     ProjectPreferences,

@@ -7,8 +7,8 @@ from engine_bench import EmbeddedBench
 from sqlalchemy import select
 
 from stoilo.core.types import Redundancy
+from stoilo.server.engines.embedded.accounts.quotas import DAY_S, RULES, load_quotas
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.hosts.quotas import DAY_S, RULES, load_quotas
 from stoilo.server.engines.embedded.workunits import rejections
 from stoilo.server.engines.embedded.workunits.rejections import REJECTED
 from stoilo.server.engines.interface import OutcomeKind

@@ -21,7 +21,7 @@ from stoilo.executor.volunteer.scheduler_rpc import (
 )
 from stoilo.server.engines.embedded.web.app import HttpOptions
 from stoilo.server.engines.embedded.web.body_limit import BodyPace
-from stoilo.server.engines.embedded.web.messages import parse_upload
+from stoilo.server.engines.embedded.web.requests import parse_upload
 from stoilo.server.engines.embedded.workunits import uploads
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 from tests.support.engine import ProjectServer, make_spec
@@ -226,21 +226,22 @@ def test_two_at_once_for_one_file_do_not_mix(bench, copy):
 
 
 class Reads:
-    """Counts how often a file is read for its MD5."""
+    """Counts how often a file is read."""
 
     def __init__(self):
         self.count = 0
 
     def __call__(self, path):
         self.count += 1
-        return md5_of(path.read_bytes())
+        data = path.read_bytes()
+        return len(data), "", md5_of(data)
 
 
 def test_upload_sent_again_and_again_is_read_once_at_most(bench, copy, monkeypatch):
     with serve(bench) as server:
         assert send(server, bench, copy)[0] == 0
     bench.restart()
-    monkeypatch.setattr(uploads, "md5_of", reads := Reads())
+    monkeypatch.setattr(uploads, "measure", reads := Reads())
     with serve(bench) as server:
         for _ in range(5):
             assert send(server, bench, copy)[0] == 0

@@ -14,9 +14,8 @@ from stoilo.server.engines.stock.creation.creator import (
     BATCH,
     LINE_BYTES,
     Job,
-    JobClass,
     batches,
-    class_arguments,
+    call_arguments,
     stdin_line,
 )
 from stoilo.server.engines.stock.creation.input_files import (
@@ -28,27 +27,29 @@ from stoilo.server.engines.stock.project.boinc_tables import ErrorMask
 from stoilo.server.engines.stock.results.outcomes import kind_of
 from tests.support.engine import make_spec
 
-PURE = JobClass.of("pure", Redundancy())
 
-
-def job(row, group=PURE, files=("f1",)):
-    return Job(row, f"w_{row}", group, 0, "in", "out", files)
+def job(row, redundancy=Redundancy(), files=("f1",)):  # noqa: B008 - frozen
+    return Job(row, f"w_{row}", "pure", redundancy, 0, "in", "out", files)
 
 
 def test_each_redundancy_has_calls_of_its_own():
-    single = JobClass.of("pure", Redundancy(min_quorum=1, target_results=1))
+    single = Redundancy(min_quorum=1, target_results=1)
     made = list(batches([job(1), job(2, single), job(3), job(4, single)]))
-    assert [[one.row for one in members] for _, members in made] == [[2, 4], [1, 3]]
-    assert {group for group, _ in made} == {PURE, single}
+    assert [[one.row for one in members] for members in made] == [[2, 4], [1, 3]]
 
 
 def test_long_lists_are_cut():
-    made = [members for _, members in batches(map(job, range(BATCH + 5)))]
+    made = list(batches(map(job, range(BATCH + 5))))
     assert [len(members) for members in made] == [BATCH, 5]
 
 
+def test_target_above_the_bound_of_successes_raises_that_bound():
+    words = call_arguments("pure", Redundancy(target_results=3, max_success=2))
+    assert words[words.index("--max_success_results") + 1] == "3"
+
+
 def test_quorum_is_said_on_the_command_line_and_in_no_template():
-    words = class_arguments(PURE)
+    words = call_arguments("pure", Redundancy())
     assert words[words.index("--min_quorum") + 1] == "2"
     template = input_template(make_spec("w_1"), (InputSlot("arguments", sticky=True),))
     for word in ("quorum", "nresults", "results", "delay_bound"):

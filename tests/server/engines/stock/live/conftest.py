@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.server.engines.stock.installation.snapshot import DatabaseView, ask_web
+from stoilo.server.engines.stock.installation.snapshot import ask_web
 from stoilo.server.engines.stock.project.database import owner_name
 from stoilo.server.engines.stock.project.directory import read_project
 from stoilo.testing.deployment import Deployment
@@ -28,7 +28,7 @@ def stock_project():
 @pytest.fixture(scope="session")
 def scheduler(stock_project):
     """URL of the project's scheduler, as its master page names it."""
-    return ask_web(stock_project, DatabaseView()).scheduler.url
+    return ask_web(stock_project, ())["scheduler"].url
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.engines.stock.engine import StockEngine, StockOptions
+from stoilo.server.engines.stock.engine import StockEngine
 from stoilo.server.engines.stock.project.database import FolderLock, owner_name
 from tests.support.engine import BodyValidation, OutcomeRecorder
 from tests.support.stocktools.project import make_fake_project
@@ -29,8 +29,7 @@ def fake(tmp_path):
 
 
 def open_engine(fake, owner=""):
-    options = StockOptions(owner=owner)
-    return StockEngine(fake.project, database_url=fake.database_url, options=options)
+    return StockEngine(fake.project, database_url=fake.database_url, owner=owner)
 
 
 def test_second_engine_is_refused_and_takes_nothing_from_the_first(fake):

@@ -10,7 +10,7 @@ from stock_bench import StockBench
 from stoilo.core.background import Repeater
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.stock.creation.creator import Creator
+from stoilo.server.engines.stock.creation import creator
 from stoilo.server.engines.stock.results import early_ends
 from stoilo.server.engines.stock.results.early_ends import _AT_ONCE
 from tests.support.engine import make_spec
@@ -246,7 +246,7 @@ def test_submissions_do_not_call_a_failing_tool_each_time(bench):
     assert count(bench, "workunit") == 5
 
 
-def test_workunits_that_cannot_be_made_let_newer_ones_go_first(bench):
+def test_workunits_that_cannot_be_made_let_newer_ones_go_first(bench, monkeypatch):
     mend, _ = break_tool(bench, "create_work")
     create(bench, "w_1", "w_2", data=b"to be lost")
     for path in bench.fake.project.download.rglob("stoilo_*"):
@@ -254,8 +254,8 @@ def test_workunits_that_cannot_be_made_let_newer_ones_go_first(bench):
     mend()
     create(bench, "w_3")
     bench.pass_time(60)
-    engine = bench.engine
-    few = Creator(engine._database, engine._tools, engine.now, at_once=2)
+    monkeypatch.setattr(creator, "AT_ONCE", 2)
+    few = bench.engine._creator
     assert few.flush() is True
     assert bench.daemons._database.row("SELECT name FROM workunit").name == "w_3"
     assert few.flush() is False

@@ -142,7 +142,7 @@ def test_scripts_wait_for_an_engine_that_is_away(fake, start):
     ("name", "status"), [("stoilo_assimilate", 1), ("stoilo_validate", 3)]
 )
 def test_project_that_is_stopped_lets_go_and_nothing_is_taken(fake, name, status, run):
-    fake.project.stop_file.touch()
+    (fake.root / "stop_daemons").touch()
     assert run(name, "17" if status == 1 else LEFT) == status
 
 

@@ -1,1 +1,0 @@
-"""What is known of hosts: trust, bans, quotas, conduct, what they want to be sent."""
