@@ -6,12 +6,13 @@ import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
 import click
+
 from stoilo.core.errors import TrustError, UsageError
 
 if TYPE_CHECKING:
     from stoilo.flavors.inspect import LoadedTree
-
 
 
 _PATH = click.Path(path_type=Path, exists=True)
