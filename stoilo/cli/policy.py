@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stoilo.cli.extras import require_extra
-from stoilo.cli.platforms import check_platform
+from stoilo.cli.extras import check_platform, require_extra
 from stoilo.cli.review import review
 from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core.errors import UsageError
@@ -233,7 +232,6 @@ def read_policy(file: str | None) -> Policy:
 
 
 def _read_side(name: str) -> Policy | Level:
-    """Return the level called `name`, or the policy in that file."""
     if name in level_names():
         return load_level(name)
     return default_policy() if name == "default" else read_policy(name)

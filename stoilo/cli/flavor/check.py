@@ -57,7 +57,6 @@ def _summary(loaded: LoadedTree) -> dict[str, object]:
 
 
 def _look(path: Path, loaded: LoadedTree) -> dict[str, tuple[str, ...]]:
-    """Return the contents of the one program in a tree."""
     from stoilo.flavors.inspect import look_inside  # noqa: PLC0415 - as above
 
     programs = [file.path for file in loaded.tree.files if file.executable]
@@ -105,7 +104,6 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
 
 
 def _digest_of(wanted: str) -> str:
-    """Return a tree digest given as such, or as the manifest's file."""
     from stoilo.flavors.tree import parse_tree, tree_digest  # noqa: PLC0415 - as above
 
     file = Path(wanted)
