@@ -31,7 +31,7 @@ from stoilo.learn import (
     ServerBackend,
     make_trainer,
 )
-from stoilo.learn.transport import TransportName
+from stoilo.learn.driver.transport import TransportName
 from stoilo.testing.deployment import Deployment
 from tests.support.learning import load_digits
 

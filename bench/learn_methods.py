@@ -31,8 +31,8 @@ from stoilo.learn import (
     TrainerOptions,
     split,
 )
+from stoilo.learn.driver.transport import TransportName
 from stoilo.learn.kernels.array_models import make_logistic_loss
-from stoilo.learn.transport import TransportName
 
 WORKERS, SAMPLES, WIDTH = 8, 1600, 50
 RATE, DECAY, GAP = 0.3 / SAMPLES, 0.01, 0.02

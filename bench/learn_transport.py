@@ -22,8 +22,15 @@ from stoilo.core.codec.values import from_node, to_node
 from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot
 from stoilo.learn.core.tensors import Form, Tensors
 from stoilo.learn.driver.acceptance import Expectation, check_reply
+from stoilo.learn.driver.transport import (
+    Compressed,
+    Raw,
+    Ternary,
+    Transport,
+    ask,
+    receive,
+)
 from stoilo.learn.kernels.encoding import pack
-from stoilo.learn.transport import Compressed, Raw, Ternary, Transport, ask, receive
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.report import TaskRequest

@@ -15,7 +15,7 @@ from commandline import run
 
 import stoilo
 from stoilo import learn
-from stoilo.learn.transport import TransportName
+from stoilo.learn.driver.transport import TransportName
 
 PARTS = 8
 TARGET = 0.25

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         split_lines,
     )
     from stoilo.learn.driver.run import Run, RunSettings
+    from stoilo.learn.driver.transport import Compressed, Raw, Ternary
     from stoilo.learn.methods.base import LocalWork, Staleness
     from stoilo.learn.methods.downpour import DownpourSettings
     from stoilo.learn.methods.federated import FederatedSettings
@@ -83,7 +84,6 @@ if TYPE_CHECKING:
     from stoilo.learn.trainers.options import StopRule, TrainerOptions
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.trainer import Trainer
-    from stoilo.learn.transport import Compressed, Raw, Ternary
 
 _HOMES = {
     "backends.local": "LocalBackend",

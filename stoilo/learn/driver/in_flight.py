@@ -20,7 +20,7 @@ from stoilo.learn.core.orders import Order, Plain, Snapshot, State
 from stoilo.learn.core.tensors import Array, Tensors
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.saving import Tally
-from stoilo.learn.transport import asked
+from stoilo.learn.driver.transport import asked
 
 # Of so many pieces of work it is known how often they failed; of older ones not.
 MOST_FAILURES = 10_000

@@ -21,8 +21,8 @@ from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel, Model, TorchModel, torch_lock
 from stoilo.learn.core.orders import Order, Plain
 from stoilo.learn.core.tensors import Tensors, add, forms_of
+from stoilo.learn.driver.transport import receive
 from stoilo.learn.methods.robust import safe_norm
-from stoilo.learn.transport import receive
 
 LOOKS = 4  # how many small batches are looked at
 WIDTH = 2  # samples of each: one alone is no batch for BatchNorm

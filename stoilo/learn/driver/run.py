@@ -42,8 +42,8 @@ from stoilo.learn.driver.saving import (
     Tally,
     identify,
 )
+from stoilo.learn.driver.transport import Raw, Transport, ask, count_bytes, receive
 from stoilo.learn.methods import robust
-from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 An encoded array is one vector of bytes (``uint8``) under the array's own name. The other
 side, which doubts every one of them, is `unpack`: the driver calls it
-(`stoilo.learn.transport`), and a server's validator takes it along as source. It raises
+(`stoilo.learn.driver.transport`), and a server's validator takes it along as source. It raises
 ValueError with the fault as text, and takes no more than a few times the arrays' memory.
 """
 

@@ -16,9 +16,9 @@ from stoilo.learn.core.data import Part, count_samples, read_arrays, split
 from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Update
 from stoilo.learn.driver.saving import Tally
+from stoilo.learn.driver.transport import Transport, TransportName
 from stoilo.learn.methods.robust import Clip
 from stoilo.learn.trainers.epochs import EpochMetrics
-from stoilo.learn.transport import Transport, TransportName
 
 if TYPE_CHECKING:
     from stoilo.client.connection import Connection

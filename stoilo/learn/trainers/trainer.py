@@ -20,6 +20,7 @@ from stoilo.learn.core.models import find_least_loss
 from stoilo.learn.core.orders import Method, Order, Snapshot, Update
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.driver.transport import as_transport
 from stoilo.learn.trainers.epochs import (
     Epoch,
     EpochCheckpoint,
@@ -43,7 +44,6 @@ from stoilo.learn.trainers.options import (
     open_backend,
 )
 from stoilo.learn.trainers.progress import Conditions, Estimate, TaskSize, estimate
-from stoilo.learn.transport import as_transport
 
 # First version, sizes of the data parts → the method.
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]

@@ -9,8 +9,15 @@ from hypothesis.extra import numpy as hnp
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.orders import Order, Snapshot
 from stoilo.learn.core.tensors import Form
+from stoilo.learn.driver.transport import (
+    Compressed,
+    Raw,
+    Ternary,
+    as_transport,
+    ask,
+    receive,
+)
 from stoilo.learn.kernels.encoding import compress, make_ternary
-from stoilo.learn.transport import Compressed, Raw, Ternary, as_transport, ask, receive
 
 TYPES = st.sampled_from(["float16", "float32", "float64"])
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=9)

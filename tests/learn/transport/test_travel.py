@@ -18,11 +18,7 @@ from stoilo.learn.core.orders import Order, Snapshot
 from stoilo.learn.core.tensors import forms_of
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.run import Run, RunSettings
-from stoilo.learn.kernels import array_models
-from stoilo.learn.methods.optimizers import Sgd
-from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.trainers.trainer import TrainerOptions
-from stoilo.learn.transport import (
+from stoilo.learn.driver.transport import (
     Compressed,
     Raw,
     Ternary,
@@ -31,6 +27,10 @@ from stoilo.learn.transport import (
     count_bytes,
     receive,
 )
+from stoilo.learn.kernels import array_models
+from stoilo.learn.methods.optimizers import Sgd
+from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.trainers.trainer import TrainerOptions
 from stoilo.ml import DPBGDOptions, DPBGDTrainer
 from stoilo.policies.gate import GateRequest, judge
 from tests.support.points import make_samples
