@@ -41,6 +41,7 @@ from stoilo.server.engines.embedded.accounts.accounts import (
 from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import ENGINE, Database
+from stoilo.server.engines.stock.project.levels import CHOICE, chosen_work
 from stoilo.server.migrations import newest_revision
 
 if TYPE_CHECKING:
@@ -183,6 +184,8 @@ def user_values(row: Any, key: str, app_ids: Sequence[int]) -> Columns:  # noqa:
     preferences = (
         "<project_preferences>\n"
         f"<project_specific>\n<max_level>{escape(row.max_level)}</max_level>\n"
+        # the one element that plan classes look at: without it an account has `pure` only
+        f"<{CHOICE}>{escape(chosen_work(row.max_level))}</{CHOICE}>\n"
         f"</project_specific>\n{apps}</project_preferences>\n"
     )
     return {
