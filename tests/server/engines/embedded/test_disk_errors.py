@@ -63,7 +63,7 @@ class FaultyEngine(EmbeddedEngine):
     def step(self, validation, assimilator):
         if self.faults:
             self.faults -= 1
-            self._wake.set()
+            self._round.wake()
             raise OSError(5, "Input/output error")
         return super().step(validation, assimilator)
 

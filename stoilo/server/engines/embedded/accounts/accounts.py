@@ -227,7 +227,7 @@ class Accounts:
     def create(
         self,
         email: str,  # untrusted
-        password: str,  # `passwords.password_digest` of it, untrusted
+        password: str,  # `password_digest` of it, untrusted
         now: int,  # s
         *,
         name: str = "",  # shown to others, untrusted; empty for none

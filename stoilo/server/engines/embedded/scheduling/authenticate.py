@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.accounts.accounts import User
-    from stoilo.server.engines.embedded.accounts.preferences import ProjectPreferences
     from stoilo.server.engines.embedded.accounts.quotas import Allowance
     from stoilo.server.engines.embedded.db.schema import AnyRow
 
@@ -108,7 +107,7 @@ class Visitor:
     hosts: tuple[KnownHost, ...]
     # its global preferences, None where there are none
     preferences: StoredPreferences | None
-    catalogue: str  # version of what all hosts run (`catalogue`)
+    catalogue: str  # version of what all hosts run (`Catalogue`)
     # everything else
     row: AnyRow  # of `_query`
 
@@ -262,12 +261,10 @@ class Guest:
     """One caller, with what is left to it after its own choices and its standing."""
 
     visitor: Visitor  # what is known of the caller
-    account: User  # with the levels that its owner allows
-    user: User  # the same with those of them that may be sent now
+    user: User  # the account, with those of its levels that may be sent now
     host: Host  # that calls
     # with the wishes of host and account, and no more asked than is allowed
     request: SchedulerRequest
-    chosen: ProjectPreferences  # preferences of the account
     allowance: Allowance | None  # of the host, None when it asks for no work
     now: int  # s
 
@@ -302,18 +299,18 @@ class Guest:
             messages=messages,
             request_delay=delay,
             user=self.visitor.info(self.host.id),
-            project_preferences=project_preferences(self.chosen),
+            project_preferences=project_preferences(self.user.chosen),
             global_preferences=shared,
         )
 
 
 def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -> Guest:
     """Return the caller with its request narrowed to what may be sent now."""
-    user, chosen = visitor.user, visitor.user.chosen
-    request = replace(request, wishes=narrow_wishes(request.wishes, chosen))
+    user = visitor.user
+    request = replace(request, wishes=narrow_wishes(request.wishes, user.chosen))
     wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     if request.dont_send_work or not wants_work:
-        return Guest(visitor, user, user, host, request, chosen, None, now)
+        return Guest(visitor, user, host, request, None, now)
     quotas = host.known.quotas if host.known else {}
     allowance = allowed_today(quotas, user.apps, request.ncpus, now)
     pause = pause_of(user.paused_until, now)
@@ -326,7 +323,7 @@ def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -
         cpu_req_secs=min(request.cpu_req_secs, most * SECONDS_PER_RESULT),
     )
     open_now = replace(user, apps=allowance.apps)
-    return Guest(visitor, user, open_now, host, request, chosen, allowance, now)
+    return Guest(visitor, open_now, host, request, allowance, now)
 
 
 def refuse_banned(user: User, request: SchedulerRequest) -> SchedulerReply | None:

@@ -175,7 +175,7 @@ class Scheduler:
         lost, fresh = [], []
         if program.usable:
             lost = lost_results(
-                connection, guest.account, request, left.values(), self._pace
+                connection, guest.visitor.user, request, left.values(), self._pace
             )
             busy = sum(
                 result.state is ResultProgress.IN_PROGRESS for result in left.values()
@@ -238,7 +238,7 @@ class Scheduler:
         if reply.request_delay:  # a client that shall stay away is not called back
             return reply
         if is_idle(request, reply) and not (request.own_program or reply.messages):
-            said = level_notice(connection, guest.account, request)
+            said = level_notice(connection, guest.visitor.user, request)
             reply = replace(reply, messages=said)
         again = next_call(
             connection, host, request, reply, self._activity, self._pace, guest.now

@@ -1,4 +1,4 @@
-"""HTTP of accounts and preferences, mounted by `http.create_project_app`.
+"""HTTP of accounts and preferences, mounted by `app.create_project_app`.
 
 BOINC's account calls answer 200 with an error number inside, or clients could not read
 it. Bodies are small and bounded in time; nothing that came in is echoed or logged.

@@ -199,7 +199,7 @@ def test_slow_upload_ends_and_hurts_nobody(bench, copy):
     body = render_upload_head(
         bench.uploads[copy], nbytes=len(DATA), md5=md5_of(DATA), offset=0
     )
-    with serve(bench, pause_s=5.0) as server:
+    with serve(bench, pause_s=2.0) as server:
         with socket.create_connection(("127.0.0.1", server.port)) as slow:
             slow.settimeout(60)
             slow.sendall(head.encode() + b"\r\n\r\n" + body + b"slow")
