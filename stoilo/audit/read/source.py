@@ -7,6 +7,7 @@ in the side store of a data directory, as files ``records/<digest>`` and
 
 from __future__ import annotations
 
+import abc
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -96,17 +97,8 @@ class LogSource(Protocol):
         """Return the widths of partial tiles at a full tile's place, if it can be listed."""
 
 
-class DirectorySource:
-    """A log directory, or the one inside a data directory (then `paths` is set)."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.is_dir():
-            raise UsageError("STO-L001", f"{path} is not a directory")
-        log, self.paths = locate_log(path)
-        self._files = TileDirectory(log)
-        beside = log.parent if log.name == _LOG else log
-        self._beside = TileDirectory(beside)
-        self._side = beside / SIDE_FILE
+class _PublishedFiles(abc.ABC):
+    """What readers ask for, by the names under which a log publishes it."""
 
     def checkpoint(self) -> bytes | None:
         """Return the published checkpoint, None when there is none."""
@@ -120,6 +112,33 @@ class DirectorySource:
         """Return a tile, None when it does not exist."""
         return self._read(render_tile_path(tile), tile.max_bytes)
 
+    def record(self, digest: str) -> bytes | None:
+        """Return the record with this digest, None when it is not there."""
+        return self._object(ObjectKind.RECORD, digest)
+
+    def published_source(self, digest: str) -> bytes | None:
+        """Return a published source, None when it is not there."""
+        return self._object(ObjectKind.SOURCE, digest)
+
+    @abc.abstractmethod
+    def _read(self, name: str, limit: int) -> bytes | None: ...
+
+    @abc.abstractmethod
+    def _object(self, kind: ObjectKind, digest: str) -> bytes | None: ...
+
+
+class DirectorySource(_PublishedFiles):
+    """A log directory, or the one inside a data directory (then `paths` is set)."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise UsageError("STO-L001", f"{path} is not a directory")
+        log, self.paths = locate_log(path)
+        self._files = TileDirectory(log)
+        beside = log.parent if log.name == _LOG else log
+        self._beside = TileDirectory(beside)
+        self._side = beside / SIDE_FILE
+
     def stored(self) -> Iterator[Tile]:
         """Yield the tiles on the disk."""
         return self._files.tiles()
@@ -127,10 +146,6 @@ class DirectorySource:
     def partial_widths(self, tile: Tile) -> Iterable[int]:
         """Return the widths of the partial tiles on the disk at a full tile's place."""
         return self._files.partial_widths(tile)
-
-    def record(self, digest: str) -> bytes | None:
-        """Return the record with this digest, None when it is not there."""
-        return self._object(ObjectKind.RECORD, digest)
 
     def records_of_tile(self, number: int) -> list[bytes | None]:
         """Return the records of a tile's leaves, None where a leaf has none."""
@@ -142,10 +157,6 @@ class DirectorySource:
             return [self._record_of(entry) for entry in entries]
         with contextlib.closing(SideStore.read_file(self._side)) as side:
             return side.records_of(entries)
-
-    def published_source(self, digest: str) -> bytes | None:
-        """Return a published source, None when it is not there."""
-        return self._object(ObjectKind.SOURCE, digest)
 
     def seen(self, number: int) -> bytes | None:
         """Return a page of seen checkpoints, None beyond the last."""
@@ -196,7 +207,7 @@ class DirectorySource:
             ) from error
 
 
-class HttpSource:
+class HttpSource(_PublishedFiles):
     """A log below an ``http(s)://`` prefix, or below ``audit/log/`` of that prefix."""
 
     paths: LogPaths | None = None
@@ -208,35 +219,15 @@ class HttpSource:
             self._prefix += _BELOW_SERVER
         self._beside = self._prefix.removesuffix(f"{_LOG}/")
 
-    def checkpoint(self) -> bytes | None:
-        """Return the published checkpoint, None when there is none."""
-        return self._read("checkpoint", MAX_NOTE_BYTES)
-
-    def policy(self) -> bytes | None:
-        """Return the log's own copy of its policy, None when there is none."""
-        return self._read("policy.txt", MAX_POLICY_BYTES)
-
-    def tile(self, tile: Tile) -> bytes | None:
-        """Return a tile, None when it does not exist."""
-        return self._read(render_tile_path(tile), tile.max_bytes)
-
     def stored(self) -> Iterator[Tile]:
         """Yield nothing: a web server does not list."""
         return iter(())
-
-    def record(self, digest: str) -> bytes | None:
-        """Return the record with this digest, None when it is not there."""
-        return self._object(ObjectKind.RECORD, digest)
 
     def records_of_tile(self, number: int) -> list[bytes | None]:
         """Return the records of a tile's leaves, None where a leaf has none."""
         url = f"{self._beside}records/tile/{number}"
         data = self._get(url, MAX_RECORDS_BYTES)
         return [] if data is None else parse_records(data)
-
-    def published_source(self, digest: str) -> bytes | None:
-        """Return a published source, None when it is not there."""
-        return self._object(ObjectKind.SOURCE, digest)
 
     def seen(self, number: int) -> bytes | None:
         """Return a page of seen checkpoints, None beyond the last."""

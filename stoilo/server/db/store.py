@@ -111,15 +111,7 @@ def open_engine(url: str) -> Engine:
     """Return an SQLAlchemy engine with our durability settings for `url`."""
     if is_mariadb(url):
         return open_mariadb(url)
-    engine = create_engine(
-        url,
-        poolclass=QueuePool,
-        pool_size=16,
-        connect_args={"timeout": LOCK_WAIT_S, "isolation_level": None},
-    )
-    event.listen(engine, "connect", _set_pragmas)
-    event.listen(engine, "begin", _begin)
-    return engine
+    return _open_sqlite(url, pool_size=16)
 
 
 def open_writer(url: str) -> Engine:
@@ -129,15 +121,15 @@ def open_writer(url: str) -> Engine:
     """
     if is_mariadb(url):
         return open_mariadb(url)
-    engine = create_engine(
-        url,
-        poolclass=QueuePool,
-        pool_size=1,
-        max_overflow=0,
-        connect_args={"timeout": LOCK_WAIT_S, "isolation_level": None},
-    )
-    event.listen(engine, "connect", _set_pragmas)
+    engine = _open_sqlite(url, pool_size=1, max_overflow=0)
     event.listen(engine, "connect", _set_writers_pragmas)
+    return engine
+
+
+def _open_sqlite(url: str, **pool: int) -> Engine:
+    settings = {"timeout": LOCK_WAIT_S, "isolation_level": None}
+    engine = create_engine(url, poolclass=QueuePool, connect_args=settings, **pool)
+    event.listen(engine, "connect", _set_pragmas)
     event.listen(engine, "begin", _begin)
     return engine
 
