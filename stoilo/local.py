@@ -50,7 +50,7 @@ class LocalProject:
 
         Raises:
             UsageError: ``STO-U002`` naming the extra that is not installed.
-            InternalError: ``STO-C070`` when the server does not come up.
+            InternalError: ``STO-U005`` when the server does not come up.
         """
         check_extra()
         if self._data is None:
@@ -66,7 +66,7 @@ class LocalProject:
         except (ValueError, KeyError, TypeError):
             self.stop()
             raise InternalError(
-                "STO-C070",
+                "STO-U005",
                 "the local server did not start",
                 hint="run `stoilo up --data DIR --volunteers 1` to see why",
             ) from None

@@ -36,7 +36,6 @@ def account() -> None:
 
 @contextmanager
 def _open(data: Path) -> Iterator[Store]:
-    """Yield the server's tables; raises ``STO-U004``."""
     require_extra("server")
     from stoilo.server.operations.accounts import open_accounts  # noqa: PLC0415 - needs an extra
 

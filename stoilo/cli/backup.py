@@ -146,7 +146,6 @@ def _say_keys(made: Manifest) -> None:
 
 
 def _read_note(place: str) -> bytes:
-    """Return the newest checkpoint from a file, a log directory or a URL."""
     from stoilo.audit.read.source import open_source  # noqa: PLC0415 - not for --help
 
     path = Path(place)

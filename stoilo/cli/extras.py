@@ -1,10 +1,11 @@
-"""Which extra brings a package, so that a base install can name what it lacks."""
+"""What this installation or system lacks for a command, by name."""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import PolicyRefusal, UsageError
 
 # extra → the packages that it brings and our modules import (pyproject.toml).
 PACKAGES = {
@@ -48,3 +49,13 @@ def require_extra(extra: str) -> None:
             error = missing_extra(package)
             assert error is not None  # noqa: S101 - the table is ours
             raise error
+
+
+def check_platform() -> None:
+    """Refuse with ``STO-S001`` outside Linux, before anything of the jail is imported."""
+    if not sys.platform.startswith("linux"):
+        raise PolicyRefusal(
+            "STO-S001",
+            "the jail needs Linux",
+            hint="use a Linux virtual machine or container",
+        )

@@ -68,7 +68,6 @@ def ask_passphrase(descriptor: int | None, label: str, *, twice: bool = False) -
 
 
 def _read_line(descriptor: int) -> bytes:
-    """Return one line of a descriptor, byte by byte: what follows is not ours."""
     line = b""
     while len(line) < _MAX_PASSPHRASE_BYTES:
         byte = os.read(descriptor, 1)
@@ -135,7 +134,6 @@ def confirm_fingerprint(public: PublicKeyFile) -> None:
 
 
 def _read_bounded(path: Path) -> bytes:
-    """Return a small file's bytes; raises ``STO-U004``."""
     try:
         return read_bounded(path, _MAX_KEY_FILE_BYTES)
     except OSError as error:

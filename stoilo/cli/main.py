@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
@@ -10,6 +9,7 @@ import sys
 import click
 
 from stoilo.cli.extras import missing_extra, require_extra
+from stoilo.cli.lazy import TableGroup
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.plaintext import show_plainly
 
@@ -73,36 +73,21 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported only when they run."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return every command name in the table's order."""
-        del ctx
-        return list(COMMANDS)
+class LazyGroup(TableGroup):
+    """The groups of the table; `main` names the extra that is missing."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command; `main` names the extra that is missing."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
+        """Import and return one command."""
         if cmd_name == "demo":
             require_extra("server")  # all of it, so that one message names all of it
-        module, attribute, _ = COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)  # noqa: S101 - the table is ours
-        return command
-
-    def format_commands(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        """Write the command list without importing any."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, row[2]) for name, row in COMMANDS.items()])
+        return super().get_command(ctx, cmd_name)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="stoilo")
 def cli() -> None:
     """Run Python functions on volunteers' computers, with proof that they cannot hurt."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stoilo.cli.extras import require_extra
-from stoilo.cli.platforms import check_platform
+from stoilo.cli.extras import check_platform, require_extra
 from stoilo.cli.review import review
 from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core.errors import UsageError
@@ -190,7 +189,7 @@ def _compare(before: Policy | Level, after: Policy | Level) -> tuple[Change, ...
     if not isinstance(before, Policy) and not isinstance(after, Policy):
         return diff_levels(before, after)
     raise UsageError(
-        "STO-P007",
+        "STO-U003",
         "a level cannot be compared with a policy",
         hint="name two levels, or two policy files",
     )
@@ -233,7 +232,6 @@ def read_policy(file: str | None) -> Policy:
 
 
 def _read_side(name: str) -> Policy | Level:
-    """Return the level called `name`, or the policy in that file."""
     if name in level_names():
         return load_level(name)
     return default_policy() if name == "default" else read_policy(name)

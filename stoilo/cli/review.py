@@ -74,7 +74,6 @@ def review() -> None:
 def _call(
     connection: str | None, work: Callable[[Wire], Awaitable[AnswerT]]
 ) -> AnswerT:
-    """Run `work` on an open channel."""
     from stoilo.client.address import resolve_address  # noqa: PLC0415 - slow import
     from stoilo.client.wire import Wire  # noqa: PLC0415 - slow import
 
@@ -348,7 +347,6 @@ def withdraw(data: Path, key: str, proposal: Path | None, as_json: bool) -> None
 
 
 def _say_proposed(proposal: Path | None) -> None:
-    """Say what a list for the ceremony is for."""
     if proposal is not None:
         step = f"stoilo release request FOLDER --release DIR --reviewers {proposal}"
         click.echo(f"it counts once people have signed it: {step}")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from stoilo.cli.extras import require_extra
-from stoilo.cli.platforms import check_platform
+from stoilo.cli.extras import check_platform, require_extra
 from stoilo.cli.policy import read_as_task
 from stoilo.cli.suite import suite
 from stoilo.core.codec import skeleton
@@ -101,7 +101,7 @@ EXIT_CODES = {
     RunStatus.KILLED: 4,
     RunStatus.USER_ERROR: 5,
 }
-_SEEN_BY_RUNNING = frozenset({"STO-P029", "STO-P030", "STO-P031"})
+_SEEN_BY_RUNNING = frozenset({"STO-P029", "STO-P030"})
 """What the gate foretells and a run shows: a limit that is hit, no function to call."""
 
 _KWARGS_BYTES = 64 * 1024 * 1024
@@ -209,7 +209,6 @@ def render_outcome(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def _without_form(outcome: RunOutcome, error: UsageError) -> RunOutcome:
-    """Return the outcome of a run whose value cannot be written as JSON."""
     return msgspec.structs.replace(
         outcome,
         status=RunStatus.USER_ERROR,
@@ -221,7 +220,6 @@ def _without_form(outcome: RunOutcome, error: UsageError) -> RunOutcome:
 
 
 def _show(outcome: RunOutcome, *, as_json: bool, value: bool) -> int:
-    """Print the outcome; returns the exit code."""
     click.echo(f"jail: {', '.join(outcome.layers) or 'not entered'}", err=True)
     shown = render_outcome(outcome)
     status = RunStatus(shown["status"])

@@ -88,7 +88,6 @@ def render_schema(kind: str) -> str:
 
 
 def _describe(part: dict[str, Any]) -> None:
-    """Move what the docstring says of each attribute to that property."""
     text = inspect.cleandoc(part.get("description", ""))
     match = _ATTRIBUTES.search(text)
     if match is None:
@@ -102,7 +101,6 @@ def _describe(part: dict[str, Any]) -> None:
 
 
 def _anchor(part: Any) -> None:  # noqa: ANN401 - any JSON
-    """Write Python's anchors in patterns as ECMA 262 has them."""
     if isinstance(part, dict):
         pattern = part.get("pattern")
         if isinstance(pattern, str):

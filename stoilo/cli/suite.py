@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoilo.cli.extras import require_extra
-from stoilo.cli.platforms import check_platform
+from stoilo.cli.extras import check_platform, require_extra
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level
 from stoilo.core.types import Severity
@@ -30,7 +29,6 @@ _TRIVIAL_TASK = b"def task(kwargs):\n    return 1\n"
 
 
 def _ask_gate(gate: Gate, case: Case, level: str) -> tuple[str, ...]:
-    """Return the codes for which the gate refuses a case."""
     from stoilo.sandbox.suite.case import Kind  # noqa: PLC0415 - Linux only
     from stoilo.sandbox.suite.programs import validator_of  # noqa: PLC0415
 

@@ -68,8 +68,6 @@ def task() -> None:
 def _run(
     connection: str | None, work: Callable[[Connection], Awaitable[AnswerT]]
 ) -> AnswerT:
-    """Run `work` on an open connection."""
-
     async def inner() -> AnswerT:
         async with connect(connection) as open_connection:
             return await work(open_connection)
@@ -150,7 +148,6 @@ def submit(  # noqa: PLR0917 - click passes options by name
 async def _submit(
     server: Connection, captured: Captured, options: TaskOptions, key: str
 ) -> SubmittedTask[Any]:
-    """Send a captured task, under the caller's own key when there is one."""
     session = server.session
     if key:
         return await submit_task(session, captured, options, key)
@@ -158,7 +155,6 @@ async def _submit(
 
 
 def _find_entry(source: str) -> str:
-    """Return the last function of the user's own file (parsed here, never run)."""
     try:
         name = last_function(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -169,7 +165,6 @@ def _find_entry(source: str) -> str:
 
 
 def _show_refusal(error: SourceRefused, as_json: bool) -> NoReturn:
-    """Show the gate's findings one a line, then let `main` end with its code."""
     if not as_json:
         for finding in error.findings:
             sys.stderr.write(
@@ -201,7 +196,6 @@ def result(
 async def _finish(
     submitted: SubmittedTask[Any], limit_s: float | None, as_json: bool
 ) -> int:
-    """Wait with a progress line, print the outcome, return the exit code."""
     waiting = asyncio.ensure_future(submitted.result(limit_s))
     if not as_json and sys.stderr.isatty():
         await _show_progress(submitted, waiting)
@@ -238,7 +232,6 @@ def render_record(status: TaskStatus, outcome: TaskResult) -> dict[str, Any]:
 async def _show_progress(
     submitted: SubmittedTask[Any], waiting: asyncio.Future[Any]
 ) -> None:
-    """Draw what the task waits for until it is final."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True) as progress:

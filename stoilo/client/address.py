@@ -46,8 +46,8 @@ def resolve_address(where: str | os.PathLike[str] | None) -> Address:
     ``$STOILO_CONNECTION`` names. None takes that file as it is.
 
     Raises:
-        UsageError: ``STO-C045`` no credentials, ``STO-C046`` a file that is not one,
-            ``STO-C047`` plain text to another machine.
+        UsageError: ``STO-C045`` no credentials, ``STO-C045`` a file that is not one,
+            ``STO-C045`` plain text to another machine.
     """
     if isinstance(where, str) and _HOST_PORT.fullmatch(where):
         address = _with_target(_from_environment(where), where)
@@ -57,7 +57,7 @@ def resolve_address(where: str | os.PathLike[str] | None) -> Address:
         address = read_connection(Path(where))
     if address.ca is None and not is_loopback(address.target):
         raise UsageError(
-            "STO-C047",
+            "STO-C045",
             f"{address.target} is not on this machine and the connection has no "
             "certificate",
             hint="use the connection file that the server wrote: it holds the CA",
@@ -83,7 +83,7 @@ def _from_environment(target: str) -> Address:
 
 
 def read_connection(path: Path) -> Address:
-    """Return the address in a connection file or raise ``STO-C046``."""
+    """Return the address in a connection file or raise ``STO-C045``."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -105,7 +105,7 @@ def read_connection(path: Path) -> Address:
 
 def _not_a_connection(path: Path, reason: str) -> UsageError:
     return UsageError(
-        "STO-C046",
+        "STO-C045",
         f"{path.name} cannot be used as a connection file: {reason}",
         hint="pass the connection.json that `stoilo up --data DIR` keeps in DIR, or an "
         "address as host:port",

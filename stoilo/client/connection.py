@@ -95,7 +95,7 @@ class Connection:
         """Return a task submitted earlier, by this or any other process of its owner."""
         if not task_id.strip():
             raise UsageError(
-                "STO-C041",
+                "STO-C042",
                 "restore_task needs the task_id of a submitted task",
                 hint="conn.recent_tasks() lists what was submitted from here",
             )
@@ -236,7 +236,7 @@ def connect(
         patience: how long submissions outlast a lost server, s.
 
     Raises:
-        UsageError: ``STO-C045`` … ``STO-C047`` about the address.
+        UsageError: ``STO-C045`` … ``STO-C045`` about the address.
         UnreachableError: ``STO-C050``.
         DeniedError: ``STO-C052`` or the server's own code.
     """

@@ -163,13 +163,13 @@ def read_value(data: bytes) -> TaskResult:
 
     Raises:
         TrustError: ``STO-D…``, they are none, or numpy or torch refuses what they say.
-        UsageError: ``STO-C064``, a library is missing.
+        UsageError: ``STO-D011``, a library is missing.
     """
     try:
         return from_node(decode(data))
     except ImportError as error:
         raise UsageError(
-            "STO-C064",
+            "STO-D011",
             f"the result holds arrays that need {error.name}, which is not installed here",
             hint=f"pip install {error.name}, then restore the task: its result is kept",
         ) from None
@@ -190,12 +190,12 @@ async def read_items(
         if answer.state == TaskState.SUCCEEDED.value:
             values = await read_outcome(wire, answer)
             if not isinstance(values, list) or len(values) != count:
-                raise TrustError("STO-C057", "the map's result has another length")
+                raise TrustError("STO-C056", "the map's result has another length")
             return values
         whole = await read_outcome(wire, answer)
         return [whole for _ in range(count)]
     if len(answer.items) != count:
-        raise TrustError("STO-C057", "the map's result has another length")
+        raise TrustError("STO-C056", "the map's result has another length")
     return [await _read_item(wire, item, answer.task_id) for item in answer.items]
 
 

@@ -104,7 +104,7 @@ def map_rpc_error(
         )
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return UsageError(
-            "STO-C053",
+            "STO-C020",
             f"a message to or from {target} was too large",
             hint="send large arrays as kwargs of their own, or split the task",
         )

@@ -124,14 +124,14 @@ def read_archive(stream: Source, expected: Digest) -> Iterator[ArchiveMember]:
         expected: the tree digest that the archive must have.
 
     Raises:
-        TrustError: ``STO-F004`` a header or the end is not what the manifest demands,
-            ``STO-F005`` it is another tree, ``STO-F006`` a file is not as listed,
+        TrustError: ``STO-F001`` a header or the end is not what the manifest demands,
+            ``STO-F001`` it is another tree, ``STO-F006`` a file is not as listed,
             ``STO-F001`` the manifest is broken.
     """
     manifest = _read_manifest(stream)
     if tree_digest(manifest) != expected:
         raise TrustError(
-            "STO-F005",
+            "STO-F001",
             f"the archive holds another tree than {expected[:16]}…",
             hint="fetch it again",
         )
@@ -142,7 +142,7 @@ def read_any_archive(stream: Source) -> Iterator[ArchiveMember]:
     """Yield the members of whatever tree `stream` holds: to compare it, never to run it.
 
     Raises:
-        TrustError: as `read_archive`, but for ``STO-F005``.
+        TrustError: as `read_archive`, but for ``STO-F001``.
     """
     yield from _read_members(stream, _read_manifest(stream))
 
@@ -255,7 +255,7 @@ class XzReader:
     """Decompresses one untrusted ``.xz`` stream, never more than was asked for.
 
     Raises:
-        TrustError: ``STO-F016`` (on reading), it is no such stream, ends too early, needs
+        TrustError: ``STO-F001`` (on reading), it is no such stream, ends too early, needs
             more memory than ours do, or something stands behind it.
     """
 
@@ -281,11 +281,11 @@ class XzReader:
 
 
 def _broken_xz(reason: str) -> TrustError:
-    return TrustError("STO-F016", f"the archive cannot be decompressed: {reason}")
+    return TrustError("STO-F001", f"the archive cannot be decompressed: {reason}")
 
 
 def _not_an_archive(reason: str) -> TrustError:
-    return TrustError("STO-F004", f"the archive is not one of a frozen tree: {reason}")
+    return TrustError("STO-F001", f"the archive is not one of a frozen tree: {reason}")
 
 
 def _changed(path: str) -> TrustError:

@@ -72,7 +72,7 @@ def freeze_part(plan: FreezePlan, work: Path, python: Path | None = None) -> Fro
         python: interpreter to freeze with; default: `base_python`.
 
     Raises:
-        UsageError: ``STO-F007`` or ``STO-F008`` about the lock, ``STO-F017`` `work` is
+        UsageError: ``STO-F007`` or ``STO-F007`` about the lock, ``STO-F017`` `work` is
             not empty.
         InternalError: ``STO-F010`` wheels could not be installed, ``STO-F011`` PyInstaller
             failed, ``STO-F012`` something is missing from the tree or from its list,

@@ -61,7 +61,7 @@ def load_tree(path: Path) -> LoadedTree:
 
     Raises:
         UsageError: ``STO-F014``, there is none.
-        TrustError: ``STO-F001``, ``STO-F002``, ``STO-F004``, ``STO-F006``, ``STO-F016``: it
+        TrustError: ``STO-F001``, ``STO-F002``, ``STO-F001``, ``STO-F006``, ``STO-F001``: it
             is broken, or differs from its own manifest.
     """
     if path.is_dir():

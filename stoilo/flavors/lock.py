@@ -79,7 +79,7 @@ def render_lock(lock: Lock) -> bytes:
 
 
 def parse_lock(data: bytes) -> Lock:
-    """Parse untrusted lock bytes or raise ``STO-F008``."""
+    """Parse untrusted lock bytes or raise ``STO-F007``."""
     if len(data) > LOCK_BYTES:
         raise _broken(0, f"it is larger than {LOCK_BYTES:,} bytes")
     try:
@@ -110,7 +110,7 @@ def _parse_wheel(line: str, number: int) -> LockedWheel:
 
 def _broken(number: int, reason: str) -> UsageError:
     where = f"line {number}: " if number else ""
-    return UsageError("STO-F008", f"the lock is broken: {where}{reason}")
+    return UsageError("STO-F007", f"the lock is broken: {where}{reason}")
 
 
 def load_lock(part: str, platform: str) -> bytes:

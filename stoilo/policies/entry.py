@@ -44,7 +44,7 @@ def find_entry_problems(tree: ast.Module, lines: Lines, entry: str) -> list[Find
         return [make_finding("STO-P030", FIRST_PLACE, message, hint)]
     bindings = [binding for binding in _bindings(tree) if binding.name == name]
     if not bindings:
-        return [_missing(name, "STO-P031")]
+        return [_missing(name)]
     return _check_signature(bindings[-1].node, lines, name)
 
 
@@ -64,7 +64,7 @@ def find_repeated_definitions(tree: ast.Module, lines: Lines) -> list[Finding]:
 def find_missing(tree: ast.Module, names: tuple[str, ...]) -> list[Finding]:
     """Return a finding for each of `names` that the module body does not bind."""
     counts = Counter(binding.name for binding in _bindings(tree))
-    return [_missing(name, "STO-P035") for name in names if name not in counts]
+    return [_missing(name) for name in names if name not in counts]
 
 
 def find_main_block(tree: ast.Module, lines: Lines) -> list[Finding]:
@@ -78,10 +78,10 @@ def find_main_block(tree: ast.Module, lines: Lines) -> list[Finding]:
     ]
 
 
-def _missing(name: str, code: str) -> Finding:
+def _missing(name: str) -> Finding:
     message = f"the module does not define {name[:60]!r}"
     hint = "define it with `def` directly in the module body"
-    return make_finding(code, FIRST_PLACE, message, hint)
+    return make_finding("STO-P030", FIRST_PLACE, message, hint)
 
 
 def _bound_twice(binding: _Binding, lines: Lines) -> Finding:

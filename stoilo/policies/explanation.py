@@ -75,7 +75,7 @@ def explain_source(
 
 
 def explain_name(name: str, levels: Iterable[Level]) -> NameExplained:
-    """Return where the dotted `name` occurs, or raise ``STO-P006``.
+    """Return where the dotted `name` occurs, or raise ``STO-U001``.
 
     A module wins over a name of its parent; `levels` are narrowest first.
     """
@@ -87,7 +87,7 @@ def explain_name(name: str, levels: Iterable[Level]) -> NameExplained:
             here = tuple(level.name for level in found)
             return NameExplained(name, kind, here, tuple(sorted(inside)))
     raise UsageError(
-        "STO-P006",
+        "STO-U001",
         f"{escape(name[:80])!r} is no file, no code and nothing that a level hands out",
         hint="`stoilo policy show LEVEL` lists every name; codes look like STO-P040",
     )

@@ -321,7 +321,7 @@ def _syntax_finding(error: SyntaxError) -> Finding:
 def _too_complex() -> Finding:
     message = "the source is too complex for the parser"
     hint = "shorten long chains and split the code into functions"
-    return make_finding("STO-P024", FIRST_PLACE, message, hint)
+    return make_finding("STO-P022", FIRST_PLACE, message, hint)
 
 
 def _find_denied_modules(
@@ -333,7 +333,7 @@ def _find_denied_modules(
     hint = "ask the project's operator why, or do without it"
     return [
         make_finding(
-            "STO-P052",
+            "STO-P051",
             lines.place(need.node),
             f"this project's policy denies module {name}",
             hint,

@@ -97,10 +97,10 @@ def _refuse(need: Need, lines: Lines, level: Level, wider: Sequence[Level]) -> F
         return make_finding("STO-P042", place, message, hint)
     if need.form == "star":
         message = f"`from {need.module[:60]} import *` hides what is used"
-        return make_finding("STO-P043", place, message, "name what you need")
+        return make_finding("STO-P042", place, message, "name what you need")
     if need.module == "__future__":
         message = f"`from __future__ import {need.name[:60]}` changes the language"
-        return make_finding("STO-P044", place, message, "only annotations is allowed")
+        return make_finding("STO-P042", place, message, "only annotations is allowed")
     opening = next((other.name for other in wider if _admits(other, need)), "")
     if not need.name or need.module not in level.modules:
         message = f"module {need.module[:80]} is not open at level {level.name}"
@@ -109,7 +109,7 @@ def _refuse(need: Need, lines: Lines, level: Level, wider: Sequence[Level]) -> F
         return make_finding("STO-P040", place, message, advice)
     what = f"{need.module}.{need.name}"[:100]
     message = f"{what} is not handed out at level {level.name}"
-    return make_finding("STO-P041", place, message, _advice(opening, need.module))
+    return make_finding("STO-P040", place, message, _advice(opening, need.module))
 
 
 _NO_COMMAND_LINE = (

@@ -69,7 +69,7 @@ def find_oversize(
         if nodes > limits.nodes:
             message = f"the module has more than {limits.nodes:,} syntax nodes"
             hint = "send data as arguments, not as literals in the source"
-            return [make_finding("STO-P025", FIRST_PLACE, message, hint)]
+            return [make_finding("STO-P010", FIRST_PLACE, message, hint)]
     return []
 
 
@@ -90,7 +90,7 @@ def _too_deep(node: ast.AST, lines: Lines, limits: TreeLimits) -> Finding:
         f"(or a chain has more than {limits.chained_depth} links)"
     )
     hint = "split it into functions, or use sum(), a loop or a dict"
-    return make_finding("STO-P026", lines.place(node), message, hint)
+    return make_finding("STO-P022", lines.place(node), message, hint)
 
 
 def find_finally_bombs(
@@ -164,7 +164,7 @@ def find_large_constants(
         if isinstance(node, ast.Constant) and _is_large_literal(node.value, limits):
             message = "a literal is too large"
             hint = "send large data as an argument"
-            findings.append(make_finding("STO-P028", lines.place(node), message, hint))
+            findings.append(make_finding("STO-P010", lines.place(node), message, hint))
         elif isinstance(node, ast.BinOp):
             estimator.measure(node)
     for node in estimator.large:

@@ -123,7 +123,7 @@ def default_policy() -> Policy:
 
 
 def check_access(policy: Policy, level: str, user: str, roles: Collection[str]) -> None:
-    """Raise ``STO-P056`` unless the submitter may use `level`.
+    """Raise ``STO-P050`` unless the submitter may use `level`.
 
     Kept out of the verdict, which is the same for everybody and therefore cached.
 
@@ -137,7 +137,7 @@ def check_access(policy: Policy, level: str, user: str, roles: Collection[str]) 
     who = {EVERYBODY, f"user:{user}", *roles}
     if who.isdisjoint(rule.open_to):
         raise DeniedError(
-            "STO-P056",
+            "STO-P050",
             f"level {level} is not open to you under this project's policy",
             hint="ask the project's operator, or keep to a lower level",
         )

@@ -64,7 +64,7 @@ def check_text(data: bytes, source_bytes: int = BOUNDS.source_bytes) -> TextRepo
         )
     if data.startswith(codecs.BOM_UTF8):
         return _refuse(
-            "STO-P012",
+            "STO-P011",
             FIRST_PLACE,
             "the source begins with a byte order mark",
             "save the file as UTF-8 without BOM; the client does it for you",
@@ -121,12 +121,12 @@ def _judge_char(char: str) -> tuple[str, str, str] | None:
         hint = "use \\n line ends; the client normalises CRLF for you"
         return "STO-P013", "a carriage return", hint
     if _BIDI.match(char):
-        return "STO-P015", "a character that reorders the text shown", _REPLACEMENT
+        return "STO-P013", "a character that reorders the text shown", _REPLACEMENT
     category = unicodedata.category(char)
     if category == "Cf" or _INVISIBLE.match(char):
-        return "STO-P016", "an invisible character", _REPLACEMENT
+        return "STO-P013", "an invisible character", _REPLACEMENT
     if category in {"Cc", "Zl", "Zp"}:
-        return "STO-P014", "a control character", _REPLACEMENT
+        return "STO-P013", "a control character", _REPLACEMENT
     return None
 
 
@@ -136,7 +136,7 @@ def _find_long_lines(text: str) -> list[Finding]:
         return []
     return [
         make_finding(
-            "STO-P017",
+            "STO-P010",
             Place(number, limit + 1, number, len(line) + 1),
             f"the line has {len(line):,} characters; the limit is {limit:,}",
             "break the line, or send the data as an argument",
@@ -156,7 +156,7 @@ def _find_cookie(text: str) -> list[Finding]:
             place = Place(number, match.start(1) + 1, number, match.end(1) + 1)
             message = f"the coding cookie {match[1][:40]!r} changes what the bytes mean"
             hint = "remove the cookie: sources are UTF-8"
-            return [make_finding("STO-P018", place, message, hint)]
+            return [make_finding("STO-P011", place, message, hint)]
         if not _BLANK_OR_COMMENT.fullmatch(line):
             break
     return []

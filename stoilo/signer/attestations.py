@@ -15,7 +15,7 @@ Source: in-toto attestation v1, SLSA provenance v1; signing-audit §2.1, §4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
@@ -131,25 +131,14 @@ class Attestation:
     inputs: BuildInputs
 
 
-@dataclass(frozen=True, slots=True)
-class BuildEvidence:
-    """Why a build may be signed.
-
-    Attributes:
-        part: ``verifier``, ``launcher`` or a flavor's name.
-        platform: for example ``x86_64-linux``.
-        archive: SHA-256 of the archive that all builders got.
-        builders: names of those who did, by the release's list.
-        threshold: how many were needed.
-        attestations: what each of them says went in, in the order of `builders`.
-    """
+class BuildEvidence(msgspec.Struct, frozen=True):
+    """Who built one archive (its SHA-256) equal, by the release's names, of how many needed."""
 
     part: str
     platform: str
     archive: str
     builders: tuple[str, ...]
     threshold: int
-    attestations: tuple[Attestation, ...]
 
 
 def builder_short(key: PublicKey) -> str:
@@ -213,12 +202,6 @@ def read_attestation(data: bytes, keys: Sequence[PublicKey]) -> Attestation:
     return Attestation(builder, part, definition.internalParameters)
 
 
-def attestations_for(part: PartFile, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return those of `files` (path → bytes) that lie where `part`'s attestations do."""
-    prefix = f"builds/{part.part}/{part.platform}/"
-    return {path: data for path, data in files.items() if path.startswith(prefix)}
-
-
 def check_builds(
     part: PartFile,
     attestations: Iterable[bytes],
@@ -241,7 +224,7 @@ def check_builds(
     named = {
         parse_public_key(one.key): one.name or one.key[:8] for one in builders.keys
     }
-    found: dict[PublicKey, Attestation] = {}
+    found: set[PublicKey] = set()
     for number, data in enumerate(attestations, start=1):
         if number > MAX_ATTESTATIONS:
             raise TrustError("STO-F030", f"more than {MAX_ATTESTATIONS} attestations")
@@ -250,7 +233,7 @@ def check_builds(
         # something else.
         if one.part != _built(part):
             raise _differs(part, one, named[one.builder])
-        found[one.builder] = one
+        found.add(one.builder)
     # A list that asks for fewer cannot lower what we ask for.
     threshold = max(builders.threshold, minimum)
     if len(found) < threshold:
@@ -260,14 +243,9 @@ def check_builds(
             f"{threshold} are needed",
             hint="another builder: `stoilo flavor attest`",
         )
-    ordered = sorted(found, key=lambda key: named[key])
+    names = tuple(sorted(named[key] for key in found))
     return BuildEvidence(
-        part.part,
-        part.platform,
-        part.archive.sha256,
-        tuple(named[key] for key in ordered),
-        threshold,
-        tuple(found[key] for key in ordered),
+        part.part, part.platform, part.archive.sha256, names, threshold
     )
 
 

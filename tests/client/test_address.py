@@ -63,12 +63,12 @@ def test_without_credentials_the_error_says_how_to_get_them(where: str | None) -
 def test_files_that_are_no_connection_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "connection.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match="STO-C046"):
+    with pytest.raises(UsageError, match="STO-C045"):
         resolve_address(path)
 
 
 def test_a_missing_file_is_refused_without_its_whole_path(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="STO-C046") as error:
+    with pytest.raises(UsageError, match="STO-C045") as error:
         resolve_address(tmp_path / "nothing.json")
     assert str(tmp_path) not in str(error.value)
 
@@ -78,7 +78,7 @@ def test_plain_text_leaves_this_machine_never(tmp_path: Path) -> None:
     path.write_text(
         json.dumps(GOOD | {"grpc": "project.example.org:57010", "ca": None})
     )
-    with pytest.raises(UsageError, match="STO-C047"):
+    with pytest.raises(UsageError, match="STO-C045"):
         resolve_address(path)
     path.write_text(json.dumps(GOOD | {"grpc": "project.example.org:57010"}))
     assert resolve_address(path).ca

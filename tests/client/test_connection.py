@@ -368,7 +368,7 @@ def test_a_strangers_task_is_not_found(with_fake: Any) -> None:
     async def body(conn: Any, _service: FakeTaskService) -> None:
         with pytest.raises(DeniedError):
             await conn.restore_task("no-such-id").result()
-        with pytest.raises(UsageError, match="STO-C041"):
+        with pytest.raises(UsageError, match="STO-C042"):
             conn.restore_task(" ")
 
     with_fake(body)

@@ -18,7 +18,7 @@ import msgspec
 import stoilo
 from stoilo.audit.format.merkle import Checkpoint, parse_checkpoint
 from stoilo.audit.format.note import parse_note
-from stoilo.cli.demo.researcher import load_research
+from stoilo.cli.demo.parts import load_research
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.execution import VerifiedExecutor

@@ -11,7 +11,7 @@ import msgspec
 from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
 from stoilo.audit.format.note import Note, render_note, sign_note
 from stoilo.audit.log.seen import SeenStore
-from stoilo.cli.demo import watched
+from stoilo.cli.demo import auditor
 from stoilo.cli.demo.command import run_demo
 from stoilo.cli.demo.parts import real_parts
 from stoilo.policies.levels import load_level
@@ -119,7 +119,7 @@ def watch_a_split_view(data, url):
 
 def watch_without_records(data, url):
     """Show no record of a workunit, as who admits on the sly would have to."""
-    honest = watched.open_source
+    honest = auditor.open_source
 
     def open_mute(location):
         source = honest(location)
@@ -127,7 +127,7 @@ def watch_without_records(data, url):
         source.record = lambda _: None
         return source
 
-    watched.open_source, watched.PATIENCE_S = open_mute, 1.0
+    auditor.open_source, auditor.PATIENCE_S = open_mute, 1.0
     return REAL.watch_log(data, url)
 
 

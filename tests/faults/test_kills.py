@@ -19,7 +19,7 @@ from stoilo.audit.format.facts import LeafKind
 from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.tiles import decode_bundle
 from stoilo.audit.read.reader import verify_log
-from stoilo.cli.demo.researcher import load_research
+from stoilo.cli.demo.parts import load_research
 from stoilo.testing.deployment import Deployment
 
 sys.path.insert(0, str(Path(__file__).parent))

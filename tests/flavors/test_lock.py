@@ -77,7 +77,7 @@ def test_runtime_and_verifier_use_the_versions_that_are_tested():
 def test_lock_in_another_form_is_refused(data):
     with pytest.raises(UsageError) as caught:
         parse_lock(data)
-    assert caught.value.code == "STO-F008"
+    assert caught.value.code == "STO-F007"
 
 
 @given(st.binary(max_size=300))
@@ -85,7 +85,7 @@ def test_any_bytes_end_in_a_lock_or_our_error(data):
     try:
         parse_lock(data)
     except UsageError as error:
-        assert error.code == "STO-F008"
+        assert error.code == "STO-F007"
 
 
 @pytest.mark.parametrize(

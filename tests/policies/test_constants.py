@@ -21,8 +21,8 @@ REFUSED = {
     "multiplied": ("2**60000000 * 2**60000000", "STO-P029"),
     "huge count": ("'a' * 2**200", "STO-P029"),
     "inside a default": ("def f(x=9**9**9): pass", "STO-P029"),
-    "literal integer": ("x = 0x" + "f" * 5000, "STO-P028"),
-    "literal text": ("x = '''" + "line of text\n" * 6000 + "'''", "STO-P028"),
+    "literal integer": ("x = 0x" + "f" * 5000, "STO-P010"),
+    "literal text": ("x = '''" + "line of text\n" * 6000 + "'''", "STO-P010"),
 }
 
 ALLOWED = [

@@ -32,7 +32,7 @@ def test_module_without_def_is_a_finding(text: str) -> None:
 
 @pytest.mark.parametrize("entry", ["b", "A.f", "__init__", ""])
 def test_entry_that_is_not_in_the_body_is_a_finding(entry: str) -> None:
-    assert problems("def a(d): pass", entry) == (["STO-P031"] if entry else [])
+    assert problems("def a(d): pass", entry) == (["STO-P030"] if entry else [])
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_other_conditions_are_no_script_block() -> None:
 def test_missing_validator_functions_are_named() -> None:
     tree = ast.parse("def valid(x): return True")
     assert [found.code for found in find_missing(tree, ("valid", "same"))] == [
-        "STO-P035"
+        "STO-P030"
     ]
 
 

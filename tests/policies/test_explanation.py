@@ -70,5 +70,5 @@ def test_name_is_found_at_its_narrowest_level(name, kind, first) -> None:
 
 @pytest.mark.parametrize("name", ["os", "math.nothing", "", "\x1b", "numpy.fromfile"])
 def test_name_that_no_level_hands_out_is_an_error(name: str) -> None:
-    with pytest.raises(UsageError, match="STO-P006"):
+    with pytest.raises(UsageError, match="STO-U001"):
         explain_name(name, load_levels())

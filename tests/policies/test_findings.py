@@ -13,7 +13,7 @@ from stoilo.policies.findings import (
 
 
 def at(line: int, severity: Severity = Severity.ERROR):
-    return make_finding("STO-P041", Place.of_chars(line, 1), "what", "do", severity)
+    return make_finding("STO-P040", Place.of_chars(line, 1), "what", "do", severity)
 
 
 def test_findings_come_in_the_order_of_the_text_once() -> None:
@@ -42,9 +42,9 @@ def test_node_without_position_stands_at_the_start() -> None:
 
 
 def test_end_before_its_start_is_mended() -> None:
-    finding = make_finding("STO-P041", Place(3, 5, 3, 2), "what", "do")
+    finding = make_finding("STO-P040", Place(3, 5, 3, 2), "what", "do")
     assert (finding.end_line, finding.end_column) == (3, 5)
 
 
 def test_long_message_is_cut() -> None:
-    assert len(make_finding("STO-P041", FIRST_PLACE, "x" * 9999, "").message) == 400
+    assert len(make_finding("STO-P040", FIRST_PLACE, "x" * 9999, "").message) == 400

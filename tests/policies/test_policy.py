@@ -69,7 +69,7 @@ def test_level_is_open_to_whom_the_policy_names(rule: str) -> None:
 @pytest.mark.parametrize("rule", ["user:bob", "teacher", "ada", "user:"])
 def test_level_is_closed_to_others(rule: str) -> None:
     policy = parse_policy(HEAD + f"[levels.pure]\nopen_to = ['{rule}']".encode())
-    with pytest.raises(DeniedError, match="STO-P056"):
+    with pytest.raises(DeniedError, match="STO-P050"):
         check_access(policy, "pure", "ada", ("student",))
 
 

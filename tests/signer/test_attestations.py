@@ -17,8 +17,6 @@ from stoilo.signer.attestations import (
     BuildInputs,
     BuildTool,
     BuiltLibrary,
-    attestation_path,
-    attestations_for,
     builder_short,
     check_builds,
     make_attestation,
@@ -69,7 +67,7 @@ def test_two_of_three_builders_are_enough() -> None:
     evidence = check_builds(PART, attest(CY, ADA), BUILDERS)
     assert evidence.builders == ("ada", "cy")
     assert (evidence.threshold, evidence.archive) == (2, "aa" * 32)
-    assert evidence.attestations[0].inputs == INPUTS
+    assert read_attestation(GOOD, [ADA.public]).inputs == INPUTS
 
 
 def test_one_builder_is_too_few() -> None:
@@ -169,10 +167,3 @@ def test_any_changed_byte_is_refused(at: int, flip: int) -> None:
 def test_any_bytes_are_no_attestation(data: bytes) -> None:
     with pytest.raises(TrustError, match="STO-F030"):
         read_attestation(data, [ADA.public])
-
-
-def test_attestations_are_found_by_their_place() -> None:
-    path = attestation_path(PART, ADA.public)
-    assert path == f"builds/numeric/x86_64-linux/{builder_short(ADA.public)}.json"
-    files = {path: GOOD, "builds/tensor/x86_64-linux/0.json": b""}
-    assert attestations_for(PART, files) == {path: GOOD}

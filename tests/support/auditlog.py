@@ -158,5 +158,5 @@ def _refusals() -> RefusalsRecord:
         end=START + 500,
         count=3,
         root=content_digest(b"root"),
-        codes=(CodeCount("STO-P012", 3),),
+        codes=(CodeCount("STO-P011", 3),),
     )

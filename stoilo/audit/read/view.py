@@ -33,25 +33,26 @@ class Entry:
     data: bytes  # the leaf's bytes
     # what they say; None when they are no leaf of this project's format
     leaf: Leaf | None
+    signed: SignedCheckpoint  # that it lies under
     # the record that the leaf names, checked; None when it names none or the record is
-    # not here
-    record: Record | None
-    record_text: bytes  # the record's bytes, empty without one
-    proof: bytes  # ``.tlog-proof`` text, with the leaf in its ``extra``
+    # not here. An admission names none: `explain_admission` finds what explains it.
+    record: Record | None = None
+    record_text: bytes = b""  # the record's bytes
+    record_index: int | None = None  # where the record's own leaf lies, if elsewhere
+    source: bytes | None = None  # the published source that the record names, hostile
+    # ``.tlog-proof`` text, with the leaf in its ``extra``; empty where one was checked
+    proof: bytes = b""
 
 
 class LogView:
-    """One log under one verified checkpoint; use `open_log`.
-
-    Attributes:
-        source: where it is read from, hostile.
-        note: the signed checkpoint, verbatim.
-        signed: what it says, verified.
-        own_policy: True when the policy came from the log itself.
-    """
+    """One log under one verified checkpoint; use `open_log`."""
 
     def __init__(
-        self, source: LogSource, note: bytes, signed: SignedCheckpoint, own_policy: bool
+        self,
+        source: LogSource,  # where it is read from, hostile
+        note: bytes,  # the signed checkpoint, verbatim
+        signed: SignedCheckpoint,  # what it says, verified
+        own_policy: bool,  # True when the policy came from the log itself
     ) -> None:
         self.source = source
         self.note = note
@@ -72,9 +73,9 @@ class LogView:
             TrustError: the log does not prove it, or the record is not the leaf's.
         """
         data, proof = self.prove(index)
-        leaf = _parse(data)
+        leaf = _parse_leaf(data)
         record, text = self._record(index, leaf)
-        return Entry(index, data, leaf, record, text, proof)
+        return Entry(index, data, leaf, self.signed, record, text, proof=proof)
 
     def prove(self, index: int) -> tuple[bytes, bytes]:
         """Return the leaf at `index` and its proof's text; see `entry`."""
@@ -112,13 +113,6 @@ class LogView:
         return (None, b"") if data is None else (check_record(leaf, data), data)
 
 
-def _parse(data: bytes) -> Leaf | None:
-    try:
-        return parse_leaf(data)
-    except TrustError:
-        return None
-
-
 def open_log(
     location: str | Path,  # where it is; hostile
     # whose signatures count; None takes the log's own copy
@@ -139,19 +133,6 @@ def open_log(
     return LogView(source, note, signed, policy is None)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """An entry of a log that was checked."""
-
-    index: int  # place, from 0
-    data: bytes  # the leaf's bytes
-    leaf: Leaf | None  # what they say; None when they are not of this project's format
-    signed: SignedCheckpoint  # the checkpoint it lies under, and who signed
-    # the record that was compared with the leaf, None without one
-    record: Record | None = None
-    source: bool = False  # True when a source was compared with the record
-
-
 def check_evidence(
     proof: bytes,  # ``.tlog-proof`` text
     policy: LogPolicy,  # whose signatures count
@@ -160,7 +141,7 @@ def check_evidence(
     record: bytes | None = None,  # bytes that must be the leaf's record
     # bytes that must be the published source which the record names
     source: bytes | None = None,
-) -> Evidence:
+) -> Entry:
     """Return what a proof shows; everything but `policy` is hostile.
 
     Raises:
@@ -181,10 +162,10 @@ def check_evidence(
         known = check_record(said, record)
     if source is not None:
         _check_source(known, source)
-    return Evidence(parsed.index, data, said, signed, known, source is not None)
+    return Entry(parsed.index, data, said, signed, known, record or b"", source=source)
 
 
-def _parse_leaf(data: bytes, *, needed: bool) -> Leaf | None:
+def _parse_leaf(data: bytes, *, needed: bool = False) -> Leaf | None:
     try:
         return parse_leaf(data)
     except TrustError:

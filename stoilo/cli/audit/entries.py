@@ -30,7 +30,6 @@ from stoilo.cli.audit.text import (
     render_refusal,
     render_search,
     show_entry,
-    show_evidence,
 )
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
@@ -168,9 +167,9 @@ def check(
             raise
         click.echo(render_refusal(error))
         context.exit(error.exit_code)
-    shown = show_evidence(found)
+    found = dataclasses.replace(found, source=None)  # the reader has it
     click.echo(
-        render_json(shown) if as_json else render_entries([shown], as_json=False)
+        render_json(found) if as_json else render_entries([found], as_json=False)
     )
 
 

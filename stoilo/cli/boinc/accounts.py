@@ -82,8 +82,9 @@ def account(
                 hint="name it with --url, or start the server once",
             )
         file = write_account(folder, url, made.weak_key)
-    if not made.verified:
+    if not made.verified:  # on stderr: stdout is the key alone, for scripts
         click.echo(UNVERIFIED, err=True)
+    # the strong key opens the account's page: printed only when it is asked for by name
     key = made.key if strong else made.weak_key
     if not as_json:
         click.echo(key)

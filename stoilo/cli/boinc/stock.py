@@ -50,6 +50,7 @@ def install(
 
     if (data is None) == (release is None):
         raise UsageError("STO-U003", "name either --data or --release")
+    # the server publishes its release among its keys; public files only are read
     folder = release if release is not None else Path(str(data), "keys")
     plan = install_project(
         project_dir, read_offer(folder), quick=quick, dry_run=dry_run

@@ -12,9 +12,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from stoilo.cli.demo.claims import ClaimBook, render_claims
 from stoilo.cli.demo.parts import DemoParts, real_parts
-from stoilo.cli.demo.scenario import PI_CALLS, Scenario
+from stoilo.cli.demo.scenario import PI_CALLS, ClaimBook, Scenario, render_claims
 from stoilo.core.errors import StoiloError
 
 HONEST_VOLUNTEERS = 2

@@ -5,6 +5,7 @@ The command line offers no way to replace them: a sabotaged demo is a test's pro
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -16,11 +17,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from stoilo.cli.demo.auditor import WatchedLog, begin_witness, hide_witnesses, watch_log
 from stoilo.cli.demo.hostile import read_program
-from stoilo.cli.demo.researcher import load_research
-from stoilo.cli.demo.watched import WatchedLog, watch_log
-from stoilo.cli.demo.witnessed import begin_witness, hide_witnesses
+from stoilo.core.errors import InternalError
 from stoilo.testing.deployment import Deployment
+
+NAME = "demo_research"
+
+
+def load_research() -> ModuleType:
+    """Return `research.py` as the top-level module ``demo_research``."""
+    path = Path(__file__).with_name("research.py")
+    spec = importlib.util.spec_from_file_location(NAME, path)
+    if spec is None or spec.loader is None:
+        raise InternalError("STO-U004", "the demo's research file is missing")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[NAME] = module
+    spec.loader.exec_module(module)
+    return module
+
 
 COMMAND_TIMEOUT_S = 120.0
 
@@ -29,7 +44,7 @@ COMMAND_TIMEOUT_S = 120.0
 class DemoParts:
     """What the scenario calls out to."""
 
-    research: ModuleType  # the researcher's module, see `stoilo.cli.demo.researcher`
+    research: ModuleType  # the researcher's module, see `stoilo.cli.demo.parts`
     # Makes the deployment from its data directory and number of volunteers
     deploy: Callable[[Path, int], Deployment]
     # Runs a witness of a deployment that is not yet started

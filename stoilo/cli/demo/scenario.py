@@ -9,20 +9,23 @@ import subprocess
 import textwrap
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 import stoilo
-from stoilo.cli.demo.auditor import audit_task, read_log_policy, read_trust
-from stoilo.cli.demo.claims import ClaimBook
-from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM
-from stoilo.cli.demo.parts import DemoParts
-from stoilo.cli.demo.witnessed import (
+from stoilo.cli.demo.auditor import (
+    audit_task,
     count_witnessed,
     explain_refusal,
     read_admissions,
+    read_log_policy,
+    read_trust,
 )
+from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM
+from stoilo.cli.demo.parts import DemoParts
 from stoilo.client.capture import Captured
 from stoilo.client.options import TaskOptions
 from stoilo.core.codec.skeleton import encode
@@ -36,6 +39,45 @@ PI_CALLS = 60
 POINTS_PER_CALL = 3_000
 WAIT_S = 120.0
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One printed sentence and the evidence that was checked for it."""
+
+    title: str
+    holds: bool
+    evidence: str
+
+
+@dataclass
+class ClaimBook:
+    """Collects claims in the order they were checked."""
+
+    claims: list[Claim] = field(default_factory=list)
+
+    def check(self, title: str, holds: bool, evidence: str) -> Claim:
+        """Record a claim; a false one fails the demo but does not stop it."""
+        claim = Claim(title, bool(holds), evidence)
+        self.claims.append(claim)
+        return claim
+
+    @property
+    def all_hold(self) -> bool:
+        """Whether there is at least one claim and every one holds."""
+        return bool(self.claims) and all(claim.holds for claim in self.claims)
+
+
+def render_claims(claims: list[Claim]) -> Table:
+    """Return the closing table."""
+    table = Table(title="what was shown", title_justify="left", show_lines=False)
+    table.add_column("", width=3)
+    table.add_column("claim", ratio=2, overflow="fold")
+    table.add_column("seen", ratio=3, overflow="fold")
+    for claim in claims:
+        mark = "[green]✓[/]" if claim.holds else "[red]✗[/]"
+        table.add_row(mark, claim.title, claim.evidence)
+    return table
 
 
 async def submit_text(conn: stoilo.Connection, text: str) -> None:
@@ -160,7 +202,6 @@ class Scenario:
         )
 
     async def _crash(self) -> tuple[int, int]:
-        """Kill the server, start it on the same ports; returns both process ids."""
         before = self.deployment.pid
         await asyncio.to_thread(self.deployment.kill)
         self.say("    server killed; starting it again")

@@ -6,12 +6,13 @@ import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
 import click
+
 from stoilo.core.errors import TrustError, UsageError
 
 if TYPE_CHECKING:
     from stoilo.flavors.inspect import LoadedTree
-
 
 
 _PATH = click.Path(path_type=Path, exists=True)
@@ -56,7 +57,6 @@ def _summary(loaded: LoadedTree) -> dict[str, object]:
 
 
 def _look(path: Path, loaded: LoadedTree) -> dict[str, tuple[str, ...]]:
-    """Return the contents of the one program in a tree."""
     from stoilo.flavors.inspect import look_inside  # noqa: PLC0415 - as above
 
     programs = [file.path for file in loaded.tree.files if file.executable]
@@ -92,7 +92,7 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
         raise TrustError("STO-F006", f"{path.name} is not the archive {packed[:16]}…")
     if wanted is not None and loaded.digest != _digest_of(wanted):
         raise TrustError(
-            "STO-F005", f"{path.name} holds the tree {loaded.digest[:16]}…"
+            "STO-F001", f"{path.name} holds the tree {loaded.digest[:16]}…"
         )
     document = _summary(loaded)
     if as_json:
@@ -104,7 +104,6 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
 
 
 def _digest_of(wanted: str) -> str:
-    """Return a tree digest given as such, or as the manifest's file."""
     from stoilo.flavors.tree import parse_tree, tree_digest  # noqa: PLC0415 - as above
 
     file = Path(wanted)

@@ -192,11 +192,9 @@ def _confirm(found: Review, expect: str | None, *, yes: bool) -> None:
 
 
 def _is_typed_back(digest: str) -> bool:
-    """Whether a person types two groups of `digest`, which nobody knew beforehand.
-
-    A forged proposal that shares the first digits can be had by trying; one that shares
-    all of them cannot.
-    """
+    """Whether a person types two groups of `digest`, which nobody knew beforehand."""
+    # A forged proposal that shares the first digits can be had by trying; one that shares
+    # all of them cannot.
     click.echo("From the proposer's screen, as read to you, the proposal's", err=True)
     typed = {
         number: str(click.prompt(f"  group {number} (of 16)", err=True))
@@ -286,10 +284,8 @@ def publish(
 
 
 def _refuse_foreign_keys(data: Path, ceremony: Ceremony) -> None:
-    """Refuse a server without the key that will have to sign snapshot and timestamp.
-
-    Published there, the release would be one that nobody can renew.
-    """
+    """Refuse a server without the key that will have to sign snapshot and timestamp."""
+    # Published there, the release would be one that nobody can renew.
     file = ceremony.proposal.newest("root")
     if file is None:
         return  # said by the publication itself

@@ -1,4 +1,4 @@
-"""`stoilo volunteer`: help a project from this machine; say what it may run here."""
+"""`stoilo volunteer` and `run`: help a project, or every attached one, until stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stoilo volunteer status | suspend | resume | update`: see and steer what runs."""
+"""`stoilo volunteer status | suspend | resume | update | self-check`: see and steer it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ state_option = click.option(
 )
 
 
+def _which(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what says which volunteers are meant; see `_places`."""
+    url = click.argument("url", required=False)
+    return url(data_option(state_option(command)))
+
+
 class Shown(msgspec.Struct, frozen=True):
     """All volunteers, and what this computer's opt-in allows (an error's text if none)."""
 
@@ -37,9 +43,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 @click.command(short_help="Show projects, tasks, credit and trouble.")
-@click.argument("url", required=False)
-@data_option
-@state_option
+@_which
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(url: str | None, data: Path, state: Path | None, *, as_json: bool) -> None:
     """Show projects, tasks in progress, credit and trouble; changes nothing.
@@ -58,9 +62,7 @@ def status(url: str | None, data: Path, state: Path | None, *, as_json: bool) ->
 
 
 @click.command()
-@click.argument("url", required=False)
-@data_option
-@state_option
+@_which
 def suspend(url: str | None, data: Path, state: Path | None) -> None:
     """Let nothing run until `resume`; holds over restarts. A running one obeys in 1 s."""
     _steer(url, data, state, lambda c: msgspec.structs.replace(c, suspended=True))
@@ -68,9 +70,7 @@ def suspend(url: str | None, data: Path, state: Path | None) -> None:
 
 
 @click.command()
-@click.argument("url", required=False)
-@data_option
-@state_option
+@_which
 def resume(url: str | None, data: Path, state: Path | None) -> None:
     """Let tasks run again."""
     _steer(url, data, state, lambda c: msgspec.structs.replace(c, suspended=False))
@@ -78,9 +78,7 @@ def resume(url: str | None, data: Path, state: Path | None) -> None:
 
 
 @click.command()
-@click.argument("url", required=False)
-@data_option
-@state_option
+@_which
 def update(url: str | None, data: Path, state: Path | None) -> None:
     """Call the project now, whatever pause it asked for."""
     _steer(

@@ -101,7 +101,7 @@ class Values:
             return
         if id(value) in self._active:
             refuse(
-                "STO-C011",
+                "STO-C010",
                 f"{where} contains itself",
                 "pass a tree: replace the inner reference by a name or a number",
             )

@@ -161,7 +161,7 @@ def _expression(graph: Graph, target: Target, value: object, where: str) -> ast.
     expression = graph.expressions.build(value, target, where)
     if expression is None:
         refuse(
-            "STO-C017",
+            "STO-C010",
             f"class attribute {where} is data that the class statement cannot hold",
             "set it in __init__, or pass it in kwargs",
         )

@@ -46,13 +46,13 @@ def order_targets(targets: list[Target]) -> list[Target]:
     what they use, where no cycle forbids it.
 
     Raises:
-        UsageError: ``STO-C018`` data that travel are needed while the module loads.
+        UsageError: ``STO-C010`` data that travel are needed while the module loads.
     """
     for target in targets:
         for other in target.now:
             if isinstance(other, DataTarget) and other.travels:
                 refuse(
-                    "STO-C018",
+                    "STO-C010",
                     f"{other.where} is needed while {target.where} is being defined, "
                     "but data arrive only with the call",
                     "use it inside a function, or pass it in kwargs",
@@ -68,7 +68,7 @@ def order_targets(targets: list[Target]) -> list[Target]:
         )
         if chosen is None:
             refuse(
-                "STO-C018",
+                "STO-C010",
                 f"{waiting[0].where} and what it is built from need each other",
                 "break the cycle: refer to one of them inside a function body",
             )

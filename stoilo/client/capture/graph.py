@@ -258,7 +258,7 @@ class Graph:
             return
         if external.name in _OF_THIS_MACHINE:
             refuse(
-                "STO-C023",
+                "STO-C010",
                 f"{where} is a path or loader of this machine",
                 "write the text you need into the function",
             )
@@ -275,7 +275,7 @@ class Graph:
             self._note_submodule(attribute, binding.initial)
         elif isinstance(value, types.FunctionType) and attribute in vars(value):
             refuse(
-                "STO-C023",
+                "STO-C010",
                 f"{where} keeps data in its attribute {attribute}, which does not travel",
                 "keep it in an object of a class, or in a global variable",
             )

@@ -304,7 +304,7 @@ def _refuse_code(graph: Graph, value: Any, wanted: str, where: str) -> Target:  
     space = value.__globals__ if isinstance(value, types.FunctionType) else {}
     module = space.get("__name__") or getattr(value, "__module__", "") or "a library"
     refuse(
-        "STO-C024",
+        "STO-C010",
         f"{where} was made by {module} in a way that source cannot repeat",
         "leave that decorator or factory out, or call it inside the function",
     )

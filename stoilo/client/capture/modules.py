@@ -93,7 +93,7 @@ def capture_task(
     """Capture ``func(kwargs)`` and its validators.
 
     Raises:
-        UsageError: ``STO-C001`` … ``STO-C024``, naming what cannot travel.
+        UsageError: ``STO-C001`` … ``STO-C010``, naming what cannot travel.
     """
     calls = [dict(kwargs or {})]
     return capture_calls(func, calls, init_valid, compare_valid).pack_one()
@@ -190,7 +190,7 @@ class _TaskModule:
             where = "kwargs" if len(calls) == 1 else f"items[{index}]"
             for key, value in call.items():
                 if not isinstance(key, str):
-                    refuse("STO-C022", f"{where} has the key {key!r}", "use text keys")
+                    refuse("STO-C021", f"{where} has the key {key!r}", "use text keys")
                 roots += self.values.discover(value, f"{where}[{key!r}]")
         self.graph.close()
         targets = reachable(roots)

@@ -179,7 +179,7 @@ def find_function(func: types.FunctionType, name: str) -> FunctionNode:
     """Return a copy of the node that `func` was compiled from, private names mangled.
 
     Raises:
-        UsageError: ``STO-C001``/``STO-C002`` as `read_text`, ``STO-C003`` ambiguous.
+        UsageError: ``STO-C001``/``STO-C002`` as `read_text`, ``STO-C001`` ambiguous.
     """
     text = read_text(func, name)
     code = func.__code__
@@ -188,7 +188,7 @@ def find_function(func: types.FunctionType, name: str) -> FunctionNode:
         found = _by_positions(found, code)
     if len(found) != 1:
         refuse(
-            "STO-C003",
+            "STO-C001",
             f"{name} cannot be told from its neighbours on line {code.co_firstlineno}",
             "write one lambda a line, or a def; Python was started without code "
             "positions (-X no_debug_ranges)",

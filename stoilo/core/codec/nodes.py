@@ -122,14 +122,14 @@ def check_array(dtype: str, shape: tuple[int, ...], size: int) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raise ``STO-D007`` unless `name` is a bounded, dotted identifier."""
+    """Raise ``STO-D002`` unless `name` is a bounded, dotted identifier."""
     parts = name.split(".")
     if (
         len(name) > BOUNDS.name_chars
         or len(parts) > MAX_NAME_PARTS
         or not all(part.isidentifier() for part in parts)
     ):
-        raise TrustError("STO-D007", "a reference's name is not an identifier")
+        raise TrustError("STO-D002", "a reference's name is not an identifier")
 
 
 # Objects of libraries travel as arguments in these forms: an `Instance` whose class name is

@@ -49,7 +49,7 @@ def _check_spread(keys: list[Node]) -> None:
         return
     ((_, worst),) = Counter(map(hash, keys)).most_common(1)
     if worst > MAX_EQUAL_HASHES:
-        raise TrustError("STO-D006", "the keys of a table are built to collide")
+        raise TrustError("STO-D002", "the keys of a table are built to collide")
 
 
 class Reader:
@@ -104,7 +104,7 @@ class Reader:
         data = self._take(self._read_u32())
         value = int.from_bytes(data, "little", signed=True)
         if value in INT64 or (value + (value < 0)).bit_length() // 8 + 1 != len(data):
-            raise TrustError("STO-D006", "an integer is not in its shortest form")
+            raise TrustError("STO-D002", "an integer is not in its shortest form")
         return value
 
     def _read_float(self, _: int) -> float:
@@ -128,7 +128,7 @@ class Reader:
     def _read_list(self, depth: int) -> list[Node]:
         items = [self.read_node(depth + 1) for _ in range(self._read_count())]
         if is_float_list(items) or is_int64_list(items):
-            raise TrustError("STO-D006", "a list of numbers is not packed")
+            raise TrustError("STO-D002", "a list of numbers is not packed")
         return items
 
     def _read_floats(self, _: int) -> list[Node]:
@@ -140,7 +140,7 @@ class Reader:
     def _read_packed(self, kind: str) -> list[Node]:
         count = self._read_u32()
         if not count:
-            raise TrustError("STO-D006", "an empty list is packed")
+            raise TrustError("STO-D002", "an empty list is packed")
         return array(kind, bytes(self._take(count * 8))).tolist()
 
     def _read_tuple(self, depth: int) -> tuple[Node, ...]:
@@ -154,7 +154,7 @@ class Reader:
         _check_spread([key for key, _ in pairs])
         table = dict(pairs)
         if len(table) != len(pairs):
-            raise TrustError("STO-D006", "a table has the same key twice")
+            raise TrustError("STO-D002", "a table has the same key twice")
         return table
 
     def _read_key(self, depth: int) -> Node:
@@ -178,17 +178,17 @@ class Reader:
             items.append(self._read_key(depth + 1))
             encoding = bytes(self.view[start : self.at])
             if before is not None and encoding <= before:
-                raise TrustError("STO-D006", "a set is not in canonical order")
+                raise TrustError("STO-D002", "a set is not in canonical order")
             before = encoding
         _check_spread(items)
         if len(set(items)) != len(items):
-            raise TrustError("STO-D006", "a set has the same element twice")
+            raise TrustError("STO-D002", "a set has the same element twice")
         return items
 
     def _read_datetime(self, _: int) -> datetime:
         wall, fold, has_zone, offset = self._unpack(DATETIME)
         if fold > 1 or has_zone > 1 or (not has_zone and offset):
-            raise TrustError("STO-D006", "a datetime is not in its canonical form")
+            raise TrustError("STO-D002", "a datetime is not in its canonical form")
         try:
             zone = timezone(timedelta(microseconds=offset)) if has_zone else None
             moment = YEAR_ONE + timedelta(microseconds=wall)
@@ -210,7 +210,7 @@ class Reader:
         ndim = self._take(1)[0]
         shape = tuple([int(self._unpack(U64)[0]) for _ in range(ndim)])
         if any(self._take(-self.at % ALIGNMENT)):
-            raise TrustError("STO-D006", "an array's padding is not zero")
+            raise TrustError("STO-D002", "an array's padding is not zero")
         size *= math.prod(shape)
         data = self._take(size)
         check_array(dtype, shape, size)
@@ -235,7 +235,7 @@ class Reader:
         count = self._read_count()
         state = dict(self._read_attributes(count, depth))
         if len(state) != count:
-            raise TrustError("STO-D006", "an instance has the same attribute twice")
+            raise TrustError("STO-D002", "an instance has the same attribute twice")
         return Instance(class_name, state, base)
 
     def _read_attributes(self, count: int, depth: int) -> list[tuple[str, Node]]:
@@ -250,7 +250,7 @@ class Reader:
 
 def _check_booleans(dtype: str, data: memoryview) -> None:
     if dtype == "bool" and bytes(data).strip(b"\x00\x01"):
-        raise TrustError("STO-D006", "a boolean array holds something else")
+        raise TrustError("STO-D002", "a boolean array holds something else")
 
 
 _READERS: dict[int, Callable[[Reader, int], Node]] = {

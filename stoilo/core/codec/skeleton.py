@@ -284,7 +284,7 @@ def decode(data: Buffer, bounds: SkeletonBounds = DEFAULT_BOUNDS) -> Node:
 
     Raises:
         TrustError: ``STO-D002`` malformed, ``STO-D003`` arrays, ``STO-D004`` too deep,
-            ``STO-D005`` too large, ``STO-D006`` not canonical, ``STO-D007`` names,
+            ``STO-D005`` too large, ``STO-D002`` not canonical, ``STO-D002`` names,
             ``STO-D008`` a reference where `bounds` allow data only.
     """
     if len(data) > bounds.size:

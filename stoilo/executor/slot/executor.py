@@ -289,7 +289,6 @@ def _take_result(slot: Path) -> bytes:
 
 
 def _disk(error: OSError) -> InternalError:
-    """Return ``STO-X008``."""
     return InternalError(
         "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
     )

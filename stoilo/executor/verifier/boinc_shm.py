@@ -182,7 +182,6 @@ def _number(text: bytes, tag: str) -> float | None:
 
 
 def _refused(reason: str) -> InternalError:
-    """Return ``STO-F070``."""
     return InternalError(
         "STO-F070",
         f"{MMAP_FILE} cannot be used: {reason}",

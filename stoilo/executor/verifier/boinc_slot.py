@@ -362,7 +362,6 @@ def write_in_slot(part: Path, target: Path, data: bytes) -> None:
 
 
 def _refused(reason: str) -> TrustError:
-    """Return ``STO-F038``."""
     return TrustError(
         "STO-F038",
         f"the slot cannot be used: {reason}",

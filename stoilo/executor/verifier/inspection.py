@@ -370,12 +370,10 @@ def _read(path: Path) -> bytes:
 
 
 def _no_proof(path: Path) -> TrustError:
-    """Return ``STO-F047`` about what is no plain file."""
     return TrustError("STO-F047", f"{path.name} is no plain file and proves nothing")
 
 
 def _nothing(reason: str) -> TrustError:
-    """Return ``STO-F046``."""
     return TrustError(
         "STO-F046",
         f"there is nothing to compare with: {reason}",

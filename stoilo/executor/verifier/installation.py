@@ -147,7 +147,6 @@ def own_directory(directory: Path, others: int = 0o077) -> None:
 
 
 def _refused(reason: str) -> TrustError:
-    """Return ``STO-F037``."""
     return TrustError(
         "STO-F037",
         f"this computer's own directory for stoilo cannot be trusted: {reason}",
@@ -156,7 +155,6 @@ def _refused(reason: str) -> TrustError:
 
 
 def _disk(name: str, error: OSError) -> InternalError:
-    """Return ``STO-X008``."""
     return InternalError(
         "STO-X008",
         f"{name} cannot be written (errno {error.errno})",
@@ -170,8 +168,6 @@ BUILT_FILE: Final = "built.json"
 MAX_BUILT_BYTES: Final = 1024 * 1024
 
 _Version = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
-_Size = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-_PartName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{1,32}\Z")]
 _Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._+-]{1,64}\Z")]
 
 
@@ -244,7 +240,6 @@ def load_built(path: Path | None = None, *, frozen: bool | None = None) -> Built
 
 
 def _broken(reason: str) -> TrustError:
-    """Return ``STO-F035``."""
     return TrustError(
         "STO-F035",
         f"the built file of this verifier does not hold: {reason}",

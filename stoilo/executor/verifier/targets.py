@@ -317,12 +317,6 @@ class TrustedRelease:
             None,
         )
 
-    def floor(self, name: str) -> int:
-        """Return the lowest serial of part `name` that may still work, at least 1."""
-        if name == "verifier":
-            return self.floors.verifier
-        return self.floors.serials.get(name, 1)
-
 
 def read_epoch(data: bytes, number: int) -> GateEpoch:
     """Return gate epoch `number`; raises ``STO-K013``, ``STO-K001``, ``STO-K002``."""

@@ -277,7 +277,6 @@ def _hash(descriptor: int, size: int) -> str:
 
 
 def _damaged(reason: str) -> TrustError:
-    """Return ``STO-F041``."""
     return TrustError(
         "STO-F041",
         f"an unpacked runtime is not what it was: {reason}",
@@ -427,7 +426,6 @@ def _write(temporary: Path, member: ArchiveMember, chunks: Iterator[bytes]) -> N
 
 
 def _other_archive(reason: str) -> TrustError:
-    """Return ``STO-F039``."""
     return TrustError(
         "STO-F039",
         f"the archive of the task's runtime is not the one of the release: {reason}",

@@ -19,11 +19,13 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from stoilo.core.boinc.messages import FileInfo
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import sync_directory
 from stoilo.executor.verifier.installation import replace_file
@@ -39,15 +41,10 @@ class Phase(StrEnum):
 
 
 class FileRecord(msgspec.Struct, frozen=True):
-    """One input file of a copy; `mirrors` are tried before `url`."""
+    """One input file of a copy, and the name under which the task opens it."""
 
     open_name: str
-    name: str
-    url: str
-    nbytes: int
-    md5: str
-    sticky: bool
-    mirrors: tuple[str, ...] = ()
+    info: FileInfo
 
 
 class ResultRecord(msgspec.Struct, frozen=True):
@@ -105,7 +102,8 @@ def follow_project(directory: Path, project: str) -> None:
         if copy.upload_url.startswith(project):  # before a crash
             continue
         files = tuple(
-            msgspec.structs.replace(file, url=moved(file.url)) for file in copy.files
+            FileRecord(file.open_name, replace(file.info, url=moved(file.info.url)))
+            for file in copy.files
         )
         copy = msgspec.structs.replace(
             copy, files=files, upload_url=moved(copy.upload_url)
@@ -181,7 +179,7 @@ class Ledger:
 
     def drop_files(self, names: Iterable[str]) -> None:
         """Remove inputs that the project will not name again, unless a copy needs one."""
-        needed = {file.name for copy in self._known.values() for file in copy.files}
+        needed = self._needed()
         for name in set(names) - needed:
             (self.files / name).unlink(missing_ok=True)
 
@@ -239,7 +237,7 @@ class Ledger:
 
         The least recently used go first; what a copy needs always stays.
         """
-        needed = {file.name for copy in self._known.values() for file in copy.files}
+        needed = self._needed()
         idle = [
             path
             for path in self.files.iterdir()
@@ -254,6 +252,10 @@ class Ledger:
             total += path.stat().st_size
             if total > cap_bytes:
                 path.unlink(missing_ok=True)
+
+    def _needed(self) -> set[str]:
+        files = (file for copy in self._known.values() for file in copy.files)
+        return {file.info.name for file in files}
 
     def _load_host(self, project: str) -> HostRecord:
         path = self._directory / "host.json"

@@ -35,7 +35,6 @@ from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
-from stoilo.executor.volunteer.ledger import FileRecord
 from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
@@ -201,10 +200,7 @@ class Programs:
         info, target = file.info, self._folder / file.info.name
         if info.nbytes > most:
             raise TrustError("STO-X042", "a program is larger than any may be")
-        record = FileRecord(
-            "", info.name, info.url, info.nbytes, info.md5, sticky=False
-        )
-        self._transfer.download(record, target)
+        self._transfer.download(info, target)
         try:
             self._check(file, target)
         except TrustError as error:
@@ -263,7 +259,6 @@ def _digest(path: Path, state: hashlib._Hash) -> str:
 
 
 def _disk(error: OSError) -> InternalError:
-    """Return ``STO-X008``."""
     return InternalError(
         "STO-X008", f"the project's programs cannot be kept (errno {error.errno})"
     )

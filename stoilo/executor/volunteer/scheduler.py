@@ -302,16 +302,7 @@ def records_of(reply: SchedulerReply) -> list[ResultRecord]:
     for result in reply.results:
         workunit, upload = workunits[result.workunit], uploads[result.upload]
         inputs = tuple(
-            FileRecord(
-                open_name=ref.open_name,
-                name=ref.file_name,
-                url=files[ref.file_name].url,
-                nbytes=files[ref.file_name].nbytes,
-                md5=files[ref.file_name].md5,
-                sticky=files[ref.file_name].sticky,
-                mirrors=files[ref.file_name].mirrors,
-            )
-            for ref in workunit.files
+            FileRecord(ref.open_name, files[ref.file_name]) for ref in workunit.files
         )
         records.append(
             ResultRecord(

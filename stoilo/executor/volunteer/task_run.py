@@ -116,11 +116,11 @@ class ResultRun:
 
     def _fetch(self, copy: ResultRecord, index: int) -> Path:
         file = copy.files[index]
-        if file.nbytes > open_name_bound(file.open_name):
+        if file.info.nbytes > open_name_bound(file.open_name):
             raise TrustError("STO-X011", f"{file.open_name[:60]!r} is too large")
-        target = self._ledger.files / file.name
+        target = self._ledger.files / file.info.name
         with self._downloads:
-            self._transfer.download(file, target)
+            self._transfer.download(file.info, target)
         return target
 
     def _drop_damaged(self, copy: ResultRecord, paths: list[Path]) -> None:
@@ -131,7 +131,7 @@ class ResultRun:
         damaged = [
             path
             for file, path in zip(copy.files, paths, strict=True)
-            if not matches(file, path)
+            if not matches(file.info, path)
         ]
         for path in damaged:
             path.unlink(missing_ok=True)

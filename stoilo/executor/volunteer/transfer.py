@@ -11,13 +11,17 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-import msgspec
-
-from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest, UploadInfo
+from stoilo.core.boinc.messages import (
+    FileInfo,
+    SchedulerReply,
+    SchedulerRequest,
+    UploadInfo,
+)
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UnreachableError
 from stoilo.core.http_client import (
@@ -26,7 +30,7 @@ from stoilo.core.http_client import (
     HttpClient,
     HttpError,
 )
-from stoilo.executor.volunteer.ledger import FileRecord, ResultRecord, mark_sticky
+from stoilo.executor.volunteer.ledger import ResultRecord, mark_sticky
 from stoilo.executor.volunteer.scheduler_rpc import (
     REPLY_BOUNDS,
     find_scheduler,
@@ -38,12 +42,12 @@ from stoilo.executor.volunteer.scheduler_rpc import (
     same_origin,
 )
 
-Fetch = Callable[[FileRecord, Path], None]
+Fetch = Callable[[FileInfo, Path], None]
 """Brings a file from its `url` to a part: checked and whole, or one of our errors."""
 
 
 def download_from_any(
-    file: FileRecord, part: Path, fetch: Fetch, from_mirror: Fetch
+    file: FileInfo, part: Path, fetch: Fetch, from_mirror: Fetch
 ) -> None:
     """Bring a file to `part` from the first of its mirrors or the project that has it.
 
@@ -52,7 +56,7 @@ def download_from_any(
     """
     for url in file.mirrors:
         try:
-            from_mirror(msgspec.structs.replace(file, url=url), part)
+            from_mirror(replace(file, url=url), part)
         except TrustError:
             part.unlink(missing_ok=True)
         except UnreachableError:
@@ -189,7 +193,7 @@ class Transfer:
         )
         return parse_reply(data, self._master_url)
 
-    def download(self, file: FileRecord, target: Path) -> None:
+    def download(self, file: FileInfo, target: Path) -> None:
         """Bring one input file to `target`, resuming a part; complete or not there.
 
         Raises:
@@ -244,12 +248,12 @@ class Transfer:
             raise UnreachableError("STO-X001", f"upload put off: {message[:200]}")
         return max(0, held)
 
-    def _from_mirror(self, file: FileRecord, part: Path) -> None:
+    def _from_mirror(self, file: FileInfo, part: Path) -> None:
         self._whole(file, part, MIRROR_S, MIRROR_SLOWEST)
 
     def _whole(
         self,
-        file: FileRecord,
+        file: FileInfo,
         part: Path,
         longest_s: float = ANSWER_S,
         slowest: int = SLOWEST,
@@ -260,9 +264,7 @@ class Transfer:
             part.unlink(missing_ok=True)
             raise TrustError("STO-X005", "a download is not what was announced")
 
-    def _fetch(
-        self, file: FileRecord, part: Path, begin_s: float, slowest: int
-    ) -> None:
+    def _fetch(self, file: FileInfo, part: Path, begin_s: float, slowest: int) -> None:
         """Write what is missing of a file to its part, as fast as `slowest` bytes/s."""
         held = part.stat().st_size if part.exists() else 0
         # A part as large as the file did not add up before, so it starts anew.
@@ -330,11 +332,10 @@ class Transfer:
 
 
 def _no_answer(error: HttpError) -> UnreachableError:
-    """Return ``STO-X001``."""
     return UnreachableError("STO-X001", f"the project cannot be reached: {error}")
 
 
-def matches(file: FileRecord, path: Path) -> bool:
+def matches(file: FileInfo, path: Path) -> bool:
     """Say whether a file has the announced size, MD5 and (by its name) SHA-256."""
     sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
     size = 0

@@ -21,7 +21,15 @@ import numpy as np
 from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
-from stoilo.learn.core.orders import Method, Plain, Snapshot, State, Update
+from stoilo.learn.core.orders import (
+    Method,
+    Plain,
+    Snapshot,
+    State,
+    Update,
+    join_states,
+    select,
+)
 from stoilo.learn.core.tensors import Tensors
 from stoilo.learn.driver.checkpoint import Checkpoint, Lines, damaged, digest_of
 from stoilo.learn.methods.robust import Memory
@@ -267,35 +275,20 @@ class RunState:
 
     def render(self) -> State:
         """Return it as one state."""
-        plain: dict[str, Plain] = {
-            "ident": self.ident,
-            "norms": list(self.memory.norms),
-            "samples": list(self.memory.samples),
-            "method": dict(self.method.plain),
-            "flights": dict(self.flights.plain),
-        }
-        tensors = {f"method/{n}": a for n, a in self.method.tensors.items()}
-        tensors |= {f"flights/{n}": a for n, a in self.flights.tensors.items()}
-        return State(tensors, plain)
+        return join_states(
+            run=State({}, {"ident": self.ident}),
+            memory=self.memory.save(),
+            method=self.method,
+            flights=self.flights,
+        )
 
     @classmethod
     def parse(cls, state: State) -> RunState:
-        """Return what `render` gave.
-
-        Raises:
-            UsageError: ``STO-T012`` when something is missing.
-        """
-        ident = state.plain.get("ident")
-        norms, samples = state.plain.get("norms"), state.plain.get("samples")
-        if not isinstance(ident, str):
-            raise UsageError("STO-T012", "the checkpoint is not of a run")
-        if not isinstance(norms, list) or not isinstance(samples, list):
-            raise UsageError("STO-T012", "the checkpoint has no norms of answers")
-        memory = Memory(
-            tuple(float(str(norm)) for norm in norms),
-            samples=tuple(int(str(size)) for size in samples),
+        """Return what `render` gave; raises ``STO-T041`` when something is missing."""
+        run, memory, method, flights = (
+            select(state, name) for name in ("run", "memory", "method", "flights")
         )
-        return cls(ident, memory, _below(state, "method"), _below(state, "flights"))
+        return cls(str(run.plain.get("ident")), Memory.load(memory), method, flights)
 
 
 class Saving:
@@ -370,21 +363,3 @@ class Saving:
     def close(self) -> None:
         """Let the folder go."""
         self.checkpoint.close()
-
-
-def _below(saved: State, group: str) -> State:
-    """Return the part of a saved state below `group`.
-
-    Raises:
-        UsageError: ``STO-T012`` when it has none.
-    """
-    plain = saved.plain.get(group)
-    if not isinstance(plain, dict):
-        raise UsageError("STO-T012", f"the checkpoint has no {group}")
-    start = f"{group}/"
-    tensors = {
-        name.removeprefix(start): array
-        for name, array in saved.tensors.items()
-        if name.startswith(start)
-    }
-    return State(tensors, plain)

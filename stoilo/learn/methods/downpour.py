@@ -144,7 +144,6 @@ class Downpour(MethodBase):
             self._give_again(str(order.part))
 
     def _draw(self, room: int) -> Sequence[str]:
-        """Return the replicas that have no order out, longest waiting first."""
         able = self._waiting
         if self._updates < self.settings.warmup and not self._replicas["0"].done:
             # One replica alone gives Adagrad its first sums, which later ones divide by.
@@ -154,7 +153,6 @@ class Downpour(MethodBase):
         return drawn
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:
-        """Push a sum of gradients; move the replica's cursor."""
         name, before = str(order.part), self.epoch
         replica = self._replicas[name]
         # A late answer after the last pass is counted with that pass.
@@ -172,7 +170,6 @@ class Downpour(MethodBase):
         return Outcome(applied=True, epoch=epoch, ended=self.epoch > before)
 
     def _save(self) -> Mapping[str, State]:
-        """Return the optimiser, and each replica's cursor."""
         place: dict[str, Plain] = {
             "updates": self._updates,
             "waiting": [*self._waiting],

@@ -187,7 +187,6 @@ class Federated(MethodBase):
         return self._ledger.draw_all(room, self.settings.backups)
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - late ones are dropped
-        """Keep the parameters of a part; with the last that is needed, end the round."""
         number = min(self._round, self.settings.rounds - 1)
         if not self._ledger.answer(order.key):
             return Outcome(applied=False, epoch=number)
@@ -203,7 +202,6 @@ class Federated(MethodBase):
         return Outcome(applied=True, epoch=number, ended=True, late=late, given_up=late)
 
     def _save(self) -> Mapping[str, State]:
-        """Return the outer optimiser, and the answers of the round so far."""
         return {
             "place": State({}, {"round": self._round}),
             "ledger": self._ledger.save(),

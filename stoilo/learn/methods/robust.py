@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Plain, Reply, State
+from stoilo.learn.core.orders import Plain, Reply, State, read_keys
 from stoilo.learn.core.tensors import Array, Tensors, is_finite, scale
 
 
@@ -162,6 +162,21 @@ class Memory:
             samples=(*self.samples, *samples)[-kept:],
         )
 
+    def save(self) -> State:
+        """Return it as arrays and plain data."""
+        plain: dict[str, Plain] = {"norms": [*self.norms], "samples": [*self.samples]}
+        return State(dict(self.centre or {}), plain)
+
+    @classmethod
+    def load(cls, state: State) -> Memory:
+        """Return what `save` gave; raises ``STO-T041``."""
+        norms, samples = (read_keys(state.plain, name) for name in ("norms", "samples"))
+        return cls(
+            tuple(map(float, norms)),
+            dict(state.tensors) or None,
+            tuple(map(int, samples)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Combined:
@@ -256,21 +271,12 @@ class RobustSum:
 
     def save(self) -> State:
         """Return what it remembers."""
-        plain: dict[str, Plain] = {
-            "norms": [*self.memory.norms],
-            "samples": [*self.memory.samples],
-        }
-        return State(dict(self.memory.centre or {}), plain)
+        return self.memory.save()
 
     def load(self, state: State) -> None:
         """Go on from what another one remembered; from nothing where it is not there."""
-        norms, samples = state.plain.get("norms"), state.plain.get("samples")
-        if isinstance(norms, list) and isinstance(samples, list):
-            self.memory = Memory(
-                tuple(float(str(norm)) for norm in norms),
-                dict(state.tensors) or None,
-                tuple(int(str(count)) for count in samples),
-            )
+        if state.plain:
+            self.memory = Memory.load(state)
 
 
 def _apply(

@@ -136,14 +136,12 @@ class Sandblaster(MethodBase):
         self._ledger.lose(order.key)
 
     def _draw(self, room: int) -> Sequence[str]:
-        """Return further portions; when none waits, backup copies of the oldest."""
         keys = self._ledger.draw(room)
         if self.settings.backups:
             keys += self._ledger.draw_backups(room - len(keys), self.settings.backups)
         return keys
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a pass's are its own
-        """Add a portion's sums; with the last one, let the coordinator judge the pass."""
         epoch = self.iterations
         # The other copy of a backup, or a portion of an earlier pass.
         if order.key not in self._ledger.outstanding:
@@ -156,7 +154,6 @@ class Sandblaster(MethodBase):
         return Outcome(applied=True, epoch=epoch, ended=ended)
 
     def _save(self) -> Mapping[str, State]:
-        """Return the shards' vectors, the coordinator's scalars, the pass so far."""
         return {
             "coordinator": State({}, self._coordinator.save()),
             "ledger": self._ledger.save(),
@@ -195,7 +192,6 @@ class Sandblaster(MethodBase):
         return replace(order, kernel="ray", settings={"seed": seed, "ray": [*steps]})
 
     def _stack(self) -> Snapshot:
-        """Return the accepted point and the direction as what a ray starts from."""
         now = self._snapshot
         here, way = (
             unflatten(self._vectors.gather(n), now.parameters) for n in ("x", "d")
@@ -204,7 +200,6 @@ class Sandblaster(MethodBase):
         return Snapshot(now.version + 1, both, now.buffers)
 
     def _add(self, order: Order, reply: Reply) -> bool:
-        """Add what a portion brought; return whether it was all there."""
         if order.kernel == "ray":
             names = [f"{n}{k}" for k in range(len(self._coordinator.ray)) for n in _RAY]
             sums = [reply.numbers.get(name, math.nan) for name in names]
@@ -225,7 +220,6 @@ class Sandblaster(MethodBase):
         }
 
     def _judge(self) -> bool:
-        """End a pass; return whether it was at a point that is accepted."""
         means = [
             # Exact, whatever the order of arrival: a line search compares close numbers.
             math.fsum(one) / self._samples

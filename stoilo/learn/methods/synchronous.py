@@ -152,7 +152,6 @@ class Synchronous(MethodBase):
         return self._ledger.draw_all(room, self.settings.backups)
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a round's are its own
-        """Keep an answer; with the last one that is needed, make the step."""
         epoch, ended = min(self._epoch, self.settings.epochs - 1), False
         before = frozenset(self._late)
         applied = self._ledger.answer(order.key)
@@ -173,7 +172,6 @@ class Synchronous(MethodBase):
         return given_up
 
     def _save(self) -> Mapping[str, State]:
-        """Return the optimiser, the place, and the answers of the step so far."""
         place: dict[str, Plain] = {
             "epoch": self._epoch,
             "step": self._step,
@@ -234,7 +232,6 @@ class Synchronous(MethodBase):
         return self._pieces[key].order(key, self._snapshot, seed)
 
     def _advance(self) -> bool:
-        """Make the step if enough is there; return whether that ended an epoch."""
         if self._ledger.answered < self.settings.count_needed(self._ledger.size):
             return False
         self._apply()
@@ -248,7 +245,6 @@ class Synchronous(MethodBase):
         return ended
 
     def _queue(self, key: str, reply: Reply) -> bool:
-        """Note an answer to an earlier step; return whether it will count."""
         self._late.remove(key)
         if self.settings.late == "discard" or self.finished:
             return False

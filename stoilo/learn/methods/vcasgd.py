@@ -115,7 +115,6 @@ class Vcasgd(MethodBase):
         return self._ledger.draw(room)
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:
-        """Mix an answer in; with the last one, go to the next epoch."""
         epoch, part = min(self._epoch, self.settings.epochs - 1), str(order.part)
         weight = self.settings.staleness.weigh(staleness)
         if not self._is_open(order):
@@ -129,7 +128,6 @@ class Vcasgd(MethodBase):
         return Outcome(applied=True, epoch=epoch, ended=self._close(part))
 
     def _save(self) -> Mapping[str, State]:
-        """Return the version that the epoch began with, and the epoch's progress."""
         place: dict[str, Plain] = {"epoch": self._epoch, "tries": dict(self._tries)}
         return {
             "base": save_snapshot(self._base),

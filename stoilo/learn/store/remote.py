@@ -209,7 +209,7 @@ def _finish(
 
 
 class RemoteShard:
-    """A shard of cells that may be killed; see `stoilo.learn.store.shards.Shard`."""
+    """A shard of cells that may be killed; see `stoilo.learn.store.shards.LocalShard`."""
 
     def __init__(
         self,

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.store.functions import UpdateFunction, built_in
 from stoilo.learn.store.remote import RemoteShard
-from stoilo.learn.store.shards import Cell, LocalShard, Push, Shard
+from stoilo.learn.store.shards import Cell, LocalShard, Push
 from stoilo.learn.store.values import Value
 
 POINTS = 128  # points of each shard: with 100 and more, loads differ by about a tenth
@@ -139,6 +139,7 @@ def _chunks(keys: Sequence[str]) -> Iterator[list[str]]:
 
 
 T = TypeVar("T")
+Shard: TypeAlias = LocalShard | RemoteShard
 MakeShard = Callable[[Path, tuple[UpdateFunction, ...]], Shard]
 
 

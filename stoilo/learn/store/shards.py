@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
@@ -72,7 +72,10 @@ class Cell:
 
 
 class LocalShard:
-    """Cells by key, in memory and (with a path) in a file; any thread may call."""
+    """Cells by key, in memory and (with a path) in a file.
+
+    Every call may be repeated without harm, and any thread may call.
+    """
 
     def __init__(
         self, path: Path | None = None, functions: Iterable[UpdateFunction] = ()
@@ -274,31 +277,3 @@ def _parse_row(row: tuple[Any, ...]) -> Cell:
             "STO-T069", "a shard's file holds marks that are none"
         ) from error
     return Cell(decode_value(Encoded(form, body)), int(version), marks)
-
-
-class Shard(Protocol):
-    """Cells by key; every call may be repeated without harm, and any thread may call."""
-
-    def close(self) -> None:
-        """Let the file go; all that was acknowledged is in it."""
-
-    def list_keys(self) -> tuple[str, ...]:
-        """Return the keys, sorted."""
-
-    def read(self, keys: Iterable[str]) -> dict[str, Cell]:
-        """Return cells, or raise ``STO-T074`` for an unknown key."""
-
-    def create(self, values: Mapping[str, Value]) -> None:
-        """Make the cells that are not there yet."""
-
-    def apply(self, push: Push) -> int:
-        """Apply what is new of a push; return how many cells changed.
-
-        When it returns, all of that is kept.
-        """
-
-    def accept(self, cells: Mapping[str, Cell]) -> None:
-        """Take over cells from another shard, history included."""
-
-    def drop(self, keys: Iterable[str]) -> None:
-        """Forget cells that another shard has taken over."""

@@ -293,10 +293,8 @@ def _role_keys(files: ReleaseFiles, name: str, now: int) -> Iterator[KeyRecord]:
 
 
 def _find_file(files: ReleaseFiles, folder: str, name: str, public: bytes = b"") -> str:
-    """Return the digest of a target called `name` that holds a key, empty for none.
-
-    Targets lie under the digest of their contents, and old ones may lie there still.
-    """
+    """Return the digest of a target called `name` that holds a key, empty for none."""
+    # Targets lie under the digest of their contents, and old ones may lie there still.
     found = [
         content_digest(data)
         for path, data in files.files

@@ -21,6 +21,7 @@ from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import parse_tree
 from stoilo.policies.levels import level_names, load_level
 from stoilo.server.engines.workunits import WorkunitFile
+from stoilo.signer.ceremony.base_release import stored_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,8 +146,7 @@ class FlavorFiles:
             return None
         digest = part.archive.sha256
         name = f"{part_target(part.part, part.platform)}{ARCHIVE_SUFFIX}"
-        folder, _, base = name.rpartition("/")
-        path = self.directory / "targets" / folder / f"{digest}.{base}"
+        path = self.directory / "targets" / stored_name(name, digest)
         if not is_whole(path, part.archive.size):
             LOGGER.error("the archive %s is missing or cut short: publish again", name)
             return None
@@ -165,12 +165,10 @@ def is_whole(path: Path, size: int) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _unpacked_bytes(archive: Path, size: int) -> int:
-    """Return how large the tree of a published archive of `size` bytes is, bytes.
-
-    Read from the archive's own beginning, once: archives are named by their digests and
-    never change. One that cannot be read is taken for a usual one; the engine and every
-    volunteer check its digest.
-    """
+    """Return how large the tree of a published archive of `size` bytes is, bytes."""
+    # Read from the archive's own beginning, once: archives are named by their digests and
+    # never change. One that cannot be read is taken for a usual one; the engine and every
+    # volunteer check its digest.
     try:
         with archive.open("rb") as stream:
             first = next(read_any_archive(XzReader(stream)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from stoilo.core.boinc.codesign import (
     check_boinc_signature,
@@ -33,6 +33,7 @@ from stoilo.server.engines.programs import (
     SignedFile,
 )
 from stoilo.server.release.flavors import is_whole
+from stoilo.signer.ceremony.base_release import stored_name
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
@@ -40,9 +41,8 @@ from stoilo.signer.ceremony.boinc_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stoilo.executor.verifier.targets import PartFile, TrustedRelease
+    from stoilo.server.engines.interface import Engine
 
 
 LOGGER = logging.getLogger(__name__)
@@ -59,17 +59,7 @@ class ReleasedPrograms:
     key: CodeSignKey
 
 
-class TakesPrograms(Protocol):
-    """The part of `Engine` that is needed here."""
-
-    def set_programs(self, programs: Sequence[AppProgram], key: CodeSignKey) -> None:
-        """See `Engine`."""
-        ...
-
-
-def offer_programs(
-    engine: TakesPrograms, directory: Path, release: TrustedRelease
-) -> None:
+def offer_programs(engine: Engine, directory: Path, release: TrustedRelease) -> None:
     """Give the engine the programs of the release; a bad one leaves the former in force.
 
     What is wrong with them is logged: other volunteers must not wait for it.
@@ -104,8 +94,7 @@ def read_programs(directory: Path, release: TrustedRelease) -> ReleasedPrograms:
 def _signed_file(directory: Path, part: PartFile) -> SignedFile | None:
     """Return a part's file and signature; None when one of them is not here."""
     target = f"{part_target(part.part, part.platform)}{_SUFFIXES[part.part]}"
-    where, _, base = target.rpartition("/")
-    path = directory / "targets" / where / f"{part.archive.sha256}.{base}"
+    path = directory / "targets" / stored_name(target, part.archive.sha256)
     signature = _read_text(directory / BOINC_FOLDER / signature_name(target))
     if not signature:
         LOGGER.warning("%s has no BOINC signature: stock clients get none", target)

@@ -155,11 +155,9 @@ class Release:
             return self._trust
 
     def _notice_publication(self, metadata: Path) -> None:
-        """Have a released root's new metadata named by snapshot and timestamp.
-
-        Whoever publishes may have no right to the online keys. What is published by
-        halves is refused by the signer; then the release before it stays in force.
-        """
+        """Have a released root's new metadata named by snapshot and timestamp."""
+        # Whoever publishes may have no right to the online keys. What is published by
+        # halves is refused by the signer; then the release before it stays in force.
         stamp, now = metadata.stat().st_mtime_ns, time.monotonic()
         if (
             not self._project.root.released
@@ -203,12 +201,10 @@ def _start_development(
     store: Store,
     installed: InstalledRelease,
 ) -> Project:
-    """Make or renew the development root.
-
-    Its keys are made here, so its signer is started here (``STO-B071``). Policies of
-    attempts that are still open stay accepted: an admission holds until its end or its
-    revocation, whatever policy comes after.
-    """
+    """Make or renew the development root."""
+    # Its keys are made here, so its signer is started here (``STO-B071``). Policies of
+    # attempts that are still open stay accepted: an admission holds until its end or its
+    # revocation, whatever policy comes after.
     if config.signer_socket:
         raise UsageError(
             "STO-B071",

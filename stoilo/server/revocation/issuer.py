@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from stoilo.audit.format.policy import LogPolicy
     from stoilo.executor.verifier.targets import TrustedRelease
     from stoilo.server.log.ports import LabelledLog
+    from stoilo.signer.process.client import SignerClient
 
 
 REISSUE_S: Final = 12 * 3600
@@ -140,18 +141,6 @@ RETRY_S: Final = 2
 MOST_BYTES: Final = 256 * 1024
 
 
-class RevocationSigner(Protocol):
-    """The signer process as seen here (`signer.client.SignerClient`)."""
-
-    def sign_revocation(self, statement: bytes, proof: bytes) -> bytes:
-        """Return the envelope over a logged statement, or raise the refusal."""
-        ...
-
-    def last_revocation(self) -> tuple[bytes, bytes]:
-        """Return the newest statement signed and its envelope; b"" before any."""
-        ...
-
-
 class RevocationIssuer:
     """Keeps one statement in force; thread-safe.
 
@@ -168,7 +157,7 @@ class RevocationIssuer:
         self,
         directory: Path,
         log: LabelledLog,
-        signer: RevocationSigner,
+        signer: SignerClient,
         trust: Callable[[], TrustedRelease],
         clock: Callable[[], int],
         store_record: Callable[[bytes], None] | None = None,

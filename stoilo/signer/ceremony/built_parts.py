@@ -204,10 +204,8 @@ def _expected(directory: Path, name: str, digest: str) -> NewTarget:
 
 
 def _check_archive(path: Path, name: str, tree: str) -> None:
-    """Read an archive to its end: it holds exactly its tree.
-
-    Volunteers refuse any other; here somebody can still build it again.
-    """
+    """Read an archive to its end: it holds exactly its tree."""
+    # Volunteers refuse any other; here somebody can still build it again.
     try:
         with path.open("rb") as file:
             read_tree(file, tree)

@@ -9,7 +9,6 @@ import io
 from collections.abc import Iterator
 from typing import IO, Final
 
-import msgspec
 from tuf.api.metadata import Root, Targets
 
 from stoilo.core.errors import StoiloError, TrustError
@@ -26,7 +25,12 @@ from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
     REHEARSAL_MARK,
 )
-from stoilo.signer.attestations import attestation_path, check_builds, read_attestation
+from stoilo.signer.attestations import (
+    BuildEvidence,
+    attestation_path,
+    check_builds,
+    read_attestation,
+)
 from stoilo.signer.ceremony.content_checks import (
     check_content,
     named_targets,
@@ -45,16 +49,6 @@ from stoilo.signer.roles import (
     expiries,
     role_limits,
 )
-
-
-class BuildView(msgspec.Struct, frozen=True):
-    """Who built one new archive equal; `builders` are names."""
-
-    part: str
-    platform: str
-    archive: str
-    builders: tuple[str, ...]
-    threshold: int
 
 
 def check_ceremony(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
@@ -195,7 +189,7 @@ def _check_dependents(proposal: Proposal) -> Iterator[StoiloError]:
 
 def find_builds(
     ceremony: Ceremony,
-) -> tuple[tuple[BuildView, ...], tuple[StoiloError, ...]]:
+) -> tuple[tuple[BuildEvidence, ...], tuple[StoiloError, ...]]:
     """Return who built each new archive equal, and which were not.
 
     An archive that the published release holds already is not asked about again.
@@ -208,7 +202,7 @@ def find_builds(
         parts = release_parts(proposal)
     except StoiloError:
         return (), ()  # said by `check_content`
-    views: list[BuildView] = []
+    views: list[BuildEvidence] = []
     problems = list(_strange_builds(ceremony, parts, builders))
     for part in parts:
         if not _is_new(proposal, part):
@@ -216,19 +210,9 @@ def find_builds(
         prefix = f"{part.part}/{part.platform}/"
         given = [data for name, data in ceremony.builds if name.startswith(prefix)]
         try:
-            found = check_builds(part, given, builders)
+            views.append(check_builds(part, given, builders))
         except StoiloError as error:
             problems.append(error)
-        else:
-            views.append(
-                BuildView(
-                    part.part,
-                    part.platform,
-                    part.archive.sha256,
-                    found.builders,
-                    found.threshold,
-                )
-            )
     return tuple(views), tuple(problems)
 
 
@@ -321,10 +305,8 @@ def _is_other(ceremony: Ceremony, verifier: PartFile) -> bool:
 
 
 def _check_verifier(ceremony: Ceremony, part: PartFile, file: NewTarget) -> None:
-    """Check that a new verifier knows a published root; raises ``STO-F034``, ``STO-F035``.
-
-    An archive that holds no readable tree is not judged here: no builder's tool attests one.
-    """
+    """Check that a new verifier knows a published root; raises ``STO-F034``, ``STO-F035``."""
+    # An archive that holds no readable tree is not judged here: no builder's tool attests one.
     try:
         with _open(file) as stream:
             data = read_tree(stream, part.tree)

@@ -14,10 +14,10 @@ from tuf.api.metadata import Root, TargetFile, Targets
 from stoilo.core.errors import StoiloError
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.trust import BUILDERS_FILE, REVOCATION_FILE
+from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.ceremony.boinc_files import missing_boinc_files
 from stoilo.signer.ceremony.change_words import describe_target
 from stoilo.signer.ceremony.checks import (
-    BuildView,
     check_ceremony,
     check_pairs,
     find_builds,
@@ -106,7 +106,7 @@ class Review(msgspec.Struct, frozen=True):
     base: str
     first_root: str
     roles: tuple[RoleReview, ...]
-    builds: tuple[BuildView, ...]
+    builds: tuple[BuildEvidence, ...]
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...]
     complete: bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 from securesystemslib.signer import Signer
@@ -26,6 +26,7 @@ from stoilo.signer.ceremony.transcript import (
     parse_transcript,
     render_transcript,
 )
+from stoilo.signer.offline_keys import OfflineKey
 from stoilo.signer.roles import DELEGATED
 
 Standing = Literal["in force", "proposed"]
@@ -118,21 +119,6 @@ def _holders(names: dict[str, Key], found: dict[str, Key]) -> tuple[KeyHolder, .
     return tuple(sorted(holders, key=lambda one: (one.name, one.key.raw)))
 
 
-class SigningKey(Protocol):
-    """An opened offline key: what it is for, whose it is, and its signer."""
-
-    @property
-    def role(self) -> str:
-        """The role that the key was made for."""
-
-    @property
-    def name(self) -> str:
-        """Its holder's name."""
-
-    def signer(self) -> Signer:
-        """Return securesystemslib's signer."""
-
-
 def signable(proposal: Proposal, role: str, keyid: str) -> tuple[RoleFile, ...]:
     """Return the proposed files that a key made for `role` may sign."""
     return tuple(
@@ -147,7 +133,7 @@ def signable(proposal: Proposal, role: str, keyid: str) -> tuple[RoleFile, ...]:
     )
 
 
-def sign_proposal(proposal: Proposal, key: SigningKey) -> Proposal:
+def sign_proposal(proposal: Proposal, key: OfflineKey) -> Proposal:
     """Return `proposal` with `key`'s signature on everything that it may sign.
 
     Nothing is checked here but that: what is signed is reviewed before

@@ -1,4 +1,4 @@
-"""The server's side of the signer's socket: typed calls that survive a restarted signer.
+"""The server's side of the signer: typed calls over its socket, and keeping it alive.
 
 Every request may be sent twice without harm (signing is deterministic and checkpoints are
 remembered), so a broken connection is opened again and the request repeated until the
@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import msgspec
@@ -65,11 +64,8 @@ class SignerClient:
     ) -> None:
         """Remember where the signer is; connects when first asked.
 
-        Args:
-            socket_path: the signer's unix socket.
-            timeout_s: how long one call may take, reconnecting included.
-            revive: called before each new connection after a broken one, for example
-                `SignerProcess.ensure`.
+        One call may take `timeout_s`, reconnecting included; `revive` is called before
+        each new connection after a broken one (`SignerProcess.ensure`).
         """
         self._revive = revive
         self._path = socket_path
@@ -143,12 +139,7 @@ class SignerClient:
         """Return the client itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the connection."""
         self.close()
 
@@ -302,12 +293,7 @@ class SignerProcess:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End the signer."""
         self.stop()
 

@@ -174,10 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _leave(socket: Path) -> None:
-    """End at once, wherever the main thread is: what was given out is durable.
-
-    An exception would be lost where it came up inside a callback of the collector.
-    """
+    """End at once, wherever the main thread is: what was given out is durable."""
+    # An exception would be lost where it came up inside a callback of the collector.
     socket.unlink(missing_ok=True)
     os._exit(0)
 

@@ -1,13 +1,13 @@
-"""What the signer remembers of the log: the newest checkpoint it ever signed.
+"""What the signer remembers: the newest checkpoint and revocation statement it ever signed.
 
 Written durably *before* a signature is given out, so that no crash can make two signed
-checkpoints that disagree. A missing or damaged file stops the signer: without its memory
-it could be led into a fork (design §3, signing-audit §3.5).
+checkpoints that disagree. A damaged file stops the signer. So does a missing one of the log:
+without it the signer could be led into a fork (design §3, signing-audit §3.5). A missing one
+of revocations is that of a project that has signed none; hosts' own memory would notice.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -105,12 +105,8 @@ def _read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    row = {
-        "origin": checkpoint.origin,
-        "size": checkpoint.size,
-        "root": checkpoint.root.hex(),
-    }
-    write_private_file(path, json.dumps(row).encode())
+    row = _CheckpointRow(checkpoint.origin, checkpoint.size, checkpoint.root.hex())
+    write_private_file(path, msgspec.json.encode(row))
 
 
 REVOCATION_LEDGER: Final = "revocation.json"

@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import IO, Final
 
 from tuf.api.metadata import TargetFile, Targets
@@ -21,6 +20,7 @@ from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
 from stoilo.executor.verifier.tuf_client import travels
 from stoilo.flavors.tree import parse_tree, tree_digest
+from stoilo.signer.ceremony.base_release import stored_name
 from stoilo.signer.pairing import read_tree
 from stoilo.signer.published.history import History, RoleVersion
 from stoilo.signer.published.places import Place
@@ -90,8 +90,7 @@ def stored_path(info: TargetFile) -> str:
         raise TrustError("STO-K013", f"{info.path[:80]!r} is not named by its SHA-256")
     if not _NAME.fullmatch(info.path) or not 0 <= info.length <= MAX_TARGET_BYTES:
         raise TrustError("STO-K013", f"{info.path[:80]!r} is no target of a release")
-    path = PurePosixPath("targets", info.path)
-    return str(path.with_name(f"{digest}.{path.name}"))
+    return f"targets/{stored_name(info.path, digest)}"
 
 
 def read_contents(place: Place, history: History) -> Contents:
@@ -197,8 +196,7 @@ def _archive_name(base: str, part: PartFile) -> str:
 
 def stored_file(one: CheckedFile) -> str:
     """Return where a checked target lies in the release."""
-    path = PurePosixPath("targets", one.name)
-    return str(path.with_name(f"{one.sha256}.{path.name}"))
+    return f"targets/{stored_name(one.name, one.sha256)}"
 
 
 def _infos(role: RoleVersion) -> Iterator[TargetFile]:

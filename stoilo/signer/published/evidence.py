@@ -275,10 +275,8 @@ def check_log(
 
 
 def _check_signers(checkpoint: bytes, policy: LogPolicy) -> None:
-    """Refuse a checkpoint with signatures by nobody whom the policy names.
-
-    A log may carry them; here every byte must be of use, or a changed one would not show.
-    """
+    """Refuse a checkpoint with signatures by nobody whom the policy names."""
+    # A log may carry them; here every byte must be of use, or a changed one would not show.
     named = [*policy.logs, *(witness.key for witness in policy.witnesses)]
     keys = {(key.name, key.key_id) for key in named}
     lines = parse_note(checkpoint).signatures

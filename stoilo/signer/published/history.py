@@ -11,16 +11,15 @@ Source: TUF specification 1.0.34 §5.3 to §5.6.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import (
     Key,
     Metadata,
     Root,
-    Signature,
     Snapshot,
     Targets,
     Timestamp,
@@ -34,10 +33,11 @@ MAX_VERSIONS: Final = 1024
 KEPT_SNAPSHOTS: Final = 3
 _TIMESTAMP: Final = "metadata/timestamp.json"
 _FILE = re.compile(r"metadata/([1-9][0-9]{0,8})\.([a-z][a-z-]{0,31})\.json")
-_SIGNATURE = re.compile(r"[0-9a-f]{128}")
 _T = TypeVar("_T", Root, Snapshot, Targets, Timestamp)
 
 Owner = Root | Targets
+Reader = Callable[[str, int], bytes | None]
+"""Reads one small file of a release, at most so many bytes; None when it is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +139,6 @@ def read_history(
             read, role, known, targets, former=role not in in_force
         )
     return History(roots, tuple(targets), tuple(delegated), (timestamp, *snapshots))
-
-
-class Reader(Protocol):
-    """Reads one small file of a release."""
-
-    def __call__(self, name: str, limit: int, /) -> bytes | None:
-        """Return the file's bytes, None when it is not there."""
 
 
 def _read_roots(read: Reader) -> tuple[RoleVersion, ...]:
@@ -280,10 +273,8 @@ def _verified(
     data: bytes,
     owners: list[Owner],
 ) -> RoleVersion:
-    """Return the file once every one of `owners` has its threshold of signatures.
-
-    Every signature must be by one of their keys: what does not count does not belong.
-    """
+    """Return the file once every one of `owners` has its threshold of signatures."""
+    # Every signature must be by one of their keys: what does not count does not belong.
     name = f"{metadata.signed.version}.{role}.json"
     signers: dict[str, Key] = {}
     threshold = 0
@@ -311,10 +302,8 @@ def _verified(
 
 
 def _open(name: str, data: bytes, kind: type[_T], version: int) -> Metadata[_T]:
-    """Parse metadata (hostile) that must be of `kind` and in its one spelling.
-
-    `version` 0: any.
-    """
+    """Parse metadata (hostile) that must be of `kind` and in its one spelling."""
+    # `version` 0: any.
     try:
         check_shape(data, kind.type, name, BOUNDS.metadata_bytes)
         metadata = Metadata[_T].from_bytes(data)
@@ -324,21 +313,11 @@ def _open(name: str, data: bytes, kind: type[_T], version: int) -> Metadata[_T]:
     signed = metadata.signed
     if not isinstance(signed, kind) or version not in {0, signed.version}:
         raise TrustError("STO-K013", f"{name} is of another role or version")
-    plain = all(_is_plain(one) for one in metadata.signatures.values())
-    # Spaces and the order of fields are not signed.
-    if written != data or metadata.unrecognized_fields or not plain:
+    # Spaces and the order of fields are not signed; signatures have one spelling each
+    # (`check_shape`).
+    if written != data or metadata.unrecognized_fields:
         raise TrustError("STO-K078", f"{name} is not in the spelling that was signed")
     return metadata
-
-
-def _is_plain(signature: Signature) -> bool:
-    """Whether a signature is an Ed25519 one in its one spelling, with nothing beside it."""
-    text: object = signature.signature  # python-tuf does not look at its type
-    return bool(
-        isinstance(text, str)
-        and _SIGNATURE.fullmatch(text)
-        and not signature.unrecognized_fields
-    )
 
 
 def _listed(names: frozenset[str]) -> dict[str, frozenset[int]]:

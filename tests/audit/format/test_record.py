@@ -77,7 +77,7 @@ WORKUNIT = WorkunitRecord(
     admitted_at=NOW - 1,
     not_after=NOW + 86_400,
     checkpoint=8,
-    codes=("STO-P012",),
+    codes=("STO-P011",),
     reviews=(name("review"),),
 )
 RECORDS: list[Record] = [
@@ -91,7 +91,7 @@ RECORDS: list[Record] = [
         61,
         3,
         name("root"),
-        (CodeCount("STO-P012", 3),),
+        (CodeCount("STO-P011", 3),),
     ),
     ReviewRecord(ORIGIN, NOW, "signed", name("key"), name("review"), name("source")),
     KeyRecord(ORIGIN, NOW, "born", "gate", name("key"), name("file"), "gate/1.json"),
@@ -184,7 +184,7 @@ def test_refusals_of_another_number_than_their_leaf_are_refused() -> None:
         GOOD.replace(b'"attempt":1', b'"attempt":1,"attempt":1'),
         GOOD.replace(b'"attempt":1', b'"attempt":1.5'),
         GOOD.replace(b'"attempt":1', b'"attempt":1,"host":"h"'),
-        GOOD.replace(b'"STO-P012"', b'"<script>"'),
+        GOOD.replace(b'"STO-P011"', b'"<script>"'),
         GOOD.replace(name("task").encode(), b"ada"),
         GOOD + b" " * MAX_RECORD_BYTES,
     ],

@@ -41,8 +41,8 @@ def test_digest_finds_the_published_source_and_the_leaf(sample: SampleLog) -> No
 
 
 def test_code_finds_the_refusals(sample: SampleLog) -> None:
-    assert places(sample, "code:STO-P012") == [sample.size - 1]
-    assert places(sample, "STO-P012") == [sample.size - 1]
+    assert places(sample, "code:STO-P011") == [sample.size - 1]
+    assert places(sample, "STO-P011") == [sample.size - 1]
     assert places(sample, "STO-P013") == []
 
 

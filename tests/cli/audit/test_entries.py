@@ -153,10 +153,12 @@ def test_hostile_text_is_shown_escaped(sample: SampleLog) -> None:
     """A published source may hold what would command a terminal."""
     log = open_log(sample.data_dir)
     shown = show_entry(log, log.entry(6), with_source=True)
-    assert shown.source == SAMPLE_SOURCE.decode()
+    assert shown.source == SAMPLE_SOURCE
     hostile = "\x1b[2J\u202eevil"
+    head = replace(shown.signed.checkpoint, origin=hostile)
+    signed = replace(shown.signed, checkpoint=head)
     text = render_entries(
-        [replace(shown, source=hostile, origin=hostile)], as_json=False
+        [replace(shown, source=hostile.encode(), signed=signed)], as_json=False
     )
     assert "evil" in text
     assert not {"\x1b", "\u202e"} & set(text)

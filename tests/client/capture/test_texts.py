@@ -92,7 +92,7 @@ def test_several_lambdas_without_positions_are_refused(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-X", "no_debug_ranges", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "STO-C003\n"
+    assert done.stdout == "STO-C001\n"
 
 
 def test_crlf_and_bom_are_normalised(tmp_path: Path) -> None:

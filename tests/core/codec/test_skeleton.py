@@ -115,7 +115,7 @@ def test_array_data_is_aligned_to_sixteen_bytes():
         (Ndarray("float32", (0, 1 << 62, 1 << 62), b""), "STO-D003"),
         (Ndarray("float32", (0, 1 << 61), b""), "STO-D003"),
         (Tensor("int8", (1 << 63, 0), b""), "STO-D003"),
-        (Instance("not a name"), "STO-D007"),
+        (Instance("not a name"), "STO-D002"),
     ],
 )
 def test_value_that_does_not_travel_is_refused_with_its_code(node, code):
@@ -154,15 +154,15 @@ def test_nesting_beyond_the_bound_is_refused_by_the_decoder():
         (MAGIC + b"?", "STO-D002"),
         (MAGIC + b"l\xff\xff\xff\xff", "STO-D002"),
         (MAGIC + b"b\xff\xff\xff\xff\xff\xff\xff\xff", "STO-D002"),
-        (MAGIC + b"I\x01\x00\x00\x00\x05", "STO-D006"),
-        (MAGIC + b"l\x01\x00\x00\x00f" + bytes(8), "STO-D006"),
-        (MAGIC + b"L\x00\x00\x00\x00", "STO-D006"),
-        (MAGIC + b"e\x02\x00\x00\x00TT", "STO-D006"),
-        (MAGIC + b"d\x02\x00\x00\x00TNTN", "STO-D006"),
+        (MAGIC + b"I\x01\x00\x00\x00\x05", "STO-D002"),
+        (MAGIC + b"l\x01\x00\x00\x00f" + bytes(8), "STO-D002"),
+        (MAGIC + b"L\x00\x00\x00\x00", "STO-D002"),
+        (MAGIC + b"e\x02\x00\x00\x00TT", "STO-D002"),
+        (MAGIC + b"d\x02\x00\x00\x00TNTN", "STO-D002"),
         (MAGIC + b"d\x01\x00\x00\x00l\x00\x00\x00\x00N", "STO-D001"),
-        (MAGIC + b"a\x04bool\x01\x01" + bytes(7) + bytes(13) + b"\x02", "STO-D006"),
+        (MAGIC + b"a\x04bool\x01\x01" + bytes(7) + bytes(13) + b"\x02", "STO-D002"),
         (MAGIC + b"a\x05float\x00", "STO-D003"),
-        (MAGIC + b"R\x03a b", "STO-D007"),
+        (MAGIC + b"R\x03a b", "STO-D002"),
         (MAGIC + b"B\xff\x00\x00\x00", "STO-D002"),
         (MAGIC + b"D" + b"\xff" * 7 + b"\x7f" + bytes(10), "STO-D002"),
     ],
@@ -192,7 +192,7 @@ def test_size_and_count_bounds_hold_on_both_sides():
 def test_keys_built_to_collide_are_refused_and_honest_keys_are_not():
     modulus = 2**61 - 1
     hostile = {modulus * factor: None for factor in range(1, 200)}
-    with pytest.raises(StoiloError, match="STO-D006"):
+    with pytest.raises(StoiloError, match="STO-D002"):
         decode(encode(hostile))
     honest = {(row, column): 0.5 for row in range(40) for column in range(40)}
     assert decode(encode(honest)) == honest

@@ -113,7 +113,7 @@ def test_development_root_has_no_parts_and_lowest_floors(tmp_path: Path) -> None
     assert trusted.parts == ()
     assert trusted.part("verifier", PLATFORM) is None
     assert trusted.flavor_part("", PLATFORM) is None
-    assert trusted.floor("verifier") == trusted.floor("numeric") == 1
+    assert trusted.floors.verifier == trusted.floors.serials.get("numeric", 1) == 1
     assert trusted.builders.threshold == 0
 
 
@@ -133,10 +133,10 @@ def test_parts_and_floors_outlive_a_restart_of_the_server(tmp_path: Path) -> Non
     floors = FloorsFile(verifier=2, serials={"numeric": 3})
     certify_parts(tmp_path / "r", write_part(tmp_path / "p", 2), NOW, floors=floors)
     trusted = make(tmp_path / "r")
-    assert (trusted.floor("verifier"), trusted.floor("numeric")) == (2, 3)
+    assert (trusted.floors.verifier, trusted.floors.serials.get("numeric", 1)) == (2, 3)
     assert trusted.part("verifier", PLATFORM) is not None
     certify_parts(tmp_path / "r", {}, NOW, floors=FloorsFile(verifier=5))
-    assert load(tmp_path / "r").floor("verifier") == 5
+    assert load(tmp_path / "r").floors.verifier == 5
 
 
 def test_newer_part_takes_the_older_ones_place(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ class TestFileDownload:
         release = load_trust(
             bench.release(), bench.trusted, NOW, installed=NOTHING_INSTALLED
         )
-        assert release.floor("verifier") == 7
+        assert release.floors.verifier == 7
 
     def test_repository_substitutes_target_file(self, bench: MetadataBench) -> None:
         names = [name for name in bench.files if name.startswith("targets/policy/")]

@@ -5,6 +5,7 @@ import os
 import msgspec
 import pytest
 
+from stoilo.core.boinc.messages import FileInfo
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.executor.volunteer.ledger import (
     FileRecord,
@@ -23,7 +24,7 @@ def record(name="w_1_0", deadline=10, files=()):
 
 
 def needs(name):
-    return (FileRecord("arguments", name, URL, 1, "0" * 32, sticky=False),)
+    return (FileRecord("arguments", FileInfo(name, URL, 1, "0" * 32)),)
 
 
 @pytest.fixture

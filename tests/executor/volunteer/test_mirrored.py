@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
+from stoilo.core.boinc.messages import FileInfo
 from stoilo.core.errors import TrustError
-from stoilo.executor.volunteer.ledger import FileRecord
 from stoilo.executor.volunteer.scheduler_rpc import may_ask, parse_reply
 from stoilo.executor.volunteer.transfer import Transfer
 from tests.support.scripted import Scripted, ScriptedProject
@@ -43,7 +43,7 @@ def fetch(project, tmp_path):
         opened.append(transfer)
         urls = tuple(f"{url}{DIGEST}" for url in mirrors)
         url = f"{project.url}d"
-        file = FileRecord("x", DIGEST, url, len(DATA), MD5, False, urls)  # noqa: FBT003
+        file = FileInfo(DIGEST, url, len(DATA), MD5, mirrors=urls)
         transfer.download(file, tmp_path / "file")
         return (tmp_path / "file").read_bytes()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 
 import msgspec
 import pytest
 
-from stoilo.core.boinc.messages import SchedulerReply
+from stoilo.core.boinc.messages import FileInfo, SchedulerReply
 from stoilo.core.errors import TrustError, UnreachableError
-from stoilo.executor.volunteer.ledger import FileRecord, Ledger, ResultRecord
+from stoilo.executor.volunteer.ledger import Ledger, ResultRecord
 from stoilo.executor.volunteer.scheduler import (
     Caller,
     RequestFacts,
@@ -43,7 +44,7 @@ def target(tmp_path):
 
 
 def file_at(project, md5=MD5):
-    return FileRecord("x", "file", f"{project.url}d", len(DATA), md5, sticky=False)
+    return FileInfo("file", f"{project.url}d", len(DATA), md5)
 
 
 def test_download_that_was_cut_goes_on_where_it_stopped(project, transfer, target):
@@ -180,7 +181,7 @@ def test_answer_that_never_ends_is_given_up(project, hurried):
 def test_download_that_hardly_moves_is_given_up(project, hurried, target):
     project.answer("/d", DRIPPING)
     with pytest.raises(UnreachableError, match="STO-X001"):
-        hurried.download(msgspec.structs.replace(file_at(project), nbytes=100), target)
+        hurried.download(dataclasses.replace(file_at(project), nbytes=100), target)
 
 
 def test_slow_answer_within_its_time_is_taken(project, transfer):

@@ -164,7 +164,7 @@ def test_submission_rate_is_limited_before_parsing(tmp_path: Path) -> None:
 
 
 def test_level_closed_by_the_policy_is_denied(bench: Bench) -> None:
-    with pytest.raises(DeniedError, match="STO-P056"):
+    with pytest.raises(DeniedError, match="STO-P050"):
         asyncio.run(bench.submit(level="gpu"))
 
 

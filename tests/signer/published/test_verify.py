@@ -223,7 +223,7 @@ def test_archive_that_is_signed_but_holds_another_tree_is_refused(
     data = other.read_bytes()
     record["archive"] |= {"size": len(data), "sha256": content_digest(data)}
     files |= {PURE: other, "flavor/pure/x86_64-linux.json": msgspec.json.encode(record)}
-    assert publish_parts(stage, release, files) == "STO-F005"
+    assert publish_parts(stage, release, files) == "STO-F001"
 
 
 def test_launcher_of_another_verifier_is_refused(

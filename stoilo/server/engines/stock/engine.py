@@ -30,7 +30,7 @@ from stoilo.server.engines.stock.installation.app_versions import (
     check_signatures,
 )
 from stoilo.server.engines.stock.project import boinc_tables
-from stoilo.server.engines.stock.project.boinc_rows import BoincRows, find_own
+from stoilo.server.engines.stock.project.boinc_rows import find_own
 from stoilo.server.engines.stock.project.database import (
     Database,
     FolderLock,
@@ -126,15 +126,12 @@ class StockEngine:
             raise
         self._tools = Tools(project)
         self._outcomes = Outcomes(self._database, KeptResults(project))
-        self._boinc = BoincRows(self._database)
         self._creator = Creator(self._database, self._tools, self.now)
         self._delivery = Delivery(self._database, self._outcomes, self.now)
-        self._renewal = ReleaseRenewal(project, self._database, self._boinc)
-        self._admissions = AdmissionEnds(
-            self._database, self._outcomes, self._boinc, self.now
-        )
+        self._renewal = ReleaseRenewal(project, self._database)
+        self._admissions = AdmissionEnds(self._database, self._outcomes, self.now)
         self._cancellations = Cancellations(self._database, self._tools, self.now)
-        self._retries = Retries(self._database, self._boinc, self.now)
+        self._retries = Retries(self._database, self.now)
         self._clean_up = CleanUp(self._database, self.now)
         self._figures = Figures(self._database, self.now)
         self._swept = False

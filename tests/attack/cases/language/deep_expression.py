@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "deep nesting"
 # stopped_by = "gate"
-# code = "STO-P026"
+# code = "STO-P022"
 # goal = "inside"
 # ///
 def run(kwargs):

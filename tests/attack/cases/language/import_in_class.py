@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "import of a forbidden module"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # ///
 class Tools:
     from pathlib import Path

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "module through an allowed module"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # source = "CVE-2025-5120"
 # ///
 from statistics import sys

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "odd import forms"
 # stopped_by = "gate"
-# code = "STO-P043"
+# code = "STO-P042"
 # ///
 from os import *
 

@@ -3,7 +3,7 @@
 # run = "check"
 # stopped_by = "gate"
 # goal = "inside"
-# code = "STO-P028"
+# code = "STO-P010"
 # expand = { digits = ["f", 9000] }
 # ///
 def run(kwargs):

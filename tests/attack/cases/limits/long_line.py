@@ -3,7 +3,7 @@
 # run = "check"
 # stopped_by = "gate"
 # goal = "inside"
-# code = "STO-P017"
+# code = "STO-P010"
 # expand = { blanks = [" ", 10001] }
 # ///
 def run(kwargs):

@@ -3,7 +3,7 @@
 # run = "check"
 # stopped_by = "gate"
 # goal = "inside"
-# code = "STO-P025"
+# code = "STO-P010"
 # expand = { items = ["0,\n", 60000] }
 # ///
 def run(kwargs):

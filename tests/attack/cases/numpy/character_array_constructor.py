@@ -2,7 +2,7 @@
 # idea = "raw constructor by returned classes"
 # level = "numeric"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # goal = "inside"
 # ///
 import numpy as np

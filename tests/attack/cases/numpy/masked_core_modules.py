@@ -2,7 +2,7 @@
 # idea = "modules inside numpy's modules"
 # level = "numeric"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # ///
 import numpy as np
 

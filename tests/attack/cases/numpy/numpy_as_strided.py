@@ -2,7 +2,7 @@
 # idea = "numpy strides"
 # level = "numeric"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # goal = "inside"
 # ///
 from numpy.lib.stride_tricks import as_strided

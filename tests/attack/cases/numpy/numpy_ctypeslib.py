@@ -2,7 +2,7 @@
 # idea = "numpy ctypes"
 # level = "numeric"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # goal = "inside"
 # ///
 from numpy import ctypeslib

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "library functions that read files"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # ///
 import hashlib
 import io

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "string.Formatter"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # source = "CVE-2026-76825"
 # ///
 from string import Formatter

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "annotations evaluated"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # ///
 from typing import get_type_hints
 

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "modules inside library modules"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # ///
 import json
 

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "classes made out of names"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # ///
 import dataclasses
 

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "names of files"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # ///
 from pathlib import Path
 

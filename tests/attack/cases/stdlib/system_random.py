@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "entropy"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # goal = "inside"
 # ///
 from random import SystemRandom

@@ -2,7 +2,7 @@
 # idea = "bidirectional controls"
 # run = "check"
 # stopped_by = "gate"
-# code = "STO-P015"
+# code = "STO-P013"
 # escaped = true
 # source = "CVE-2021-42574"
 # ///

@@ -2,7 +2,7 @@
 # idea = "byte order marks"
 # run = "check"
 # stopped_by = "gate"
-# code = "STO-P012"
+# code = "STO-P011"
 # escaped = true
 # ///
 \ufeffdef run(kwargs):

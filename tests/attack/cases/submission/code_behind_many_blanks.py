@@ -2,7 +2,7 @@
 # idea = "code out of sight"
 # run = "check"
 # stopped_by = "gate"
-# code = "STO-P017"
+# code = "STO-P010"
 # expand = { blanks = [" ", 10001] }
 # ///
 def run(kwargs):

@@ -2,7 +2,7 @@
 # idea = "coding cookies"
 # run = "check"
 # stopped_by = "gate"
-# code = "STO-P018"
+# code = "STO-P011"
 # escaped = true
 # ///
 # coding: utf-7

@@ -2,7 +2,7 @@
 # idea = "control characters"
 # run = "check"
 # stopped_by = "gate"
-# code = "STO-P014"
+# code = "STO-P013"
 # escaped = true
 # ///
 def run(kwargs):

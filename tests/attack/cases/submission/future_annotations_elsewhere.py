@@ -2,7 +2,7 @@
 # idea = "future imports that change the language"
 # run = "check"
 # stopped_by = "gate"
-# code = "STO-P044"
+# code = "STO-P042"
 # ///
 from __future__ import generator_stop
 

@@ -2,7 +2,7 @@
 # idea = "invisible characters"
 # run = "check"
 # stopped_by = "gate"
-# code = "STO-P016"
+# code = "STO-P013"
 # escaped = true
 # ///
 def run(kwargs):

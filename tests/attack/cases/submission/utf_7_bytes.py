@@ -2,7 +2,7 @@
 # idea = "bytes that are no UTF-8"
 # run = "check"
 # stopped_by = "gate"
-# code = "STO-P018"
+# code = "STO-P011"
 # escaped = true
 # encoding = "utf-7"
 # ///

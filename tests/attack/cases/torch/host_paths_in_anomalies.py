@@ -2,7 +2,7 @@
 # idea = "paths in graph metadata"
 # level = "tensor"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # goal = "inside"
 # ///
 import torch

@@ -2,7 +2,7 @@
 # idea = "torch writes files"
 # level = "tensor"
 # stopped_by = "gate"
-# code = "STO-P041"
+# code = "STO-P040"
 # ///
 import torch
 

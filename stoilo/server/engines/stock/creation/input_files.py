@@ -29,6 +29,7 @@ from stoilo.server.db.bulk import select_in
 from stoilo.server.engines.stock.creation.creator import Draft, Job, stdin_line
 from stoilo.server.engines.stock.creation.staging import Stage, StagedFile
 from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.boinc_rows import renew_description
 from stoilo.server.engines.stock.project.directory import fan_out
 from stoilo.server.engines.stock.project.levels import NO_BATCH, batch_of
 from stoilo.server.engines.workunits import WorkunitFile
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from stoilo.server.engines.stock.project.boinc_rows import BoincRows
     from stoilo.server.engines.stock.project.database import Database, Settings
     from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.engines.workunits import WorkunitSpec
@@ -276,12 +276,9 @@ def replace_file(description: str, old: str, new: StagedFile, url: str) -> str:
 class ReleaseRenewal:
     """Gives open workunits the release metadata of today."""
 
-    def __init__(
-        self, project: StockProject, database: Database, boinc: BoincRows
-    ) -> None:
+    def __init__(self, project: StockProject, database: Database) -> None:
         self._project = project
         self._database = database
-        self._boinc = boinc
 
     def url_of(self, name: str) -> str:
         """Return where hosts get a file."""
@@ -316,8 +313,8 @@ class ReleaseRenewal:
             new,
             self.url_of(new.name),
         )
-        self._boinc.renew_file(
-            row.boinc_id, old, text.encode("utf-8", "surrogateescape")
+        renew_description(
+            self._database, row.boinc_id, old, text.encode("utf-8", "surrogateescape")
         )
         table, needs = tables.workunits, tables.needs
         with self._database.write() as connection:

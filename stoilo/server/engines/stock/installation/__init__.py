@@ -1,5 +1,6 @@
-"""`stoilo boinc install`: what a stock BOINC project needs to be an engine of ours.
+"""`stoilo boinc install` and `doctor`: what a stock project needs to be an engine of ours.
 
-`facts` reads the project, `plan` says what has to be done (pure), `apply` does it;
-`config_rules`, `levels` and `app_versions` hold what a project must look like.
+`facts` reads the project, `plan` says what has to be done (pure), `install` does it;
+`config_rules` and `app_versions` hold what a project must look like. `snapshot` adds what
+runs and waits, and `checks` says what is wrong, by the same plan (pure).
 """

@@ -189,67 +189,51 @@ def raise_bounds(connection: Connection, own: OwnWorkunit, refusals: int) -> Non
     connection.execute(update(table).where(table.c.id == own.boinc_id).values(values))
 
 
-class BoincRows:
-    """Our few writes to a project's tables."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def give_back(
-        self, host: int, app_version: int, jobs_per_day: int, consecutive_valid: int
-    ) -> None:
-        """Let a host's record be at least what it was."""
-        table = boinc_tables.host_app_versions
-        row = (table.c.host_id == host, table.c.app_version_id == app_version)
-        with self._database.write() as connection:
-            for column, least in (
-                (table.c.max_jobs_per_day, jobs_per_day),
-                (table.c.consecutive_valid, consecutive_valid),
-            ):
-                connection.execute(
-                    update(table).where(*row, column < least).values({column: least})
-                )
-
-    def freeze(self, workunit: int) -> None:
-        """Let BOINC make no further result; the workunit ends when it would need one.
-
-        Our row says so in the same transaction, or a refusal could lift the bound.
-        """
-        table, results = boinc_tables.workunits, boinc_tables.results
-        mine = tables.workunits
-        with self._database.write() as connection:
-            count = connection.scalar(
-                select(func.count()).where(results.c.workunitid == workunit)
-            )
+def give_back(database: Database, owed: Row) -> None:  # type: ignore[type-arg]  # a row of `verdicts`
+    """Let a host's record be at least what it was before a refusal."""
+    table = boinc_tables.host_app_versions
+    row = (
+        table.c.host_id == owed.host_id,
+        table.c.app_version_id == owed.app_version_id,
+    )
+    with database.write() as connection:
+        for column, least in (
+            (table.c.max_jobs_per_day, owed.jobs_per_day),
+            (table.c.consecutive_valid, owed.consecutive_valid),
+        ):
             connection.execute(
-                update(table)
-                .where(table.c.id == workunit)
-                .values(max_total_results=int(count or 0))
-            )
-            connection.execute(
-                update(mine).where(mine.c.boinc_id == workunit).values(frozen=1)
+                update(table).where(*row, column < least).values({column: least})
             )
 
-    def ask_again(self, workunit: int) -> None:
-        """Let BOINC's validator look at an open workunit's results once more."""
-        table = boinc_tables.workunits
-        with self._database.write() as connection:
-            connection.execute(
-                update(table)
-                .where(
-                    table.c.id == workunit,
-                    table.c.canonical_resultid == 0,
-                    table.c.error_mask == 0,
-                )
-                .values(need_validate=1)
-            )
 
-    def renew_file(self, workunit: int, old: bytes, new: bytes) -> None:
-        """Replace a workunit's description unless it has changed meanwhile."""
-        table = boinc_tables.workunits
-        with self._database.write() as connection:
-            connection.execute(
-                update(table)
-                .where(table.c.id == workunit, table.c.xml_doc == old)
-                .values(xml_doc=new)
-            )
+def freeze(database: Database, workunit: int) -> None:
+    """Let BOINC make no further result; the workunit ends when it would need one."""
+    table, results = boinc_tables.workunits, boinc_tables.results
+    mine = tables.workunits
+    made = select(func.count()).where(results.c.workunitid == workunit)
+    with database.write() as connection:
+        bound = {"max_total_results": int(connection.scalar(made) or 0)}
+        connection.execute(update(table).where(table.c.id == workunit).values(bound))
+        # in the same transaction, or a refusal could lift the bound
+        connection.execute(
+            update(mine).where(mine.c.boinc_id == workunit).values(frozen=1)
+        )
+
+
+def ask_validator(database: Database, workunit: int) -> None:
+    """Let BOINC's validator look at an open workunit's results once more."""
+    table = boinc_tables.workunits
+    still_open = (table.c.canonical_resultid == 0, table.c.error_mask == 0)
+    query = update(table).where(table.c.id == workunit, *still_open)
+    with database.write() as connection:
+        connection.execute(query.values(need_validate=1))
+
+
+def renew_description(
+    database: Database, workunit: int, old: bytes, new: bytes
+) -> None:
+    """Replace a workunit's description unless it has changed meanwhile."""
+    table = boinc_tables.workunits
+    query = update(table).where(table.c.id == workunit, table.c.xml_doc == old)
+    with database.write() as connection:
+        connection.execute(query.values(xml_doc=new))

@@ -18,6 +18,7 @@ from sqlalchemy import and_, delete, exists, or_, select, update
 from stoilo.core.errors import StoiloError
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.boinc_rows import freeze
 from stoilo.server.engines.stock.project.boinc_tables import (
     ErrorMask,
     ServerState,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Row, Select
 
-    from stoilo.server.engines.stock.project.boinc_rows import BoincRows
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.project.directory import Tools
     from stoilo.server.engines.stock.results.outcomes import Outcomes
@@ -184,12 +184,10 @@ class AdmissionEnds:
         self,
         database: Database,
         outcomes: Outcomes,
-        boinc: BoincRows,
         now: Callable[[], int],
     ) -> None:
         self._database = database
         self._outcomes = outcomes
-        self._boinc = boinc
         self._now = now
 
     def end(self) -> bool:
@@ -213,7 +211,7 @@ class AdmissionEnds:
             if row.outcome is None and self._may_be_sent(row.boinc_id):
                 self._end(row.id)
             elif row.outcome is None:
-                self._boinc.freeze(row.boinc_id)
+                freeze(self._database, row.boinc_id)
             self._note_closed(row.id)
         return bool(due)
 

@@ -15,6 +15,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from stoilo.core.errors import StoiloError
 from stoilo.server.engines.interface import ResultVerdict
 from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.boinc_rows import ask_validator, give_back
 from stoilo.server.engines.stock.project.boinc_tables import Validate
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.interface import ResultCheck
     from stoilo.server.engines.stock.project.boinc_rows import (
-        BoincRows,
         OwnWorkunit,
         ResultRow,
     )
@@ -199,11 +199,9 @@ class Retries:
     def __init__(
         self,
         database: Database,
-        boinc: BoincRows,
         now: Callable[[], int],
     ) -> None:
         self._database = database
-        self._boinc = boinc
         self._now = now
         self.told: SimpleQueue[str] = SimpleQueue()
 
@@ -236,9 +234,7 @@ class Retries:
             }
         taken = [row for row in owed if state[row.result] in {None, Validate.INVALID}]
         for row in taken:
-            self._boinc.give_back(
-                row.host_id, row.app_version_id, row.jobs_per_day, row.consecutive_valid
-            )
+            give_back(self._database, row)
             with self._database.write() as connection:
                 connection.execute(
                     update(table).where(table.c.result == row.result).values(owed=0)
@@ -258,7 +254,7 @@ class Retries:
             due = connection.execute(query).all()
         for row in due:
             if row.outcome is None:
-                self._boinc.ask_again(row.boinc_id)
+                ask_validator(self._database, row.boinc_id)
             self._set_aside(row.workunit_id, over=row.outcome is not None)
         return bool(due)
 
