@@ -53,9 +53,7 @@ def allowed_apps(apps: Sequence[str], wishes: Wishes) -> tuple[str, ...]:
     """Return the apps of an account that the host wants; an unknown level is `pure`."""
     if not wishes.max_level:
         return tuple(apps)
-    known = wishes.max_level in LEVELS
-    place = LEVELS.index(wishes.max_level) if known else 0
-    return tuple(app for app in apps if app in LEVELS[: place + 1])
+    return tuple(app for app in apps if app in levels_up_to(wishes.max_level))
 
 
 def offer_rows(
@@ -67,7 +65,7 @@ def offer_rows(
             "workunit_id": row_of[spec.name],
             "reviewed": int(spec.reviewed),
             "public_source": int(spec.public_source),
-            "topics": _join(spec.topics),
+            "topics": join_words(spec.topics),
         }
         for spec in specs
         if spec.reviewed or spec.public_source or spec.topics
@@ -97,7 +95,7 @@ def remember_wishes(
         wishes.max_level,
         int(wishes.require_review),
         int(wishes.require_public_source),
-        _join(wishes.topics),
+        join_words(wishes.topics),
     )
     if stored == (wanted if wishes != Wishes() else None):
         return
@@ -142,8 +140,9 @@ def would_refuse(app: str, offer: Offer) -> ColumnElement[bool]:
     return exists().where(table.c.host_id == schema.hosts.c.id, or_(*reasons))
 
 
-def _join(topics: Sequence[str]) -> str:
-    return f",{','.join(topics)}," if topics else ""
+def join_words(words: Sequence[str]) -> str:
+    """Return words as one column holds them: each between two commas."""
+    return f",{','.join(words)}," if words else ""
 
 
 def _holds(column: ColumnElement[str], topic: str) -> ColumnElement[bool]:

@@ -15,10 +15,9 @@ whoever calls with its identity; a cheat can come back as another host, without 
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.db import schema
@@ -29,7 +28,7 @@ from stoilo.server.engines.workunits import Homogeneity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import Connection
 
     from stoilo.core.boinc.messages import HostInfo
 
@@ -210,28 +209,6 @@ def trusted_accounts(connection: Connection) -> list[str]:
     return list(connection.scalars(query.order_by(users.c.email)))
 
 
-def is_banned(connection: Connection, host_id: int) -> bool:
-    """Say whether a host gets no work."""
-    return find_ban(connection, host_id) is not None
-
-
-def find_ban(connection: Connection, host_id: int) -> int | None:
-    """Return the workunit for which a host is banned, `BY_OPERATOR`, None if it is not.
-
-    A ban is one of this account's host. Its CPID would not do: every project that it helps
-    knows that, and could have it banned here by cheating under it.
-    """
-    row = connection.execute(_ban_query(), {"host": host_id}).first()
-    return None if row is None else row.workunit_id
-
-
-@cache
-def _ban_query() -> Select[int]:
-    """Return the query for a ban of :host; made once, asked at every call."""
-    table = schema.bans
-    return select(table.c.workunit_id).where(table.c.host_id == bindparam("host"))
-
-
 def ban_host(connection: Connection, result: str, now: int) -> None:
     """Ban the host that had `result`, whose result was wrong."""
     table = schema.results
@@ -248,7 +225,10 @@ def ban(
     workunit_id: int = BY_OPERATOR,  # where it was caught
 ) -> None:
     """Ban a host: no record, no work, and nothing of it counts."""
-    if not is_banned(connection, host_id):
+    # A ban is one of this account's host. Its CPID would not do: every project that it helps
+    # knows that, and could have it banned here by cheating under it.
+    known = select(schema.bans.c.host_id).where(schema.bans.c.host_id == host_id)
+    if connection.scalar(known) is None:
         values = {"host_id": host_id, "host_key": host_key, "since": now}
         connection.execute(
             insert(schema.bans).values(workunit_id=workunit_id, **values)

@@ -21,13 +21,12 @@ from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.accounts.host_filter import (
     LEVELS,
     app_id,
+    join_words,
     levels_up_to,
 )
 from stoilo.server.engines.embedded.db import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy import ColumnElement, Connection
 
     from stoilo.core.boinc.messages import Wishes
@@ -192,10 +191,10 @@ def save_preferences(
     connection.execute(
         insert(table).values(
             user_id=user_id,
-            levels=_join(checked.levels),
+            levels=join_words(checked.levels),
             require_review=int(checked.require_review),
             require_public_source=int(checked.require_public_source),
-            topics=_join(checked.topics),
+            topics=join_words(checked.topics),
             modified_at=now,
         )
     )
@@ -216,7 +215,7 @@ def allow_levels(connection: Connection, user_id: int, max_level: str) -> None:
     connection.execute(
         update(table)
         .where(table.c.user_id == user_id)
-        .values(levels=_join(levels_up_to(max_level)))
+        .values(levels=join_words(levels_up_to(max_level)))
     )
 
 
@@ -255,7 +254,3 @@ def narrow_wishes(wishes: Wishes, chosen: ProjectPreferences) -> Wishes:
         ),
         topics=topics,
     )
-
-
-def _join(words: Sequence[str]) -> str:
-    return f",{','.join(words)}," if words else ""

@@ -76,7 +76,7 @@ class KnownHost:
     record: tuple[object, ...]  # what it said of itself, by `RECORD_COLUMNS`
     # what it asked not to be sent, by `WISH_COLUMNS`; None for nothing
     wishes: tuple[object, ...] | None
-    # workunit for which it gets no work, see `host_trust.find_ban`; None for none
+    # workunit for which it gets no work, or `BY_OPERATOR`; None for none
     ban: int | None
     credit: float  # cobblestones
     quotas: dict[str, Quota]  # with every app that it has had
@@ -93,7 +93,7 @@ class Host:
     created_at: int  # s
     # what was stored of it, None when it has just been made
     known: KnownHost | None = None
-    # why it gets no work, see `host_trust.find_ban`; None for no ban
+    # why it gets no work, a workunit or `BY_OPERATOR`; None for no ban
     ban: int | None = None
 
 
@@ -304,12 +304,17 @@ class Guest:
         )
 
 
+def wants_work(request: SchedulerRequest) -> bool:
+    """Say whether the client asks for work."""
+    wanted = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
+    return wanted and not request.dont_send_work
+
+
 def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -> Guest:
     """Return the caller with its request narrowed to what may be sent now."""
     user = visitor.user
     request = replace(request, wishes=narrow_wishes(request.wishes, user.chosen))
-    wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
-    if request.dont_send_work or not wants_work:
+    if not wants_work(request):
         return Guest(visitor, user, host, request, None, now)
     quotas = host.known.quotas if host.known else {}
     allowance = allowed_today(quotas, user.apps, request.ncpus, now)

@@ -31,7 +31,10 @@ from stoilo.server.engines.embedded.db.records import (
     view_columns,
     view_of,
 )
-from stoilo.server.engines.embedded.scheduling.authenticate import SECONDS_PER_RESULT
+from stoilo.server.engines.embedded.scheduling.authenticate import (
+    SECONDS_PER_RESULT,
+    wants_work,
+)
 from stoilo.server.engines.embedded.scheduling.reports import HeldResult, result_columns
 from stoilo.server.engines.embedded.scheduling.sticky_files import local_first
 from stoilo.server.engines.embedded.workunits.creation import (
@@ -250,8 +253,7 @@ def _settle_spread(
 
 
 def _room(request: SchedulerRequest, busy: int, pace: Pace) -> int:
-    wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
-    if request.dont_send_work or not wants_work:
+    if not wants_work(request):
         return 0
     most = min(pace.results_per_cpu * request.ncpus, MOST_HELD) - busy
     wanted = max(request.cpu_req_instances, request.cpu_req_secs / SECONDS_PER_RESULT)

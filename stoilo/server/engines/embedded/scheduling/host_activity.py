@@ -16,6 +16,7 @@ from sqlalchemy import func, select
 
 from stoilo.server.engines.embedded.accounts.host_filter import LEVELS, allowed_apps
 from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.scheduling.authenticate import wants_work
 from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
@@ -74,15 +75,9 @@ class HostActivity:
 RECENT_S = 900
 
 
-def wants_results(request: SchedulerRequest) -> bool:
-    """Say whether the client asks for work."""
-    wanted = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
-    return wanted and not request.dont_send_work
-
-
 def is_idle(request: SchedulerRequest, reply: SchedulerReply) -> bool:
     """Say whether a client asked for work in vain."""
-    return wants_results(request) and not reply.results
+    return wants_work(request) and not reply.results
 
 
 # A stock client calls by itself when a task ends, so one that has what it asked for is only
