@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Protocol
 
-from msgspec.structs import replace
-
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.limits import RunLimits
