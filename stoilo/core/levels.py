@@ -16,26 +16,33 @@ from stoilo.core.limits import RunLimits
 
 
 class ModuleRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a task sees of one library module."""
+    """What a task sees of one library module.
 
-    # attributes handed out, by name; nothing else exists for the task
+    Attributes:
+        names: attributes handed out, by name; nothing else exists for the task.
+        facade: dotted module whose ``FACADES`` builds replacements by name for attributes
+            that need a guard (for example `stoilo.sandbox.facades.clock`);
+            empty when every name is handed out as it is.
+    """
+
     names: tuple[str, ...] = ()
-    # dotted module whose `FACADES` builds replacements by name for attributes that need
-    # a guard (for example `stoilo.sandbox.facades.clock`); empty when every name is
-    # handed out as it is
     facade: str = ""
 
 
 class SyscallRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The kernel layer's filter: default is to kill and name the call."""
+    """The kernel layer's filter: default is to kill and name the call.
 
-    allow: tuple[str, ...] = ()  # calls let through unconditionally
-    # calls let through under the argument filter of the same name in
-    # `stoilo.sandbox.kernel.calls` (`mmap`, `mprotect`, `madvise`, `write` …)
+    Attributes:
+        allow: calls let through unconditionally.
+        guarded: calls let through under the argument filter of the same name in
+            `stoilo.sandbox.kernel.calls` (``mmap``, ``mprotect``, ``madvise``, ``write`` …).
+        errno: errno name (EACCES, EPERM, ENOSYS) → calls that fail politely with it.
+        reasons: call → why it is open or fails politely, for auditors.
+    """
+
+    allow: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
-    # errno name (EACCES, EPERM, ENOSYS) → calls that fail politely with it
     errno: dict[str, tuple[str, ...]] = {}
-    # call → why it is open or fails politely, for auditors
     reasons: dict[str, str] = {}
 
 
@@ -47,31 +54,41 @@ class LevelLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One policy level."""
+    """One policy level.
 
-    name: str  # for example `pure`
-    order: int  # 0 is the narrowest; a volunteer's opt-in names the highest allowed
-    summary: str  # one sentence for volunteers
-    limits: LevelLimits  # defaults and maxima
-    # modules the zygote imports before the jail closes, dotted names
+    Attributes:
+        name: for example ``pure``.
+        order: 0 is the narrowest; a volunteer's opt-in names the highest allowed.
+        summary: one sentence for volunteers.
+        preload: modules the zygote imports before the jail closes, dotted names.
+        modules: façades by dotted name.
+        builtins: names of the built-in functions and exceptions a task sees.
+        travelling_types: dotted library types whose instances may travel, each with its
+            state form (empty for levels without any).
+        syscalls: the filter.
+        limits: defaults and maxima.
+        members: public names that instances of a library class keep, by dotted class;
+            its other public names are closed in the zygote.
+        overrides: library classes that a task may extend, dotted, each with the names that
+            an own class may define; ``*`` stands for all but private and guarded ones, a
+            ``+`` after a class for what its library derives from it, too.
+        extends: the next narrower level; this one's tables are added to its.
+        digest: domain-separated digest of the file's bytes and of what it extends; set
+            by `parse_level`.
+    """
+
+    name: str
+    order: int
+    summary: str
+    limits: LevelLimits
     preload: tuple[str, ...] = ()
-    modules: dict[str, ModuleRule] = {}  # façades by dotted name
-    # names of the built-in functions and exceptions a task sees
+    modules: dict[str, ModuleRule] = {}
     builtins: tuple[str, ...] = ()
-    syscalls: SyscallRules = SyscallRules()  # the filter
-    # dotted library types whose instances may travel, each with its state form (empty
-    # for levels without any)
+    syscalls: SyscallRules = SyscallRules()
     travelling_types: dict[str, str] = {}
-    # public names that instances of a library class keep, by dotted class; its other
-    # public names are closed in the zygote
     members: dict[str, tuple[str, ...]] = {}
-    # library classes that a task may extend, dotted, each with the names that an own
-    # class may define; `*` stands for all but private and guarded ones, a `+` after a
-    # class for what its library derives from it, too
     overrides: dict[str, tuple[str, ...]] = {}
-    extends: str = ""  # the next narrower level; this one's tables are added to its
-    # domain-separated digest of the file's bytes and of what it extends; set by
-    # `parse_level`
+    extends: str = ""
     digest: str = ""
 
     def default_limits(self) -> RunLimits:

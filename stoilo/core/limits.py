@@ -43,15 +43,23 @@ BOUNDS = Bounds()
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What one run in the jail may use."""
+    """What one run in the jail may use.
 
-    cpu_s: int = 60  # processor time, s
-    wall_s: int = 120  # elapsed time, s
-    # address space above what the warm zygote already holds
+    Attributes:
+        cpu_s: processor time, s.
+        wall_s: elapsed time, s.
+        memory_bytes: address space above what the warm zygote already holds.
+        result_bytes: encoded result.
+        output_bytes: captured print output.
+        threads: 1 means no thread can be started.
+    """
+
+    cpu_s: int = 60
+    wall_s: int = 120
     memory_bytes: int = 512 * MIB
-    result_bytes: int = 16 * MIB  # encoded result
-    output_bytes: int = 64 * KIB  # captured print output
-    threads: int = 1  # 1 means no thread can be started
+    result_bytes: int = 16 * MIB
+    output_bytes: int = 64 * KIB
+    threads: int = 1
 
 
 def lowest_limits(*all_limits: RunLimits) -> RunLimits:

@@ -33,11 +33,15 @@ class Review(StrEnum):
 
 
 class LevelRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who may use one level."""
+    """Who may use one level.
 
-    # role names, `user:NAME`, or `*`; empty closes the level
+    Attributes:
+        open_to: role names, ``user:NAME``, or ``*``; empty closes the level.
+        review: ``manual`` parks tasks until a reviewer signs.
+    """
+
     open_to: tuple[str, ...] = ()
-    review: Review = Review.NONE  # `manual` parks tasks until a reviewer signs
+    review: Review = Review.NONE
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,17 +68,27 @@ class Denials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One version of a project's policy."""
+    """One version of a project's policy.
 
-    format: int  # of this file, 1
-    name: str  # for people
-    levels: dict[str, LevelRule] = {}  # rules of the levels that are open at all
-    quotas: dict[str, Quota] = {}  # by role
-    deny: Denials = Denials()  # digests and modules
-    limits: PolicyLimits = PolicyLimits()  # lower limits
-    # domain-separated digest of the file's bytes; set by `parse_policy`
+    Attributes:
+        format: of this file, 1.
+        name: for people.
+        levels: rules of the levels that are open at all.
+        quotas: by role.
+        deny: digests and modules.
+        limits: lower limits.
+        digest: domain-separated digest of the file's bytes; set by `parse_policy`.
+        text: the file's bytes, to send the policy on; set by `parse_policy`.
+    """
+
+    format: int
+    name: str
+    levels: dict[str, LevelRule] = {}
+    quotas: dict[str, Quota] = {}
+    deny: Denials = Denials()
+    limits: PolicyLimits = PolicyLimits()
     digest: str = ""
-    text: bytes = b""  # the file's bytes, to send the policy on; set by `parse_policy`
+    text: bytes = b""
 
     def is_open(self, level: str) -> bool:
         """Whether anybody at all may use `level`."""

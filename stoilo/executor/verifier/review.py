@@ -68,15 +68,24 @@ class Reviewable(Protocol):
 
 
 class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a reviewer signs."""
+    """What a reviewer signs.
 
-    task_module: _Digest  # digest (plain SHA-256) of the source that runs
-    validator_module: _Digest  # digest of the validators' source
-    level: str  # name of the level
-    flavor: _Digest  # id of the flavor's manifest
-    limits: RunLimits  # the most that a run may use
-    arguments: str  # see `digest_arguments`, or ``any``
-    # Unix seconds; no run starts later on the strength of this review
+    Attributes:
+        task_module: digest (plain SHA-256) of the source that runs.
+        validator_module: digest of the validators' source.
+        level: name of the level.
+        flavor: id of the flavor's manifest.
+        limits: the most that a run may use.
+        arguments: see `digest_arguments`, or ``any``.
+        not_after: Unix seconds; no run starts later on the strength of this review.
+    """
+
+    task_module: _Digest
+    validator_module: _Digest
+    level: str
+    flavor: _Digest
+    limits: RunLimits
+    arguments: str
     not_after: Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 
     def covers(self, work: Reviewable) -> bool:
