@@ -1,17 +1,15 @@
 """Fuzz the log's formats: `python tests/fuzz/fuzz_log_formats.py [SECONDS] [SEED]`.
 
 Mutates valid notes, checkpoints, keys, proofs, policies, histories, bundles, tile names,
-leaves, records and archives (flip, cut, splice, lines shuffled) and checks that every
+leaves and records (flip, cut, splice, lines shuffled) and checks that every
 input ends in a value, which is written back to the same bytes where the form is unique,
 or in one of our errors. A changed proof must never be accepted. Prints seed and counts.
 """
 
 import random
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from stoilo.audit.format.facts import LeafKind
 from stoilo.audit.format.leaf import Leaf, parse_leaf, render_leaf
@@ -50,7 +48,6 @@ from stoilo.audit.format.tiles import (
     render_tile_path,
 )
 from stoilo.audit.log.seen import SeenRow, parse_seen_page, render_seen_row
-from stoilo.audit.read.archive import ArchiveSource, write_archive
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from tests.support.memory_tree import MemoryTree
@@ -130,16 +127,6 @@ def read_leaf(data: bytes) -> None:
     assert render_leaf(parse_leaf(data)) == data
 
 
-def read_archive(data: bytes) -> None:
-    path = SCRATCH / "archive.tar"
-    path.write_bytes(data)
-    source = ArchiveSource(path)
-    source.checkpoint()
-    for tile in source.stored():
-        source.tile(tile)
-    source.records_of_tile(0)
-
-
 def misbehaviour() -> bytes:
     """Return the proof that the log once signed six other leaves."""
     root = MemoryTree(map(leaf_hash, LEAVES[3:])).node(1, 0)
@@ -170,22 +157,6 @@ class Target:
     corpus: list[bytes]
 
 
-def archive() -> bytes:
-    path = SCRATCH / "whole.tar"
-    with path.open("wb") as file:
-        write_archive(
-            file,
-            [
-                ("checkpoint", note_of(NEW)),
-                ("tile/entries/000.p/9", encode_bundle(LEAVES)),
-                ("records/tile/0", b"\0\2{}"),
-            ],
-        )
-    return path.read_bytes()
-
-
-FOLDER = tempfile.TemporaryDirectory(prefix="stoilo-fuzz-")
-SCRATCH = Path(FOLDER.name)
 TARGETS = [
     Target(read_note, [note_of(OLD)] * 3 + [note_of(NEW)]),
     Target(read_checkpoint, [note_of(OLD).partition(b"\n\n")[0] + b"\n"]),
@@ -195,7 +166,6 @@ TARGETS = [
     Target(read_bundle, [encode_bundle(LEAVES)]),
     Target(read_tile_path, [b"tile/0/x001/x234/067", b"tile/entries/000.p/17"]),
     Target(read_leaf, LEAVES),
-    Target(read_archive, [archive()]),
     Target(read_misbehaviour, [misbehaviour()]),
     Target(read_seen, [SEEN, SEEN * 3]),
 ]
