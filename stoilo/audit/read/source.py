@@ -135,7 +135,9 @@ class DirectorySource(_PublishedFiles):
             raise UsageError("STO-L001", f"{path} is not a directory")
         log, self.paths = locate_log(path)
         self._files = TileDirectory(log)
-        beside = log.parent if log.name == _LOG else log
+        # An exported log has its records inside, whatever its owner called it.
+        inside = log.name != _LOG or (log / _FOLDERS[ObjectKind.RECORD]).is_dir()
+        beside = log if inside else log.parent
         self._beside = TileDirectory(beside)
         self._side = beside / SIDE_FILE
 
