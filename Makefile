@@ -57,7 +57,6 @@ lint: setup ## format, lint, types, layers, docstrings, the house's figures
 	@$(VENV)/mypy
 	@$(VENV)/mypy --allow-untyped-defs --allow-incomplete-defs --allow-untyped-calls examples/*.py
 	@$(VENV)/lint-imports
-	@$(VENV)/interrogate -q stoilo
 	@$(VENV)/python scripts/house.py
 
 format: setup ## rewrite the code in the project's format
