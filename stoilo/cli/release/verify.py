@@ -77,7 +77,7 @@ def _document(found: PublishedRelease) -> dict[str, object]:
         "roles": [
             {
                 "role": one.role,
-                "version": one.version,
+                "version": one.signed.version,
                 "expires": int(one.signed.expires.timestamp()),
                 "threshold": one.threshold,
                 "signers": _signers(one),
@@ -124,7 +124,7 @@ def _lines(found: PublishedRelease) -> Iterator[str]:
     for one in found.roles:
         names = ", ".join(map(show_plainly, _signers(one)))
         end = datetime.fromtimestamp(one.signed.expires.timestamp(), UTC).date()
-        yield f"  {one.role:<11} version {one.version}, until {end}, signed by {names}"
+        yield f"  {one.role:<11} version {one.signed.version}, until {end}, signed by {names}"
     for part in found.parts:
         who = ", ".join(map(show_plainly, _builders(found, part.part, part.platform)))
         yield (
