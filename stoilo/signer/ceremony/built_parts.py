@@ -15,52 +15,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Final
-
-import msgspec
+from typing import Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
 from stoilo.flavors.tree import hash_file
-from stoilo.signer.attestations import BuildInputs, BuildTool, BuiltLibrary
 from stoilo.signer.ceremony.folder import NamedBytes
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.pairing import read_tree
 from stoilo.signer.roles import ceremony_bounds
 
-MAX_BOM_BYTES: Final = 16 * 1024**2
-TOOLS: Final = ("pyinstaller", "pyinstaller-hooks-contrib", "cyclonedx-bom", "pip")
 _RECORDS: Final = ("launcher/*.json", "verifier/*.json", "flavor/*/*.json")
 _SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}
 _BUILD = re.compile(r"[a-z0-9-]{1,32}/[a-z0-9_]+-[a-z]+/[0-9a-f]{8,64}\.json")
-
-
-class _Property(msgspec.Struct, frozen=True):
-    name: str = ""
-    value: str = ""
-
-
-class _Hash(msgspec.Struct, frozen=True):
-    alg: str = ""
-    content: str = ""
-
-
-class _Component(msgspec.Struct, frozen=True):
-    name: str = ""
-    version: str = ""
-    reference: str = msgspec.field(default="", name="bom-ref")
-    hashes: tuple[_Hash, ...] = ()
-    properties: tuple[_Property, ...] = ()
-
-
-class _Bom(msgspec.Struct, frozen=True):
-    """What of a CycloneDX bill of materials is repeated in an attestation."""
-
-    components: Annotated[tuple[_Component, ...], msgspec.Meta(max_length=8192)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,30 +68,6 @@ def read_parts_from(directory: Path) -> Changes:
     return Changes(tuple({one.name: one for one in put}.values()))
 
 
-def read_inputs(build: FoundBuild, commit: str, source_date_epoch: int) -> BuildInputs:
-    """Return what this builder says went in: tools here, libraries by the bill.
-
-    Args:
-        build: as found.
-        commit: of the source, hex; empty when unsaid.
-        source_date_epoch: Unix seconds.
-
-    Raises:
-        UsageError: STO-U003 for a commit that is none.
-        TrustError: STO-F034 for a bill of materials that is missing or cannot be read.
-    """
-    part = build.part
-    if part.part != "launcher" and not (part.tree and part.sbom):
-        raise TrustError("STO-F034", f"{part.part} lacks a tree or bill of materials")
-    made = BuildInputs(
-        commit, source_date_epoch, tuple(_tools()), tuple(_libraries(build))
-    )
-    try:
-        return msgspec.convert(msgspec.to_builtins(made), type=BuildInputs)
-    except msgspec.ValidationError as error:
-        raise UsageError("STO-U003", f"not a commit or a time: {error}") from error
-
-
 def _build(directory: Path, record: Path) -> FoundBuild:
     name = record.relative_to(directory).as_posix()
     data = _small(record, name)
@@ -149,41 +95,6 @@ def _files(
         yield _expected(directory, f"{base}.sbom.json", part.sbom)
     if part.flavor:
         yield _expected(directory, f"flavor/{part.part}/manifest.yaml", part.flavor)
-
-
-def _tools() -> Iterator[BuildTool]:
-    for name in TOOLS:
-        try:
-            yield BuildTool(name, metadata.version(name))
-        except metadata.PackageNotFoundError:
-            continue
-
-
-def _libraries(build: FoundBuild) -> Iterator[BuiltLibrary]:
-    """Yield the system libraries that a build's bill of materials lists."""
-    for file in build.files:
-        if file.name.endswith(".sbom.json"):
-            bom = file.content
-            data = bom if isinstance(bom, bytes) else read_bounded(bom, MAX_BOM_BYTES)
-            yield from read_libraries(data)
-
-
-def read_libraries(bom: bytes) -> Iterator[BuiltLibrary]:
-    """Yield the system libraries that a bill of materials (CycloneDX) lists."""
-    try:
-        components = msgspec.json.decode(bom, type=_Bom).components
-    except msgspec.MsgspecError as error:
-        raise TrustError("STO-F034", "the bill of materials cannot be read") from error
-    for one in components:
-        if one.reference.startswith("library:"):
-            digests = [row.content for row in one.hashes if row.alg == "SHA-256"]
-            names = [
-                row.value
-                for row in one.properties
-                if row.name == "stoilo:debian-package"
-            ]
-            package = " ".join([*names, one.version]).strip()
-            yield BuiltLibrary(one.name, "".join(digests[:1]), package)
 
 
 def _expected(directory: Path, name: str, digest: str) -> NewTarget:

@@ -12,7 +12,6 @@ from typing import IO, Final
 from tuf.api.metadata import Root, Targets
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import (
     BuilderFile,
@@ -25,12 +24,7 @@ from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
     REHEARSAL_MARK,
 )
-from stoilo.signer.attestations import (
-    BuildEvidence,
-    attestation_path,
-    check_builds,
-    read_attestation,
-)
+from stoilo.signer.attestations import BuildEvidence, judge_builds
 from stoilo.signer.ceremony.content_checks import (
     check_content,
     named_targets,
@@ -199,47 +193,20 @@ def find_builds(
         builders = read_target(
             proposal.target(BUILDERS_FILE) or b"{}", BuilderFile, BUILDERS_FILE
         )
-        parts = release_parts(proposal)
+        found = tuple(
+            judge_builds(
+                release_parts(proposal),
+                {f"builds/{name}": data for name, data in ceremony.builds},
+                builders,
+                required=lambda part: _is_new(proposal, part),
+            )
+        )
     except StoiloError:
         return (), ()  # said by `check_content`
-    views: list[BuildEvidence] = []
-    problems = list(_strange_builds(ceremony, parts, builders))
-    for part in parts:
-        if not _is_new(proposal, part):
-            continue
-        prefix = f"{part.part}/{part.platform}/"
-        given = [data for name, data in ceremony.builds if name.startswith(prefix)]
-        try:
-            views.append(check_builds(part, given, builders))
-        except StoiloError as error:
-            problems.append(error)
-    return tuple(views), tuple(problems)
-
-
-def _strange_builds(
-    ceremony: Ceremony, parts: tuple[PartFile, ...], builders: BuilderFile
-) -> Iterator[StoiloError]:
-    try:
-        keys = tuple(parse_public_key(one.key) for one in builders.keys)
-    except StoiloError:
-        return  # said by `check_content`
-    known = {attestation_path(part, key): (part, key) for part in parts for key in keys}
-    for name, data in ceremony.builds:
-        row = known.get(f"builds/{name}")
-        if row is None:
-            yield TrustError("STO-F031", f"builds/{name} is of no builder or no part")
-            continue
-        try:
-            one = read_attestation(data, keys)
-        except StoiloError as error:
-            yield error
-            continue
-        if one.builder != row[1]:
-            yield TrustError("STO-F031", f"builds/{name} is by another builder")
-        if one.part.archive != row[0].archive and not _is_new(
-            ceremony.proposal, row[0]
-        ):
-            yield TrustError("STO-F032", f"builds/{name} is of another build")
+    return (
+        tuple(one for one in found if isinstance(one, BuildEvidence)),
+        tuple(one for one in found if isinstance(one, StoiloError)),
+    )
 
 
 def _is_new(proposal: Proposal, part: PartFile) -> bool:
@@ -263,44 +230,36 @@ def check_pairs(ceremony: Ceremony) -> Iterator[StoiloError]:
         parts = release_parts(ceremony.proposal)
     except StoiloError:
         return  # said by `check_content`
-    verifiers = {one.platform: one for one in parts if one.part == "verifier"}
     new = {one.name: one for one in ceremony.proposal.targets}
-    for part in parts:
-        verifier = verifiers.get(part.platform)
-        if verifier is None or part.part not in {"launcher", "verifier"}:
-            continue
-        target = part_target(part.part, part.platform)
-        file = new.get(target if part.part == "launcher" else f"{target}.tar")
-        if file is None:
-            # It holds the digest of the old verifier and would not start
-            # the new one.
-            if part.part == "launcher" and _is_other(ceremony, verifier):
-                yield TrustError(
-                    "STO-F034",
-                    f"the launcher for {part.platform} stays, and starts the verifier "
-                    "before this one",
-                    hint="publish the verifier and the launcher of one `stoilo release "
-                    "build`",
-                )
-            continue
+    for verifier in (one for one in parts if one.part == "verifier"):
+        archive = new.get(f"verifier/{verifier.platform}.tar")
+        program = new.get(f"launcher/{verifier.platform}")
         try:
-            if part.part == "launcher":
-                with _open(file) as stream:
-                    check_launcher(part, stream.read(MAX_PROGRAM_BYTES + 1), verifier)
-            else:
-                _check_verifier(ceremony, part, file)
+            if archive is not None:
+                _check_verifier(ceremony, verifier, archive)
+            for launcher in parts:
+                if (launcher.part, launcher.platform) != (
+                    "launcher",
+                    verifier.platform,
+                ):
+                    continue
+                if program is not None:
+                    with _open(program) as stream:
+                        data = stream.read(MAX_PROGRAM_BYTES + 1)
+                    check_launcher(launcher, data, verifier)
+                elif archive is not None:
+                    raise _left_behind(launcher)
         except StoiloError as error:
             yield error
 
 
-def _is_other(ceremony: Ceremony, verifier: PartFile) -> bool:
-    """Whether the published release holds another archive of this verifier, or none."""
-    base = ceremony.proposal.base
-    known = release_parts(Proposal(base)) if base else ()
-    return not any(
-        (one.part, one.platform, one.archive)
-        == (verifier.part, verifier.platform, verifier.archive)
-        for one in known
+def _left_behind(launcher: PartFile) -> TrustError:
+    """Return the refusal of a launcher that holds the digest of the old verifier."""
+    return TrustError(
+        "STO-F034",
+        f"the launcher for {launcher.platform} stays, and starts the verifier before "
+        "this one",
+        hint="publish the verifier and the launcher of one `stoilo release build`",
     )
 
 

@@ -21,23 +21,16 @@ from stoilo.audit.format.proof import (
 )
 from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.targets import (
-    BuilderFile,
-    PartFile,
-    TrustedRelease,
-    part_target,
-)
+from stoilo.executor.verifier.targets import BuilderFile, TrustedRelease, part_target
 from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,
     BuildEvidence,
-    attestation_path,
-    check_builds,
-    read_attestation,
+    builder_paths,
+    judge_builds,
 )
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
@@ -89,63 +82,25 @@ def check_attestations(
     Raises:
         TrustError: STO-F030 to STO-F033.
     """
-    files = _read_attestations(place, contents, builders)
+    names = place.names()
+    known = builder_paths((*contents.parts(), *contents.former_parts()), builders)
+    listed = known if names is None else filter(_BUILD.fullmatch, names)
+    rows = ((name, place.read(name, MAX_ATTESTATION_BYTES)) for name in sorted(listed))
+    files = {name: data for name, data in rows if data is not None}
     found.update(files)
     evidence = []
-    for part in contents.parts():
-        ours = _matching(part, files, contents, builders)
-        if ours or required:
-            minimum = MIN_BUILDERS if required else 1
-            evidence.append(check_builds(part, ours, builders, minimum=minimum))
+    for one in judge_builds(
+        contents.parts(),
+        files,
+        builders,
+        required=lambda _: required,
+        minimum=MIN_BUILDERS if required else 1,
+        earlier=contents.former_parts(),
+    ):
+        if isinstance(one, StoiloError):
+            raise one
+        evidence.append(one)
     return tuple(evidence)
-
-
-def _read_attestations(
-    place: Place, contents: Contents, builders: BuilderFile
-) -> Mapping[str, bytes]:
-    """Return the attestations that are there, by name."""
-    names = place.names()
-    keys = [parse_public_key(one.key) for one in builders.keys]
-    parts = (*contents.parts(), *contents.former_parts())
-    known = {attestation_path(part, key) for part in parts for key in keys}
-    listed = (
-        known if names is None else {name for name in names if _BUILD.fullmatch(name)}
-    )
-    if listed - known:
-        raise TrustError(
-            "STO-F031", f"{min(listed - known)} is of no builder or no part"
-        )
-    rows = ((name, place.read(name, MAX_ATTESTATION_BYTES)) for name in sorted(listed))
-    return {name: data for name, data in rows if data is not None}
-
-
-def _matching(
-    part: PartFile,
-    files: Mapping[str, bytes],
-    contents: Contents,
-    builders: BuilderFile,
-) -> list[bytes]:
-    """Return the attestations at `part`'s place, without those of its predecessors."""
-    keys = [parse_public_key(one.key) for one in builders.keys]
-    earlier = {_without_serial(one) for one in contents.former_parts()}
-    earlier.discard(_without_serial(part))
-    ours = []
-    for key in keys:
-        path = attestation_path(part, key)
-        if path not in files:
-            continue
-        attested = read_attestation(files[path], keys)
-        if attested.builder != key:
-            raise TrustError("STO-F031", f"{path} is by another builder than it says")
-        # A builder's file of an earlier build lies there until he attests the
-        # new one.
-        if _without_serial(attested.part) not in earlier:
-            ours.append(files[path])
-    return ours
-
-
-def _without_serial(part: PartFile) -> tuple[str, ...]:
-    return (part.part, part.platform, part.version, part.archive.sha256, part.tree)
 
 
 def check_pairs(
