@@ -195,7 +195,7 @@ def test_key_leaves_the_role_that_it_was_made_for(run: Run) -> None:
     text = run("request", "s2", "--release", "data", *words, code=2)
     assert "[STO-K053]" in text  # targets needs three
     boinc = ("--withdraw", "digest=" + "2" * 64, "--settle", "3")
-    assert "settled to 0 -> 3" in run("request", "s3", "--release", "data", *boinc)
+    assert "+ online statements settled to 3" in run("request", "s3", "--release", "data", *boinc)
 
 
 def test_several_things_are_asked_for_in_one_folder(run: Run, place: Path) -> None:

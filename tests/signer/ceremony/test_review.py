@@ -58,7 +58,10 @@ def test_changed_target_shows_old_and_new_digest(bench: CeremonyBench) -> None:
     )
     (change,) = review(ceremony, NOW).roles[0].targets
     assert len(change.old) == len(change.new) == 64
-    assert change.words == ("oldest verifier that may work: serial 1 -> 4",)
+    assert change.words == (
+        "- oldest verifier that may work: serial 1",
+        "+ oldest verifier that may work: serial 4",
+    )
 
 
 def test_role_that_ends_soon_and_is_not_renewed_is_warned_of(
