@@ -21,7 +21,6 @@ from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.policies.levels import level_files
 from stoilo.server.config import DEFAULT_ORIGIN
 from stoilo.server.db import rows
-from stoilo.server.release.expiry import read_roles
 from stoilo.server.release.released import (
     ServerTerms,
     check_certified,
@@ -30,6 +29,7 @@ from stoilo.server.release.released import (
 )
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.client import ForeignSigner, SignerClient, SignerProcess
+from stoilo.signer.release_status import read_roles
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError
+from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.metadata import RoleFile
@@ -16,7 +17,7 @@ from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.requests import Withdrawal, withdraw
 from stoilo.signer.ceremony.review import review
 from stoilo.signer.ceremony.review_text import render_review
-from stoilo.signer.ceremony.status import read_state
+from stoilo.signer.release_status import read_status
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 
 
@@ -278,7 +279,7 @@ def test_withdrawing_the_only_open_epoch_is_warned_of(
     warnings = review(ceremony, NOW).warnings
     assert any("no gate epoch would be open" in one for one in warnings) is closes
     bench.publish(ceremony)
-    state = read_state(bench.directory, NOW)
+    state = read_status(open_published(bench.directory), NOW)
     assert (state.state, state.epochs_until == 0) == (
         ("expired", True) if closes else ("soon", False)
     )
