@@ -26,6 +26,7 @@ from stoilo.audit.format.policy import (
 from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PublicKey, parse_public_key
+from stoilo.core.statement import RevocationStatement
 from stoilo.executor.verifier.targets import (
     BuilderFile,
     BuilderKey,
@@ -70,8 +71,6 @@ SERVER = "server"
 """Who holds the online keys."""
 
 _FileT = TypeVar("_FileT", bound=msgspec.Struct)
-
-_ItemT = TypeVar("_ItemT", bound=int | str)
 
 
 def find_release(directory: Path) -> Path:
@@ -188,25 +187,6 @@ def first_targets(release: FirstRelease) -> tuple[NewTarget, ...]:
         named_record(REVOCATION_FILE, revocation),
         named_record(REVIEWERS_FILE, ReviewerFile()),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Withdrawal:
-    """What must not run any more, or may again."""
-
-    digests: tuple[str, ...] = ()
-    flavors: tuple[str, ...] = ()
-    epochs: tuple[int, ...] = ()
-    min_epoch: int = 1
-
-    def __or__(self, other: Withdrawal) -> Withdrawal:
-        """Return both."""
-        return Withdrawal(
-            (*self.digests, *other.digests),
-            (*self.flavors, *other.flavors),
-            (*self.epochs, *other.epochs),
-            max(self.min_epoch, other.min_epoch),
-        )
 
 
 def online_role(online: OnlineKeys) -> RoleSet:
@@ -382,45 +362,64 @@ def raise_floors(proposal: Proposal, floors: Mapping[str, int]) -> Changes:
     return Changes((named_record(FLOORS_FILE, FloorsFile(verifier, serials)),))
 
 
-def withdraw(
-    proposal: Proposal, made: Withdrawal, *, take_back: bool = False, settle: int = 0
-) -> Changes:
-    """Withdraw offline, or allow again what was withdrawn.
+Withdrawn = RevocationFile | RevocationStatement
+"""Where only the lists of what is withdrawn count."""
 
-    Args:
-        proposal: the release as it will be.
-        made: what.
-        take_back: remove it from the list instead.
-        settle: online statements up to this number are settled by the new list.
 
-    Raises:
-        UsageError: ``STO-K054`` when nothing of it is withdrawn and it is to be allowed.
-    """
+def withdraw(proposal: Proposal, made: Withdrawn, *, settle: int = 0) -> Changes:
+    """Withdraw offline; online statements up to number `settle` are settled by that."""
     known = _read(proposal, REVOCATION_FILE, RevocationFile)
-    merge = _minus if take_back else _plus
     record = msgspec.structs.replace(
-        known,
-        digests=merge(known.digests, made.digests),
-        flavors=merge(known.flavors, made.flavors),
-        epochs=merge(known.epochs, made.epochs),
-        min_epoch=known.min_epoch
-        if take_back
-        # It only rises: hosts remember the highest.
-        else max(known.min_epoch, made.min_epoch),
-        settled=max(known.settled, settle),
+        merge_withdrawn(known, made), settled=max(known.settled, settle)
     )
-    # Most likely a digest with a typing error.
-    if take_back and record == known:
-        raise UsageError("STO-K054", "nothing of this is withdrawn by the offline list")
     return Changes((named_record(REVOCATION_FILE, record),))
 
 
-def _plus(known: tuple[_ItemT, ...], more: tuple[_ItemT, ...]) -> tuple[_ItemT, ...]:
-    return tuple(dict.fromkeys((*known, *more)))
+def allow_again(proposal: Proposal, made: Withdrawn) -> Changes:
+    """Take back what was withdrawn offline; raises ``STO-L163`` when it was not."""
+    known = _read(proposal, REVOCATION_FILE, RevocationFile)
+    record = merge_withdrawn(known, remove=made)
+    return Changes((named_record(REVOCATION_FILE, record),))
 
 
-def _minus(known: tuple[_ItemT, ...], less: tuple[_ItemT, ...]) -> tuple[_ItemT, ...]:
-    return tuple(one for one in known if one not in less)
+def merge_withdrawn(
+    offline: RevocationFile,
+    *more: Withdrawn,
+    remove: Withdrawn | None = None,
+) -> RevocationFile:
+    """Return the offline list with everything that all of these withdraw. Pure.
+
+    Raises ``STO-L163`` when something to `remove` is not withdrawn: most likely a digest
+    with a typing error.
+    """
+    sources = (offline, *more)
+    lowest = max(one.min_epoch for one in sources)
+    digests = {item for one in sources for item in one.digests}
+    flavors = {item for one in sources for item in one.flavors}
+    epochs = {item for one in sources for item in one.epochs}
+    if remove is not None:
+        missing = [
+            *(f"epoch {one}" for one in remove.epochs if one not in epochs),
+            *(f"digest {one[:16]}" for one in remove.digests if one not in digests),
+            *(f"flavor {one[:16]}" for one in remove.flavors if one not in flavors),
+        ]
+        if remove.min_epoch > 1 and lowest != remove.min_epoch:
+            missing.append(f"the lowest epoch {remove.min_epoch}")
+        if missing:
+            raise UsageError("STO-L163", f"not withdrawn: {', '.join(missing)}")
+        epochs -= set(remove.epochs)
+        digests -= set(remove.digests)
+        flavors -= set(remove.flavors)
+        if remove.min_epoch > 1:  # a lower one that was set before holds again
+            known = {one.min_epoch for one in sources} - {remove.min_epoch}
+            lowest = max(known, default=1)
+    return msgspec.structs.replace(
+        offline,
+        epochs=tuple(sorted(epochs)),
+        digests=tuple(sorted(digests)),
+        flavors=tuple(sorted(flavors)),
+        min_epoch=lowest,
+    )
 
 
 def _bytes(proposal: Proposal, name: str) -> bytes:

@@ -24,7 +24,11 @@ from stoilo.executor.verifier.targets import (
 from stoilo.executor.verifier.trust import REVIEWERS_FILE, REVOCATION_FILE
 from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.proposal import Changes
-from stoilo.signer.ceremony.requests import epoch_targets, named_record
+from stoilo.signer.ceremony.requests import (
+    epoch_targets,
+    merge_withdrawn,
+    named_record,
+)
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     check_development,
@@ -64,22 +68,13 @@ def without_reviewer(named: Sequence[ReviewerKey], key: str) -> ReviewerFile:
     return ReviewerFile(others)
 
 
-def enroll_reviewer(directory: Path, entry: ReviewerKey, now: int) -> None:
-    """Publish `entry` in the release; raises as `with_reviewer`, and ``STO-K091``."""
-    _publish_reviewers(directory, lambda named: with_reviewer(named, entry), now)
-
-
-def withdraw_reviewer(directory: Path, key: str, now: int) -> None:
-    """Publish the list without `key` (hex); raises ``STO-K030``, ``STO-K091``.
-
-    From then on no executor that has the new metadata runs what this key reviewed.
-    """
-    _publish_reviewers(directory, lambda named: without_reviewer(named, key), now)
-
-
-def _publish_reviewers(
+def publish_reviewers(
     directory: Path, change: Callable[[Sequence[ReviewerKey]], ReviewerFile], now: int
 ) -> None:
+    """Publish a changed list of reviewers; raises as `change`, and ``STO-K091``.
+
+    From then on no executor that has the new metadata runs what a withdrawn key reviewed.
+    """
     check_development(directory)
     with publishing(directory):
         record = named_record(REVIEWERS_FILE, change(list_reviewers(directory)))
@@ -144,48 +139,11 @@ def settle_list(
     """
     # What was settled before is in the offline list, or was taken back on purpose.
     settled = online is None or online.sequence <= offline.settled
-    sources = [one for one in (None if settled else online, add) if one is not None]
-    epochs = {*offline.epochs, *(item for one in sources for item in one.epochs)}
-    digests = {*offline.digests, *(item for one in sources for item in one.digests)}
-    flavors = {*offline.flavors, *(item for one in sources for item in one.flavors)}
-    min_epoch = max(offline.min_epoch, *(one.min_epoch for one in sources), 1)
-    if remove is not None:
-        _check_withdrawn(
-            remove, epochs=epochs, digests=digests, flavors=flavors, lowest=min_epoch
-        )
-        epochs -= set(remove.epochs)
-        digests -= set(remove.digests)
-        flavors -= set(remove.flavors)
-        if remove.min_epoch > 1:  # a lower one that was set before holds again
-            known = {offline.min_epoch, *(one.min_epoch for one in sources)}
-            min_epoch = max(known - {remove.min_epoch}, default=1)
+    more = [one for one in (None if settled else online, add) if one is not None]
     return msgspec.structs.replace(
-        offline,
-        epochs=tuple(sorted(epochs)),
-        digests=tuple(sorted(digests)),
-        flavors=tuple(sorted(flavors)),
-        min_epoch=min_epoch,
+        merge_withdrawn(offline, *more, remove=remove),
         settled=max(offline.settled, 0 if online is None else online.sequence),
     )
-
-
-def _check_withdrawn(
-    remove: RevocationStatement,
-    *,
-    epochs: set[int],
-    digests: set[str],
-    flavors: set[str],
-    lowest: int,
-) -> None:
-    missing: list[str] = [
-        *(f"epoch {one}" for one in remove.epochs if one not in epochs),
-        *(f"digest {one[:16]}" for one in remove.digests if one not in digests),
-        *(f"flavor {one[:16]}" for one in remove.flavors if one not in flavors),
-    ]
-    if remove.min_epoch > 1 and lowest != remove.min_epoch:
-        missing.append(f"the lowest epoch {remove.min_epoch}")
-    if missing:
-        raise UsageError("STO-L163", f"not withdrawn: {', '.join(missing)}")
 
 
 def settle_revocations(

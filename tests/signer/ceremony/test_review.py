@@ -8,13 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError
+from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.requests import Withdrawal, withdraw
+from stoilo.signer.ceremony.requests import withdraw
 from stoilo.signer.ceremony.review import review
 from stoilo.signer.ceremony.review_text import render_review
 from stoilo.signer.release_status import read_status
@@ -275,7 +276,7 @@ def test_withdrawing_the_only_open_epoch_is_warned_of(
     bench: CeremonyBench, epochs: tuple[int, ...], closes: bool
 ) -> None:
     proposal = bench.request(Changes(renew=("revocation",))).proposal
-    ceremony = bench.request(withdraw(proposal, Withdrawal(epochs=epochs)))
+    ceremony = bench.request(withdraw(proposal, RevocationFile(epochs=epochs)))
     warnings = review(ceremony, NOW).warnings
     assert any("no gate epoch would be open" in one for one in warnings) is closes
     bench.publish(ceremony)
