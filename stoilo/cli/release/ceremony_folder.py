@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -25,7 +25,7 @@ from stoilo.signer.ceremony.key_holders import KeyHolder
 from stoilo.signer.ceremony.requests import add_builds, begin_on
 from stoilo.signer.ceremony.review import Review, review
 from stoilo.signer.ceremony.review_text import render_review
-from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, append_line
+from stoilo.signer.ceremony.transcript import add_line
 from stoilo.signer.offline_keys import PublicKeyFile
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -147,19 +147,9 @@ def save(
     key: str = "",
 ) -> None:
     """Write the folder and a line of its transcript, for everybody to read."""
-    # The folder first: a line about what was not written would be false.
-    write_folder(folder, ceremony)
-    append_line(
-        folder,
-        act,
-        clock(),
-        who=who,
-        key=key,
-        proposal=ceremony.digest,
-        note=note[:1024],
-    )
-    with contextlib.suppress(OSError):  # some sticks know no modes
-        (folder / TRANSCRIPT_FILE).chmod(0o644)
+    about = {"who": who, "key": key, "proposal": ceremony.digest, "note": note[:1024]}
+    transcript = add_line(ceremony.transcript, act, clock(), **about)
+    write_folder(folder, replace(ceremony, transcript=transcript))
 
 
 def print_review(found: Review, *folders: Path, as_json: bool) -> None:

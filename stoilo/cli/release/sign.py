@@ -22,6 +22,7 @@ from stoilo.cli.release.ceremony_folder import (
     save,
 )
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.files import write_durably
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.base_release import BaseRelease
@@ -41,7 +42,7 @@ from stoilo.signer.ceremony.review import Review
 from stoilo.signer.ceremony.review import review as review_ceremony
 from stoilo.signer.ceremony.review_text import next_step
 from stoilo.signer.ceremony.signatures import combine, sign_proposal, signable
-from stoilo.signer.ceremony.transcript import append_line
+from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, add_line
 from stoilo.signer.offline_keys import (
     OfflineKey,
     check_typed_back,
@@ -278,7 +279,8 @@ def publish(
         _refuse_foreign_keys(data, ceremony)
     current = put(ceremony, place, now, public=data is None)
     if os.access(folders[0], os.W_OK):  # the stick may be locked: its part is done
-        append_line(folders[0], "publish", now, proposal=ceremony.digest)
+        line = add_line(ceremony.transcript, "publish", now, proposal=ceremony.digest)
+        write_durably(folders[0] / TRANSCRIPT_FILE, line, mode=None)
     online = data is not None and _sign_online(place, now)
     _show_published(current, data, online=online, as_json=as_json)
 

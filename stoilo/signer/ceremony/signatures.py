@@ -21,11 +21,7 @@ from stoilo.signer.ceremony.folder import Ceremony, NamedBytes
 from stoilo.signer.ceremony.key_holders import KeyHolder, Person, holder_of, role_keys
 from stoilo.signer.ceremony.metadata import RoleFile, open_role, open_root, role_file
 from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.ceremony.transcript import (
-    combine_transcripts,
-    parse_transcript,
-    render_transcript,
-)
+from stoilo.signer.ceremony.transcript import combine_transcripts
 from stoilo.signer.offline_keys import OfflineKey
 from stoilo.signer.roles import DELEGATED
 
@@ -200,9 +196,7 @@ def combine(ceremonies: Sequence[Ceremony]) -> Ceremony:
         online=_together(
             "requests", [(("online.json", one.online),) for one in ceremonies]
         )[0][1],
-        transcript=render_transcript(
-            combine_transcripts(parse_transcript(one.transcript) for one in ceremonies)
-        ),
+        transcript=combine_transcripts(one.transcript for one in ceremonies),
     )
 
 

@@ -12,16 +12,13 @@ They are a record, not a permission: nothing is decided by what they say.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.signer.key_files import write_private_file
 
 TRANSCRIPT_FILE: Final = "transcript.jsonl"
 MAX_TRANSCRIPT_BYTES: Final = 1024 * 1024
@@ -56,8 +53,8 @@ class TranscriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal["stoilo-transcript/1"] = "stoilo-transcript/1"
 
 
-def append_line(
-    folder: Path,
+def add_line(
+    transcript: bytes,
     act: str,
     now: int,
     *,
@@ -65,41 +62,19 @@ def append_line(
     key: str = "",
     proposal: str = "",
     note: str = "",
-) -> TranscriptLine:
-    """Append an act to `folder`'s transcript, durably; returns the line.
+) -> bytes:
+    """Return `transcript` (hostile) with one act more; see `TranscriptLine`.
 
-    Raises ``STO-K077`` when what is there does not hold together.
+    Raises ``STO-K077`` when what is there does not hold together, or with this line would
+    not.
     """
-    lines = read_transcript(folder)
-    line = TranscriptLine(
-        act=act,
-        time=now,
-        who=who,
-        key=key,
-        proposal=proposal,
-        note=note,
-        previous=_ends(lines),
-    )
-    write_transcript(folder, (*lines, line))
-    return line
-
-
-def read_transcript(folder: Path) -> tuple[TranscriptLine, ...]:
-    """Return the transcript of `folder`, empty when there is none; raises ``STO-K077``."""
-    try:
-        data = read_bounded(folder / TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise TrustError("STO-K077", f"{TRANSCRIPT_FILE} cannot be read") from error
-    return parse_transcript(data)
-
-
-def write_transcript(folder: Path, lines: Iterable[TranscriptLine]) -> None:
-    """Write the whole transcript of `folder`, atomically; raises ``STO-K077``."""
-    data = render_transcript(lines)
+    lines = parse_transcript(transcript)
+    followed = {digest for line in lines for digest in line.previous}
+    ends = sorted({line_digest(line) for line in lines} - followed)
+    line = TranscriptLine(act, now, who, key, proposal, note, tuple(ends))
+    data = render_transcript((*lines, line))
     parse_transcript(data)  # what could not be read again is not written
-    write_private_file(folder / TRANSCRIPT_FILE, data)
+    return data
 
 
 def parse_transcript(data: bytes) -> tuple[TranscriptLine, ...]:
@@ -142,21 +117,18 @@ def line_digest(line: TranscriptLine) -> Digest:
     return content_digest(msgspec.json.encode(line))
 
 
-def transcript_digest(lines: Iterable[TranscriptLine]) -> Digest:
-    """Return the digest of the whole file: what the release's log entry names."""
-    return content_digest(render_transcript(lines))
-
-
-def combine_transcripts(
-    transcripts: Iterable[tuple[TranscriptLine, ...]],
-) -> tuple[TranscriptLine, ...]:
+def combine_transcripts(transcripts: Iterable[bytes]) -> bytes:
     """Return the union of transcripts with one beginning; the order does not matter.
 
     Lines come out by time, and never before those that they follow.
 
     Raises ``STO-K077`` when they are not of one ceremony.
     """
-    given = {line_digest(line): line for lines in transcripts for line in lines}
+    given = {
+        line_digest(line): line
+        for data in transcripts
+        for line in parse_transcript(data)
+    }
     if sum(not line.previous for line in given.values()) > 1:
         raise TrustError("STO-K077", "the transcripts are of different ceremonies")
     united: dict[Digest, TranscriptLine] = {}
@@ -172,13 +144,7 @@ def combine_transcripts(
         # file.
         _, first = min(ready)
         united[first] = given[first]
-    return tuple(united.values())
-
-
-def _ends(lines: tuple[TranscriptLine, ...]) -> tuple[str, ...]:
-    followed = {digest for line in lines for digest in line.previous}
-    digests = (line_digest(line) for line in lines)
-    return tuple(sorted(digest for digest in digests if digest not in followed))
+    return render_transcript(united.values())
 
 
 def _parse_line(row: bytes, number: int) -> TranscriptLine:
