@@ -51,7 +51,6 @@ from stoilo.signer.ceremony.proposal import (
     first_proposal,
     next_proposal,
 )
-from stoilo.signer.ceremony.publication import ReleaseWriter
 from stoilo.signer.ceremony.requests import (
     epoch_targets,
     named_record,
@@ -69,6 +68,7 @@ from stoilo.signer.process.online_keys import (
 from stoilo.signer.repository import (
     publishing,
     refresh_online_metadata,
+    release_writer,
 )
 
 __all__ = [
@@ -108,9 +108,9 @@ def write_signed(
     directory: Path, proposal: Proposal, keys: Mapping[str, Sequence[PrivateKey]]
 ) -> None:
     """Sign a proposal with `keys`, by role, and publish it; nobody looks at it."""
-    files = ReleaseWriter(directory, public=False)
+    files = release_writer(directory, public=False)
     for one in proposal.targets:
-        files.store(one)
+        files.write(f"targets/{one.stored}", one.content)
     for file in proposal.metadata:
         signers = (CryptoSigner(key.key) for key in keys[file.role])
         files.write(f"metadata/{file.name}", add_signature(file, *signers).data)
@@ -199,7 +199,7 @@ class ReleasedProject:
             else:
                 write_signed(self.directory, self._first(online, now), keys)
                 first = self.directory / "metadata" / "1.root.json"
-                ReleaseWriter(self.directory, public=False).write(
+                release_writer(self.directory, public=False).write(
                     "root.json", first.read_bytes()
                 )
         if online_too:

@@ -16,7 +16,6 @@ any other name is refused, so that a private key copied here by mistake is notic
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -24,21 +23,21 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.core.files import read_bounded, sync_directory, write_durably
+from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.signer.ceremony.base_release import BaseRelease, open_base, stored_name
 from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name, targets_of
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.ceremony.transcript import MAX_TRANSCRIPT_BYTES, TRANSCRIPT_FILE
-from stoilo.signer.repository import checked_pieces
+from stoilo.signer.repository import DirectoryWriter
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
 CEREMONY_FORMAT: Final = "stoilo-ceremony/1"
@@ -148,13 +147,14 @@ def write_folder(path: Path, ceremony: Ceremony) -> None:
     Raises ``STO-K051`` when the disk is full or read-only.
     """
     wanted: dict[str, bytes | Path] = dict(_files_of(ceremony))
+    files = DirectoryWriter(path, file_mode=None, folder_mode=0o755)
     try:
-        present = _list_files(path) if path.exists() else {}
+        path.mkdir(parents=True, exist_ok=True)
+        present = _list_files(path)
         for name, content in wanted.items():
-            _write(path / name, content)
+            files.write(name, content)
         for name in present.keys() - wanted.keys():
-            (path / name).unlink()
-        _sync_all(path)
+            files.remove(name)
     except OSError as error:
         raise InternalError(
             "STO-K051",
@@ -317,39 +317,3 @@ def _files_of(ceremony: Ceremony) -> Iterator[tuple[str, bytes | Path]]:
     # Last: a folder without it is no ceremony, so half a copy is refused.
     about = msgspec.json.encode(ceremony.about)
     yield _ABOUT, msgspec.json.format(about, indent=2) + b"\n"
-
-
-def _write(file: Path, content: bytes | Path) -> None:
-    """Write one file whole, unless it is there already."""
-    if isinstance(content, Path):
-        if content == file or _is_same(content, file):
-            return
-        digest = file.name.partition(".")[0]
-        data: bytes | Iterable[bytes] = checked_pieces(content, digest)
-    elif file.is_file() and file.read_bytes() == content:
-        return
-    else:
-        data = content
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(file, data, mode=None)
-    with contextlib.suppress(OSError):  # some sticks know no modes
-        file.chmod(0o644)
-
-
-def _is_same(content: Path, file: Path) -> bool:
-    """Whether `file`, named by its digest, is a whole copy of `content` already."""
-    size = content.stat().st_size
-    named = PurePosixPath(file.name).name.partition(".")[0]
-    return file.is_file() and _digest_file(file, size) == named
-
-
-def _sync_all(path: Path) -> None:
-    """Make every rename below `path` durable, and drop what is left over."""
-    for name in os.walk(path, topdown=False):
-        folder = Path(name[0])
-        for half in folder.glob(".*.new"):
-            half.unlink()
-        if folder != path and not any(folder.iterdir()):
-            folder.rmdir()
-        else:
-            sync_directory(folder)

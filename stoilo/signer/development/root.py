@@ -69,7 +69,7 @@ from stoilo.signer.ceremony.proposal import (
     first_proposal,
     next_proposal,
 )
-from stoilo.signer.ceremony.publication import ReleaseWriter, write_release
+from stoilo.signer.ceremony.publication import write_release
 from stoilo.signer.ceremony.requests import (
     epoch_targets,
     named_record,
@@ -93,6 +93,7 @@ from stoilo.signer.repository import (
     newest,
     publishing,
     refresh_online_metadata,
+    release_writer,
 )
 from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
 
@@ -362,7 +363,7 @@ def _sign(directory: Path, ceremony: Ceremony, now: int) -> None:
         signed.append(file)
     proposal = replace(ceremony.proposal, metadata=tuple(signed))
     release_parts(proposal)  # refused here, not by every host
-    files = ReleaseWriter(directory, public=False)
+    files = release_writer(directory, public=False)
     write_release(replace(ceremony, proposal=proposal), files)
     online = ensure_key(directory / "online" / "online.pem")
     refresh_online_metadata(directory, online, now)

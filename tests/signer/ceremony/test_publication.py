@@ -11,8 +11,8 @@ from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
-from stoilo.signer.ceremony.publication import ReleaseWriter, publish
-from stoilo.signer.repository import refresh_online_metadata
+from stoilo.signer.ceremony.publication import publish
+from stoilo.signer.repository import DirectoryWriter, refresh_online_metadata
 from tests.support.ceremony import NOW, CeremonyBench, new_key
 from tests.support.gate import INSTALLED
 from tests.support.stage import ReleaseStage, make_offline_key
@@ -62,16 +62,16 @@ def test_interrupted_publication_is_finished(
             Changes(put=(NewTarget.of("log/note.txt", b"x"),), renew=("root", "gate"))
         )
     )
-    write, left = ReleaseWriter.write, [count]
+    write, left = DirectoryWriter.write, [count]
 
-    def failing(self: ReleaseWriter, name: str, data: bytes) -> None:
+    def failing(self: DirectoryWriter, name: str, data: bytes) -> None:
         if not left[0]:
             raise OSError(28, "No space left on device")
         left[0] -= 1
         write(self, name, data)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ReleaseWriter, "write", failing)
+        patched.setattr(DirectoryWriter, "write", failing)
         with pytest.raises((InternalError, TrustError), match="STO-K0"):
             publish(signed, bench.directory, NOW)
     assert publish(signed, bench.directory, NOW).root.version == 2
@@ -112,7 +112,7 @@ def test_full_disk_leaves_the_old_release(
 ) -> None:
     before = files_of(bench.directory)
     monkeypatch.setattr(
-        ReleaseWriter, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
+        DirectoryWriter, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
     )
     with pytest.raises(InternalError, match="STO-K068"):
         publish(
