@@ -101,7 +101,7 @@ def open_key_file(path: Path, descriptor: int | None) -> OfflineKey:
 
 
 def read_public_file(path: Path) -> PublicKeyFile:
-    """Return the public key file at `path`; raises ``STO-K073``, ``STO-U004``."""
+    """Return the public key file at `path`; raises ``STO-K070``, ``STO-U004``."""
     from stoilo.signer.offline_keys import parse_public_file  # noqa: PLC0415 - as above
 
     return parse_public_file(_read_bounded(path))
@@ -111,7 +111,7 @@ def confirm_fingerprint(public: PublicKeyFile) -> None:
     """Show a fingerprint and have two of its groups typed back.
 
     Raises:
-        TrustError: STO-K074 after three wrong answers.
+        TrustError: STO-K069 after three wrong answers.
     """
     from stoilo.signer.offline_keys import check_typed_back, choose_groups  # noqa: PLC0415 - as above
 

@@ -179,13 +179,13 @@ def make_attestation(part: PartFile, inputs: BuildInputs, key: PrivateKey) -> by
 def read_attestation(data: bytes, keys: Sequence[PublicKey]) -> Attestation:
     """Verify one attestation (hostile) by the keys of the release's builders.
 
-    Raises ``STO-F030`` malformed or not in its one spelling, ``STO-F031`` not signed by
+    Raises ``STO-F030`` malformed or not in its one spelling, ``STO-F030`` not signed by
     one of `keys`, or naming another builder than signed.
     """
     envelope = _parse_envelope(data)
     signers = [key for key in keys if _has_signed(envelope, key)]
     if not signers:
-        raise TrustError("STO-F031", "an attestation is by no builder of the release")
+        raise TrustError("STO-F030", "an attestation is by no builder of the release")
     (builder,) = signers[:1]
     statement = _parse_statement(envelope.payload)
     definition = statement.predicate.build_definition
@@ -202,7 +202,7 @@ def read_attestation(data: bytes, keys: Sequence[PublicKey]) -> Attestation:
         builder
     ) or envelope.signatures[0].keyid != builder_short(builder):
         raise TrustError(
-            "STO-F031", "an attestation names another builder than signed it"
+            "STO-F030", "an attestation names another builder than signed it"
         )
     return Attestation(builder, part)
 
@@ -223,7 +223,7 @@ def check_builds(
         minimum: even where `builders` asks for fewer.
 
     Raises:
-        TrustError: STO-F030, STO-F031 for an attestation that is none; STO-F032 when one
+        TrustError: STO-F030, STO-F030 for an attestation that is none; STO-F032 when one
             says other digests; STO-F033 when too few distinct builders agree.
     """
     named = {
@@ -278,10 +278,10 @@ def judge_builds(
     for name, data in files.items():
         try:
             if name not in keys:
-                raise TrustError("STO-F031", f"{name} is of no builder or no part")
+                raise TrustError("STO-F030", f"{name} is of no builder or no part")
             good[name] = read_attestation(data, tuple(keys.values()))
             if good[name].builder != keys[name]:
-                raise TrustError("STO-F031", f"{name} is by another builder")
+                raise TrustError("STO-F030", f"{name} is by another builder")
         except StoiloError as error:
             good.pop(name, None)
             yield error

@@ -181,7 +181,7 @@ def create_key(
         hardness: less than `HARD` is for tests and rehearsals.
 
     Raises:
-        UsageError: STO-K072 for a short passphrase, STO-U003 for a bad role or name.
+        UsageError: STO-U003 for a short passphrase, STO-U003 for a bad role or name.
     """
     check_passphrase(passphrase)
     key: PrivateKey | BoincPrivateKey
@@ -231,17 +231,17 @@ def open_key(data: bytes, passphrase: str) -> OfflineKey:
 
 
 def parse_public_file(data: bytes) -> PublicKeyFile:
-    """Parse a public key file (hostile); raises ``STO-K073`` and key codes."""
+    """Parse a public key file (hostile); raises ``STO-K070`` and key codes."""
     document = parse_strict_json(
         data, max_bytes=MAX_KEY_FILE_BYTES, what="public key file"
     )
     try:
         record = msgspec.convert(document, type=PublicKeyFile)
     except msgspec.ValidationError as error:
-        raise TrustError("STO-K073", f"not a public key file: {error}") from error
+        raise TrustError("STO-K070", f"not a public key file: {error}") from error
     # People compare the fingerprint: one beside another key would deceive them.
     if record.fingerprint != fingerprint(record):
-        raise TrustError("STO-K073", "the fingerprint is not that of the key")
+        raise TrustError("STO-K070", "the fingerprint is not that of the key")
     return record
 
 
@@ -253,7 +253,7 @@ def render_public_file(record: PublicKeyFile) -> bytes:
 def fingerprint_digest(public: PublicKeyFile) -> Digest:
     """Return SHA-256 of the public key: what the audit log calls the key, too.
 
-    Raises ``STO-K001``, ``STO-K002`` or ``STO-K075`` for what is no usable key.
+    Raises ``STO-K001``, ``STO-K002`` or ``STO-K076`` for what is no usable key.
     """
     if public.role == BOINC_ROLE:
         canonical = render_boinc_public(parse_boinc_public(public.key))
@@ -283,7 +283,7 @@ def choose_groups(randbelow: Callable[[int], int]) -> tuple[int, int]:
 
 
 def check_typed_back(shown: str, typed: Mapping[int, str]) -> None:
-    """Raise ``STO-K074`` unless each typed group (from 1) is that of `shown`."""
+    """Raise ``STO-K069`` unless each typed group (from 1) is that of `shown`."""
     groups = shown.split()
     for number, text in typed.items():
         wanted = groups[number - 1]
@@ -291,15 +291,15 @@ def check_typed_back(shown: str, typed: Mapping[int, str]) -> None:
             _SPACE.sub("", text).lower().encode(), wanted.encode()
         ):
             raise TrustError(
-                "STO-K074", f"group {number} of the fingerprint is not what was typed"
+                "STO-K069", f"group {number} of the fingerprint is not what was typed"
             )
 
 
 def check_passphrase(passphrase: str) -> None:
-    """Raise ``STO-K072`` for a passphrase too short or past the bound."""
+    """Raise ``STO-U003`` for a passphrase too short or past the bound."""
     if not MIN_PASSPHRASE_CHARS <= len(passphrase) <= MAX_PASSPHRASE_CHARS:
         raise UsageError(
-            "STO-K072",
+            "STO-U003",
             f"a passphrase has at least {MIN_PASSPHRASE_CHARS} characters",
             hint="six words drawn by dice are easy to type and hard to guess",
         )

@@ -170,7 +170,7 @@ def _role_warning(role: RoleExpiry) -> str:
 def _epoch_warning(status: ReleaseStatus) -> str:
     how = "stoilo release online-keys, then certify the new epochs in a ceremony"
     if status.epochs == "expired":
-        return f"no gate epoch is open: nothing can be admitted [STO-K096]; {how}"
+        return f"no gate epoch is open: nothing can be admitted [STO-K024]; {how}"
     return f"the last gate epoch ends {_day(status.epochs_until)}: {how}"
 
 

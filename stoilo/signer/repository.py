@@ -205,7 +205,7 @@ class DirectoryWriter:
         """Write one file, unless it is there already.
 
         A file's content is copied under a name that begins with its digest, and checked
-        against that meanwhile; raises ``STO-K056``.
+        against that meanwhile; raises ``STO-K050``.
         """
         path = self._directory / name
         if isinstance(content, bytes):
@@ -256,7 +256,7 @@ def release_writer(directory: Path, *, public: bool) -> DirectoryWriter:
 
 
 def _checked_pieces(source: Path, digest: str) -> Iterator[bytes]:
-    """Yield a file's bytes to be copied; at its end raise ``STO-K056`` for another digest.
+    """Yield a file's bytes to be copied; at its end raise ``STO-K050`` for another digest.
 
     The copy never gets its name then: who gives it one by its digest may trust names.
     """
@@ -266,7 +266,7 @@ def _checked_pieces(source: Path, digest: str) -> Iterator[bytes]:
             state.update(piece)
             yield piece
     if state.hexdigest() != digest:
-        raise TrustError("STO-K056", f"{source.name} changed while it was copied")
+        raise TrustError("STO-K050", f"{source.name} changed while it was copied")
 
 
 def _metadata_file(directory: Path, role: str, version: int) -> Path:

@@ -99,7 +99,7 @@ def test_builder_who_got_another_archive_stops_it_by_name() -> None:
 
 
 def test_stranger_is_no_builder() -> None:
-    assert refusal(attest(ADA, BO, EVE)) == "STO-F031"
+    assert refusal(attest(ADA, BO, EVE)) == "STO-F030"
 
 
 def test_statement_naming_another_builder_is_refused() -> None:
@@ -108,7 +108,7 @@ def test_statement_naming_another_builder_is_refused() -> None:
     forged = render_envelope(
         sign_envelope(payload, [(short, EVE)], "application/vnd.in-toto+json")
     )
-    with pytest.raises(TrustError, match="STO-F031"):
+    with pytest.raises(TrustError, match="STO-F030"):
         read_attestation(forged, [EVE.public])
 
 

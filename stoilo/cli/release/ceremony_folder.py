@@ -100,7 +100,7 @@ def refuse_present(folder: Path) -> None:
     """Refuse to begin where anything but builders' attestations lies already."""
     if folder.exists() and any(path.name != "builds" for path in folder.iterdir()):
         raise UsageError(
-            "STO-K051",
+            "STO-K050",
             f"{folder.name} is not empty",
             hint="begin every ceremony in a folder of its own",
         )
@@ -111,19 +111,19 @@ def open_or_begin(
 ) -> Ceremony:
     """Return the ceremony in `folder`, or a new one on the release in `release`.
 
-    Raises ``STO-K051`` when there is neither.
+    Raises ``STO-K050`` when there is neither.
     """
     if (folder / "ceremony.json").exists():
         if release is not None:
             raise UsageError(
-                "STO-K051",
+                "STO-K050",
                 f"{folder.name} holds a ceremony already",
                 hint="leave --release out to ask for more in it, or name a new folder",
             )
         return read_folder(folder)
     if release is None:
         raise UsageError(
-            "STO-K051",
+            "STO-K050",
             f"{folder.name} holds no ceremony yet",
             hint="say what it builds on: --release DIR",
         )

@@ -138,7 +138,7 @@ def init(
     online = parse_online_keys(online_bytes)
     if origin not in {"", online.origin}:
         raise UsageError(
-            "STO-K062", f"{online_file.name} was made for {online.origin!r}"
+            "STO-K063", f"{online_file.name} was made for {online.origin!r}"
         )
     server = online_role(online)
     roles = {

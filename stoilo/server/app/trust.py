@@ -183,7 +183,7 @@ def facts_of(
             raise InternalError(
                 "STO-K024",
                 "no epoch is open now",
-                hint="operators: stoilo explain STO-K096",
+                hint="operators: stoilo explain STO-K024",
             )
         epoch = open_epochs[-1]
         return ProjectFacts(

@@ -295,7 +295,7 @@ def enroll(
 
 
 def withdraw(data: Path, key: str, proposal: Path | None = None) -> None:
-    """Take a reviewer's key out of the release; raises ``STO-K030``.
+    """Take a reviewer's key out of the release; raises ``STO-K054``.
 
     Of a released project: write the list for the next ceremony to `proposal`.
     """

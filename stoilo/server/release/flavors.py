@@ -52,7 +52,7 @@ def choose_flavor(wish: str, level: str, release: TrustedRelease) -> str:
     Raises:
         UsageError: STO-P061, no such flavor is installed, where the release has none.
         PolicyRefusal: STO-K097 the release does not have it, or none for this level;
-            STO-K098 it is withdrawn.
+            STO-K097 it is withdrawn.
     """
     parts = flavor_parts(release)
     if not parts:
@@ -112,7 +112,7 @@ def _is_withdrawn(flavor: str, release: TrustedRelease) -> bool:
 
 def _check_withdrawn(name: str, flavor: str, release: TrustedRelease) -> None:
     if _is_withdrawn(flavor, release):
-        raise PolicyRefusal("STO-K098", f"flavor {name} ({flavor[:16]}…) is withdrawn")
+        raise PolicyRefusal("STO-K097", f"flavor {name} ({flavor[:16]}…) is withdrawn")
 
 
 def _offered(parts: Sequence[PartFile]) -> str:

@@ -44,7 +44,7 @@ class FoundBuild:
 def find_builds(directory: Path) -> tuple[FoundBuild, ...]:
     """Return every build below `directory`, checked against its files.
 
-    Raises ``STO-K051`` when there is none; ``STO-K056`` when a file is missing or not
+    Raises ``STO-K050`` when there is none; ``STO-K050`` when a file is missing or not
     what its record says; codes of records and archives.
     """
     found = tuple(
@@ -55,7 +55,7 @@ def find_builds(directory: Path) -> tuple[FoundBuild, ...]:
     )
     if not found:
         raise UsageError(
-            "STO-K051",
+            "STO-K050",
             f"{directory.name} holds no built part",
             hint="name the output of `stoilo flavor build` or `stoilo release build`",
         )
@@ -81,12 +81,12 @@ def _files(
     """Yield one part's files, checked against its record."""
     base = part_target(part.part, part.platform)
     if name != f"{base}.json":
-        raise TrustError("STO-K056", f"{name} is the record of {base}")
+        raise TrustError("STO-K050", f"{name} is the record of {base}")
     yield NewTarget.of(name, data)
     archive = base + _SUFFIXES.get(part.part, ".tar.xz")
     file = _expected(directory, archive, part.archive.sha256)
     if file.size != part.archive.size:
-        raise TrustError("STO-K056", f"{name} states another size of its archive")
+        raise TrustError("STO-K050", f"{name} states another size of its archive")
     yield file
     if part.tree:
         _check_archive(directory / archive, archive, part.tree)
@@ -102,11 +102,11 @@ def _expected(directory: Path, name: str, digest: str) -> NewTarget:
     path = directory / name
     # A link could point to another file when it is copied.
     if path.is_symlink() or not path.is_file():
-        raise TrustError("STO-K056", f"{name} is missing beside its record")
+        raise TrustError("STO-K050", f"{name} is missing beside its record")
     found, size = hash_file(path)
     if found != digest:
         raise TrustError(
-            "STO-K056",
+            "STO-K050",
             f"{name} is not the file that its record names",
             hint="build the part again into an empty directory",
         )
@@ -121,7 +121,7 @@ def _check_archive(path: Path, name: str, tree: str) -> None:
         with path.open("rb") as file:
             read_tree(file, tree)
     except OSError as error:
-        raise TrustError("STO-K056", f"{name} cannot be read") from error
+        raise TrustError("STO-K050", f"{name} cannot be read") from error
 
 
 def _small(path: Path, name: str) -> bytes:
@@ -129,7 +129,7 @@ def _small(path: Path, name: str) -> bytes:
         return read_bounded(path, ceremony_bounds().metadata_bytes)
     except OSError as error:
         raise TrustError(
-            "STO-K056", f"{name} cannot be read: {error.strerror}"
+            "STO-K050", f"{name} cannot be read: {error.strerror}"
         ) from error
 
 

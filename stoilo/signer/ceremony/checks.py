@@ -70,7 +70,7 @@ def check_ceremony(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
         # should know.
         for keyid in stray_signatures(proposal, file):
             yield TrustError(
-                "STO-K057",
+                "STO-K050",
                 f"{file.name} has a signature ({keyid[:8]}) that does not verify",
             )
     yield from _check_dependents(proposal)
@@ -102,7 +102,7 @@ def _check_base(ceremony: Ceremony) -> Iterator[StoiloError]:
             continue
         if known is None or known.state == "expired":
             what = "is not there" if known is None else "has expired"
-            yield TrustError("STO-K059", f"{role} of the release below {what}")
+            yield TrustError("STO-K052", f"{role} of the release below {what}")
 
 
 def _check_versions(proposal: Proposal) -> Iterator[StoiloError]:
@@ -111,7 +111,7 @@ def _check_versions(proposal: Proposal) -> Iterator[StoiloError]:
         wanted = 1 if known is None else known.version + 1
         if file.version != wanted:
             yield TrustError(
-                "STO-K060", f"{file.name}: the next version of {file.role} is {wanted}"
+                "STO-K052", f"{file.name}: the next version of {file.role} is {wanted}"
             )
     for role in OFFLINE:
         if proposal.newest(role) is None:
@@ -126,17 +126,17 @@ def _check_marks(ceremony: Ceremony) -> Iterator[StoiloError]:
     root = open_root(file).signed
     marks = set(root.unrecognized_fields)
     if DEVELOPMENT_MARK in marks:
-        yield TrustError("STO-K062", "a development root is not signed in a ceremony")
+        yield TrustError("STO-K063", "a development root is not signed in a ceremony")
     # A rehearsal signed with real keys must not become a release.
     if (REHEARSAL_MARK in marks) != ceremony.about.rehearsal:
-        yield TrustError("STO-K062", "root and folder disagree about a rehearsal")
+        yield TrustError("STO-K063", "root and folder disagree about a rehearsal")
     if marks - {DEVELOPMENT_MARK, REHEARSAL_MARK}:
-        yield TrustError("STO-K062", "the root has fields that are not ours")
+        yield TrustError("STO-K063", "the root has fields that are not ours")
     if not root.consistent_snapshot:
         yield TrustError("STO-K050", "the root does not name files by their digests")
     base = ceremony.proposal.base
     if base is not None and set(base.root.unrecognized_fields) != marks:
-        yield TrustError("STO-K062", "the root's marks would change")
+        yield TrustError("STO-K063", "the root's marks would change")
 
 
 def _check_keys(proposal: Proposal) -> Iterator[StoiloError]:

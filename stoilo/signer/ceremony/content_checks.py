@@ -148,7 +148,7 @@ def _check_reach(proposal: Proposal) -> Iterator[StoiloError]:
     targets = open_targets(file).signed
     delegated = (targets.delegations.roles if targets.delegations else None) or {}
     if set(delegated) != set(DELEGATED):
-        yield TrustError("STO-K061", "targets does not delegate exactly our roles")
+        yield TrustError("STO-K063", "targets does not delegate exactly our roles")
     known = set(targets.delegations.keys) if targets.delegations else set()
     yield from _unused("targets", known, delegated.values())
     newest = proposal.newest("root")
@@ -158,30 +158,30 @@ def _check_reach(proposal: Proposal) -> Iterator[StoiloError]:
     for name, row in delegated.items():
         # A role with a wider reach could name another's files.
         if row.paths != [f"{name}/*"] or not row.terminating or row.path_hash_prefixes:
-            yield TrustError("STO-K061", f"{name} is delegated more than its own paths")
+            yield TrustError("STO-K063", f"{name} is delegated more than its own paths")
     for role in ("targets", *DELEGATED):
         own = proposal.newest(role)
         if own and role in DELEGATED and open_targets(own).signed.delegations:
-            yield TrustError("STO-K061", f"{role} delegates to others in its turn")
+            yield TrustError("STO-K063", f"{role} delegates to others in its turn")
         for name in targets_of(own) if own else ():
             prefix = name.partition("/")[0]
             if (prefix if prefix in DELEGATED else "targets") != role:
-                yield TrustError("STO-K061", f"{role} names {name[:80]!r}")
+                yield TrustError("STO-K063", f"{role} names {name[:80]!r}")
 
 
 def _unused(owner: str, known: set[str], rows: Iterable[Role]) -> Iterator[StoiloError]:
     """Refuse keys that no role uses: nobody would see them in a review."""
     for keyid in sorted(known - {keyid for row in rows for keyid in row.keyids}):
-        yield TrustError("STO-K061", f"{owner} holds a key ({keyid[:8]}) of no role")
+        yield TrustError("STO-K063", f"{owner} holds a key ({keyid[:8]}) of no role")
 
 
 def _check_project(proposal: Proposal, origin: str) -> Iterator[StoiloError]:
     project = _read(proposal, PROJECT_FILE, ProjectFile)
     if project.origin != origin:
-        yield TrustError("STO-K062", f"{PROJECT_FILE} names another project")
+        yield TrustError("STO-K063", f"{PROJECT_FILE} names another project")
     old = read_old(proposal, PROJECT_FILE, ProjectFile)
     if old is not None and old.origin != project.origin:
-        yield TrustError("STO-K062", "a project's origin never changes")
+        yield TrustError("STO-K063", "a project's origin never changes")
     if not project.languages or not all(project.levels.values()):
         yield TrustError(
             "STO-K063", f"{PROJECT_FILE} accepts no language layer or level"
@@ -235,13 +235,13 @@ def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
         before = base.target(name) if base else None
         if before is not None and before != data:
             yield TrustError(
-                "STO-K064", f"gate epoch {number} changes under its number"
+                "STO-K063", f"gate epoch {number} changes under its number"
             )
         # Old numbers never return: hosts refuse epochs below the highest
         # withdrawn one.
         if known and before is None and number < max(known):
             yield TrustError(
-                "STO-K064", f"gate epoch {number} comes after {max(known)}"
+                "STO-K063", f"gate epoch {number} comes after {max(known)}"
             )
 
 
@@ -257,15 +257,15 @@ def _check_lists(proposal: Proposal) -> Iterator[StoiloError]:
     if before and (
         denied.min_epoch < before.min_epoch or denied.settled < before.settled
     ):
-        yield TrustError("STO-K064", "the lowest gate epoch would go back")
+        yield TrustError("STO-K063", "the lowest gate epoch would go back")
     floors = _read(proposal, FLOORS_FILE, FloorsFile)
     old = read_old(proposal, FLOORS_FILE, FloorsFile) or FloorsFile()
     # Hosts keep the highest floor they met; a lower one only deceives its reader.
     if floors.verifier < old.verifier:
-        yield TrustError("STO-K064", "the verifier's floor would go back")
+        yield TrustError("STO-K063", "the verifier's floor would go back")
     for part, serial in old.serials.items():
         if floors.serials.get(part, 0) < serial:
-            yield TrustError("STO-K064", f"the floor of {part} would go back")
+            yield TrustError("STO-K063", f"the floor of {part} would go back")
 
 
 def _check_builders(proposal: Proposal) -> Iterator[StoiloError]:
@@ -291,7 +291,7 @@ def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
         same = before is not None and before.archive.sha256 == part.archive.sha256
         if before is not None and part.serial <= before.serial and before != part:
             yield TrustError(
-                "STO-K064",
+                "STO-K063",
                 f"{part.part} for {part.platform}: serial {part.serial} does not rise "
                 f"above {before.serial}",
                 hint="build it again with a higher serial",
@@ -300,7 +300,7 @@ def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
         floor = max(floor, floors.verifier) if part.part == "verifier" else floor
         if part.serial < floor:
             yield TrustError(
-                "STO-K064",
+                "STO-K063",
                 f"{part.part} for {part.platform} would be below its own floor {floor}",
             )
         if not same and part.tree:

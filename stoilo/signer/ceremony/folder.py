@@ -110,15 +110,15 @@ class Ceremony:
 def read_folder(path: Path) -> Ceremony:
     """Read and check a ceremony's folder (hostile).
 
-    Raises ``STO-K051`` when there is no such folder; ``STO-K050`` for what cannot be
-    read, ``STO-K051`` for a file that does not belong there or is missing, ``STO-K052``
-    for a base that does not hold, ``STO-K056`` for a new file that is not what the
+    Raises ``STO-K050`` when there is no such folder; ``STO-K050`` for what cannot be
+    read, ``STO-K050`` for a file that does not belong there or is missing, ``STO-K052``
+    for a base that does not hold, ``STO-K050`` for a new file that is not what the
     metadata names.
     """
     files = _list_files(path)
     if _ABOUT not in files:
         raise UsageError(
-            "STO-K051",
+            "STO-K050",
             f"{path.name} is not a ceremony's folder: it has no {_ABOUT}",
             hint="make one with `stoilo release init` or `stoilo release request`",
         )
@@ -144,7 +144,7 @@ def write_folder(path: Path, ceremony: Ceremony) -> None:
     Every file is replaced as a whole, the description last: a folder whose writing was
     interrupted is refused or complete.
 
-    Raises ``STO-K051`` when the disk is full or read-only.
+    Raises ``STO-K050`` when the disk is full or read-only.
     """
     wanted: dict[str, bytes | Path] = dict(_files_of(ceremony))
     files = DirectoryWriter(path, file_mode=None, folder_mode=0o755)
@@ -157,7 +157,7 @@ def write_folder(path: Path, ceremony: Ceremony) -> None:
             files.remove(name)
     except OSError as error:
         raise InternalError(
-            "STO-K051",
+            "STO-K050",
             f"the folder cannot be written: {os.strerror(error.errno or 0)}",
             hint="make room, or take another stick; nothing signed is lost",
         ) from error
@@ -167,10 +167,10 @@ def _list_files(path: Path) -> dict[str, Path]:
     """Return every file below `path` by name, refusing what does not belong there."""
     found: dict[str, Path] = {}
     if not path.is_dir():
-        raise UsageError("STO-K051", f"{path.name} is not a folder")
+        raise UsageError("STO-K050", f"{path.name} is not a folder")
     for folder, folders, names in os.walk(path):
         if len(Path(folder).relative_to(path).parts) > MAX_DEPTH:
-            raise TrustError("STO-K051", "the folder's folders are too deep")
+            raise TrustError("STO-K050", "the folder's folders are too deep")
         for name in (*folders, *names):
             file = Path(folder) / name
             relative = file.relative_to(path).as_posix()
@@ -181,14 +181,14 @@ def _list_files(path: Path) -> dict[str, Path]:
             # carries it on.
             if not stat.S_ISREG(mode) or not _NAMES.fullmatch(relative):
                 raise TrustError(
-                    "STO-K051",
+                    "STO-K050",
                     f"{relative[:120]!r} does not belong into a ceremony's folder",
                     hint="take it away; if it is a private key, replace that key",
                 )
             found[relative] = file
             # Counted while listing: a stick could hold millions.
             if len(found) > ceremony_bounds().max_files:
-                raise TrustError("STO-K051", "the folder holds too many files")
+                raise TrustError("STO-K050", "the folder holds too many files")
     return found
 
 
@@ -197,7 +197,7 @@ def _read(file: Path, name: str, bound: int = 0) -> bytes:
     try:
         return read_bounded(file, bound or ceremony_bounds().metadata_bytes)
     except OSError as error:
-        code = "STO-K050" if error.errno == errno.EFBIG else "STO-K051"
+        code = "STO-K050" if error.errno == errno.EFBIG else "STO-K050"
         raise TrustError(code, f"{name} cannot be read: {error.strerror}") from error
 
 
@@ -234,7 +234,7 @@ def _proposed_metadata(files: Mapping[str, Path]) -> Iterator[RoleFile]:
     for name, data in _below(files, "proposed/metadata/"):
         parsed = parse_role_name(name)
         if parsed is None or parsed[1] not in OFFLINE or parsed[1] in found:
-            raise TrustError("STO-K051", f"proposed/metadata/{name} is not one of ours")
+            raise TrustError("STO-K050", f"proposed/metadata/{name} is not one of ours")
         found[parsed[1]] = RoleFile(parsed[1], parsed[0], data)
     for role in OFFLINE:
         if role in found:
@@ -257,12 +257,12 @@ def _proposed_targets(
             # What the release holds already does not travel again.
             elif base is None or base.info(name) != info:
                 raise TrustError(
-                    "STO-K051",
+                    "STO-K050",
                     f"{stored} is missing",
                     hint="copy the folder again from where it was made",
                 )
     if left:
-        raise TrustError("STO-K051", f"no metadata names {min(left)}")
+        raise TrustError("STO-K050", f"no metadata names {min(left)}")
 
 
 def _hashed(file: Path, name: str, digest: str, size: int) -> NewTarget:
@@ -271,14 +271,14 @@ def _hashed(file: Path, name: str, digest: str, size: int) -> NewTarget:
     found = _digest_file(file, min(size, ceremony_bounds().archive_bytes))
     if found != digest:
         raise TrustError(
-            "STO-K056",
+            "STO-K050",
             f"{name} is not the file that the metadata names",
             hint="copy it again; if it stays, do not sign: find out who changed it",
         )
     content = _read(file, name) if small else file
     # It was hashed as a file and read again: what is used is what was hashed.
     if isinstance(content, bytes) and content_digest(content) != digest:
-        raise TrustError("STO-K056", f"{name} changed while it was read")
+        raise TrustError("STO-K050", f"{name} changed while it was read")
     return NewTarget(name, Digest(digest), size, content)
 
 
@@ -293,7 +293,7 @@ def _digest_file(file: Path, size: int) -> str:
             while block := stream.read(_CHUNK):
                 state.update(block)
     except OSError as error:
-        raise TrustError("STO-K051", f"{file.name} cannot be read") from error
+        raise TrustError("STO-K050", f"{file.name} cannot be read") from error
     return state.hexdigest()
 
 

@@ -201,11 +201,11 @@ def next_proposal(current: BaseRelease, changes: Changes, now: int) -> Proposal:
 def amend_proposal(proposal: Proposal, changes: Changes, now: int) -> Proposal:
     """Return an unsigned proposal with more changes; raises as `next_proposal`.
 
-    Raises ``STO-K055`` when somebody has signed already.
+    Raises ``STO-K054`` when somebody has signed already.
     """
     if proposal.is_signed:
         raise UsageError(
-            "STO-K055",
+            "STO-K054",
             "somebody has signed this proposal already",
             hint="publish it first, or begin another folder and sign that one",
         )

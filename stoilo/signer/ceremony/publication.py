@@ -60,7 +60,7 @@ def publish(
     Raises:
         TrustError: the first problem's code; ``STO-K068`` when signatures are missing,
             BOINC's too where the release has some; ``STO-K076`` when BOINC's are others;
-            ``STO-K060`` when the directory holds another release than the ceremony
+            ``STO-K052`` when the directory holds another release than the ceremony
             builds on.
         InternalError: ``STO-K068`` when the disk is full or read-only: run it again.
     """
@@ -153,7 +153,7 @@ def _check_place(ceremony: Ceremony, directory: Path) -> None:
 
 def _moved_on(role: str, version: int) -> TrustError:
     return TrustError(
-        "STO-K060",
+        "STO-K052",
         f"the directory holds version {version} of {role}, not the release that this "
         "ceremony builds on",
         hint="make a new request on the release that is there",

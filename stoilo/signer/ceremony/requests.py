@@ -101,7 +101,7 @@ def begin_on(
         renews_expired: say on purpose that the release has run out.
 
     Raises:
-        TrustError: ``STO-K052`` when the release does not hold, ``STO-K059`` when it
+        TrustError: ``STO-K052`` when the release does not hold, ``STO-K052`` when it
             has expired and nobody said so.
     """
     current = open_published(find_release(directory))
@@ -142,7 +142,7 @@ def _refuse_expired(current: BaseRelease, now: int, *, renews_expired: bool) -> 
         if not renews_expired and (known is None or known.state == "expired"):
             what = "is not there" if known is None else "has expired"
             raise TrustError(
-                "STO-K059",
+                "STO-K052",
                 f"{role} of the release {what}",
                 hint="start the server, which signs its timestamp, and copy again; if "
                 "it has really run out, add --renew-expired",
@@ -224,11 +224,11 @@ def _first(one: str, others: Iterable[str], kept: int) -> tuple[str, ...]:
 def take_online_keys(proposal: Proposal, online: OnlineKeys) -> Changes:
     """Certify what the server has made: epochs, and its other keys where they are new.
 
-    Raises ``STO-K062`` for the keys of another project.
+    Raises ``STO-K063`` for the keys of another project.
     """
     project = _read(proposal, PROJECT_FILE, ProjectFile)
     if online.origin != project.origin:
-        raise UsageError("STO-K062", f"these online keys are of {online.origin[:80]!r}")
+        raise UsageError("STO-K063", f"these online keys are of {online.origin[:80]!r}")
     known = _read(proposal, EPOCHS_FILE, EpochsFile)
     over = set(known.epochs) - {epoch.epoch for epoch in online.epochs}
     # The offline list says which online key may add to it.

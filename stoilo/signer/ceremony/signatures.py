@@ -135,14 +135,14 @@ def sign_proposal(proposal: Proposal, key: OfflineKey) -> Proposal:
     Nothing is checked here but that: what is signed is reviewed before
     (`stoilo.signer.ceremony.review`). Signing twice changes nothing.
 
-    Raises ``STO-K067`` when it may sign nothing.
+    Raises ``STO-K068`` when it may sign nothing.
     """
     signer = key.signer()
     files = signable(proposal, key.role, signer.public_key.keyid)
     # Nothing was asked that this key could answer: its holder should hear it.
     if not files:
         raise UsageError(
-            "STO-K067",
+            "STO-K068",
             f"the key of {key.name}, made for {key.role}, signs nothing here",
             hint="`stoilo release review` lists whose signatures are missing",
         )
@@ -160,7 +160,7 @@ def add_signature(file: RoleFile, *signers: Signer) -> RoleFile:
         for signer in signers:
             metadata.sign(signer, append=True)
     except RepositoryError as error:
-        raise InternalError("STO-K067", f"{file.name} could not be signed") from error
+        raise InternalError("STO-K068", f"{file.name} could not be signed") from error
     return role_file(file.role, metadata)
 
 
@@ -170,7 +170,7 @@ def combine(ceremonies: Sequence[Ceremony]) -> Ceremony:
     Signatures are only gathered here: whether they verify, `review` says.
 
     Raises ``STO-K069`` for none; ``STO-K069`` when two of them are not copies of one
-    proposal, or hold different files under one name; ``STO-K077`` for transcripts of
+    proposal, or hold different files under one name; ``STO-K050`` for transcripts of
     others.
     """
     if not ceremonies:

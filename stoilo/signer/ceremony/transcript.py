@@ -65,7 +65,7 @@ def add_line(
 ) -> bytes:
     """Return `transcript` (hostile) with one act more; see `TranscriptLine`.
 
-    Raises ``STO-K077`` when what is there does not hold together, or with this line would
+    Raises ``STO-K050`` when what is there does not hold together, or with this line would
     not.
     """
     lines = parse_transcript(transcript)
@@ -80,27 +80,27 @@ def add_line(
 def parse_transcript(data: bytes) -> tuple[TranscriptLine, ...]:
     """Parse a transcript (hostile) and check that its lines hold together.
 
-    Raises ``STO-K077``; JSON's codes.
+    Raises ``STO-K050``; JSON's codes.
     """
     if len(data) > MAX_TRANSCRIPT_BYTES or data.count(b"\n") > MAX_LINES:
-        raise TrustError("STO-K077", f"a transcript has at most {MAX_LINES} lines")
+        raise TrustError("STO-K050", f"a transcript has at most {MAX_LINES} lines")
     rows = data.split(b"\n")
     if rows.pop():
-        raise TrustError("STO-K077", "the transcript's last line is cut off")
+        raise TrustError("STO-K050", "the transcript's last line is cut off")
     lines: list[TranscriptLine] = []
     known: set[str] = set()
     for number, row in enumerate(rows, start=1):
         line = _parse_line(row, number)
         if not known.issuperset(line.previous) or (known and not line.previous):
             raise TrustError(
-                "STO-K077",
+                "STO-K050",
                 f"line {number} of the transcript does not follow the others",
             )
         digest = content_digest(row)
         # A line repeated could pass for an act done twice.
         if digest in known:
             raise TrustError(
-                "STO-K077", f"line {number} of the transcript stands twice"
+                "STO-K050", f"line {number} of the transcript stands twice"
             )
         known.add(digest)
         lines.append(line)
@@ -122,7 +122,7 @@ def combine_transcripts(transcripts: Iterable[bytes]) -> bytes:
 
     Lines come out by time, and never before those that they follow.
 
-    Raises ``STO-K077`` when they are not of one ceremony.
+    Raises ``STO-K050`` when they are not of one ceremony.
     """
     given = {
         line_digest(line): line
@@ -130,7 +130,7 @@ def combine_transcripts(transcripts: Iterable[bytes]) -> bytes:
         for line in parse_transcript(data)
     }
     if sum(not line.previous for line in given.values()) > 1:
-        raise TrustError("STO-K077", "the transcripts are of different ceremonies")
+        raise TrustError("STO-K050", "the transcripts are of different ceremonies")
     united: dict[Digest, TranscriptLine] = {}
     while len(united) < len(given):
         ready = [
@@ -139,7 +139,7 @@ def combine_transcripts(transcripts: Iterable[bytes]) -> bytes:
             if digest not in united and united.keys() >= set(line.previous)
         ]
         if not ready:
-            raise TrustError("STO-K077", "a transcript lacks lines that others follow")
+            raise TrustError("STO-K050", "a transcript lacks lines that others follow")
         # By time where the order is free, so that any order of copies gives one
         # file.
         _, first = min(ready)
@@ -154,8 +154,8 @@ def _parse_line(row: bytes, number: int) -> TranscriptLine:
     try:
         line = msgspec.convert(document, type=TranscriptLine)
     except msgspec.ValidationError as error:
-        raise TrustError("STO-K077", f"{what} is malformed: {error}") from error
+        raise TrustError("STO-K050", f"{what} is malformed: {error}") from error
     # Its digest is over the bytes: another spelling would be another line.
     if msgspec.json.encode(line) != row:
-        raise TrustError("STO-K077", f"{what} is not spelled as it was written")
+        raise TrustError("STO-K050", f"{what} is not spelled as it was written")
     return line

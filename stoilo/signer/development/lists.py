@@ -61,10 +61,10 @@ def with_reviewer(named: Sequence[ReviewerKey], entry: ReviewerKey) -> ReviewerF
 
 
 def without_reviewer(named: Sequence[ReviewerKey], key: str) -> ReviewerFile:
-    """Return the list without `key` (hex), or raise ``STO-K030``. Pure."""
+    """Return the list without `key` (hex), or raise ``STO-K054``. Pure."""
     others = tuple(one for one in named if one.key != key)
     if len(others) == len(named):
-        raise UsageError("STO-K030", "no reviewer has this key")
+        raise UsageError("STO-K054", "no reviewer has this key")
     return ReviewerFile(others)
 
 

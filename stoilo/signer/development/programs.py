@@ -58,7 +58,7 @@ class PublishedPrograms:
 def project_root(directory: Path) -> bytes:
     """Return the root that a verifier of this development root is built for.
 
-    Raises ``STO-K091`` when the directory is a released project's; ``STO-E090`` when it
+    Raises ``STO-K091`` when the directory is a released project's; ``STO-K093`` when it
     has no root.
     """
     check_development(directory)
@@ -66,7 +66,7 @@ def project_root(directory: Path) -> bytes:
         return (directory / "root.json").read_bytes()
     except OSError as error:
         raise UsageError(
-            "STO-E090",
+            "STO-K093",
             "there is no development root here yet",
             hint="start the server once: stoilo up --data DIR; or, for a stock project, "
             "add --new",
@@ -93,8 +93,8 @@ def next_serial(directory: Path, platform: str) -> int:
 def publish_programs(directory: Path, build: Path, now: int) -> PublishedPrograms:
     """Publish every part of `build` in the development root in `directory`.
 
-    Raises as `project_root`; ``STO-K051`` when the build holds no part; ``STO-K056``
-    when a file is not what its record says; ``STO-E091`` for a launcher without
+    Raises as `project_root`; ``STO-K050`` when the build holds no part; ``STO-K050``
+    when a file is not what its record says; ``STO-F034`` for a launcher without
     verifier; ``STO-F034`` for one built for another root.
     """
     project_root(directory)
@@ -117,7 +117,7 @@ def ensure_boinc_key(directory: Path) -> BoincPrivateKey:
     """Return the development root's BOINC code-sign key, made when there is none.
 
     Raises ``STO-K091`` when the directory is a released project's; ``STO-K003``,
-    ``STO-K029``, ``STO-K075`` when the key's file cannot be used.
+    ``STO-K029``, ``STO-K076`` when the key's file cannot be used.
     """
     check_development(directory)
     path = directory / "offline" / KEY_FILE
@@ -140,6 +140,6 @@ def _refuse_half_pairs(signed: tuple[str, ...]) -> None:
     # A launcher holds the digest of one verifier: alone it stops every host.
     if alone := pairs["launcher"] ^ pairs["verifier"]:
         raise TrustError(
-            "STO-E091",
+            "STO-F034",
             f"launcher and verifier belong together: {', '.join(sorted(alone))}",
         )

@@ -50,13 +50,13 @@ def judge_next(
             the first leaves of a log.
 
     Raises:
-        TrustError: STO-K025 smaller, STO-K026 another tree, STO-K027 another log.
+        TrustError: STO-K026 smaller, STO-K026 another tree, STO-K026 another log.
     """
     if asked.origin != last.origin:
-        raise TrustError("STO-K027", f"this signer's log is {last.origin!r}")
+        raise TrustError("STO-K026", f"this signer's log is {last.origin!r}")
     if asked.size < last.size:
         raise TrustError(
-            "STO-K025", f"size {last.size} was signed; {asked.size} would go back"
+            "STO-K026", f"size {last.size} was signed; {asked.size} would go back"
         )
     # Signing the same tree again is harmless: a restarted server asks for it.
     if asked.size == last.size and asked.root != last.root:

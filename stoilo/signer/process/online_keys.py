@@ -153,13 +153,13 @@ def make_online_keys(
             epochs begin now and the older ones are no longer asked for.
 
     Raises:
-        UsageError: STO-K091 a development root lies here, STO-K092 the wrong project, or
+        UsageError: STO-K091 a development root lies here, STO-K090 the wrong project, or
             a number or role that there is not.
         TrustError: STO-K003 for open modes, STO-K090 for a damaged memory.
     """
     if not 1 <= epochs <= MOST_EPOCHS or set(replace) - set(REPLACEABLE):
         raise UsageError(
-            "STO-K092",
+            "STO-K090",
             f"there can be 1 to {MOST_EPOCHS} epochs; "
             f"replaceable are {', '.join(REPLACEABLE)}",
         )
@@ -175,7 +175,7 @@ def make_online_keys(
     with publishing(directory):
         before = requested_keys(directory)
         if before is not None and before.origin != origin:
-            raise UsageError("STO-K092", f"these keys are for {before.origin!r}")
+            raise UsageError("STO-K090", f"these keys are for {before.origin!r}")
         keys = _next_keys(directory, origin, now, before, epochs, frozenset(replace))
         write_private_file(
             directory / "state" / REQUESTED_FILE, render_online_keys(keys)

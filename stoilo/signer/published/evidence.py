@@ -145,7 +145,7 @@ def check_boinc(
 ) -> BoincPublicKey | None:
     """Check BOINC's signatures; None when the release has none.
 
-    Raises ``STO-K075``, ``STO-K076``.
+    Raises ``STO-K076``, ``STO-K076``.
     """
     md5s = {
         one.name: one.md5
@@ -170,7 +170,7 @@ def check_boinc(
 
 
 def read_transcript_of(place: Place, found: Found) -> tuple[TranscriptLine, ...] | None:
-    """Return the ceremony's transcript, None when none was published; ``STO-K077``."""
+    """Return the ceremony's transcript, None when none was published; ``STO-K050``."""
     data = place.read(TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
     if data is None:
         return None

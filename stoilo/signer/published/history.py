@@ -105,7 +105,7 @@ def read_history(
         root: a root that the caller trusts; None: the first one is only reported.
 
     Raises:
-        UsageError: STO-K079 when there is no root at all.
+        UsageError: STO-K052 when there is no root at all.
         TrustError: STO-K012 for a root or role that is not signed as it must be,
             STO-K050, STO-K013, STO-K014, STO-K078.
     """
@@ -150,7 +150,7 @@ def _read_roots(read: Reader) -> tuple[RoleVersion, ...]:
         roots.append(_verified(file, [*owners, open_root(file).signed]))
     if not roots:
         raise UsageError(
-            "STO-K079",
+            "STO-K052",
             "there is no release here: metadata/1.root.json is missing",
             hint="name a release directory, a server's data directory or its /release URL",
         )

@@ -85,7 +85,7 @@ def verify_release(
             only what people compare by its fingerprint tells whose release it is.
 
     Raises:
-        UsageError: STO-K079 when there is no release.
+        UsageError: STO-K052 when there is no release.
         TrustError: the first thing that does not hold, by its own code.
         UnreachableError: STO-L002.
     """

@@ -41,7 +41,7 @@ def test_build_is_published_and_signed(data, tmp_path, capsys):
 def test_directory_without_a_root_is_told_to_start_the_server(tmp_path, capsys):
     assert programs(tmp_path / "none") == 2
     said = capsys.readouterr().err
-    assert "STO-E090" in said
+    assert "STO-K093" in said
     assert "stoilo up" in said
 
 

@@ -236,7 +236,7 @@ def test_attestations_that_were_there_first_stay(run: Run, place: Path) -> None:
     (place / "s3").mkdir()
     (place / "s3" / "other").touch()
     text = run("request", "s3", "--release", "data", "--renew", "policy", code=2)
-    assert "[STO-K051]" in text
+    assert "[STO-K050]" in text
 
 
 def test_what_does_not_change_is_no_ceremony(run: Run, place: Path) -> None:
@@ -246,9 +246,9 @@ def test_what_does_not_change_is_no_ceremony(run: Run, place: Path) -> None:
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no folder": (("review", "nothing"), "STO-K051"),
-    "folder in use": (("request", "fresh", "--release", "data"), "STO-K051"),
-    "nothing to build on": (("request", "s2"), "STO-K051"),
+    "no folder": (("review", "nothing"), "STO-K050"),
+    "folder in use": (("request", "fresh", "--release", "data"), "STO-K050"),
+    "nothing to build on": (("request", "s2"), "STO-K050"),
     "no such release": (("request", "s2", "--release", "people"), "STO-K052"),
     "no place": (("publish", "fresh"), "STO-U003"),
     "unsigned": (("publish", "fresh", "--data", "empty"), "STO-K068"),

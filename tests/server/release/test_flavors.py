@@ -110,7 +110,7 @@ def test_withdrawn_flavor_is_refused_by_its_own_code(
     release: Release, field: str
 ) -> None:
     trust = release(PURE, NUMERIC, **{field: frozenset({PURE.flavor})})
-    with pytest.raises(PolicyRefusal, match="STO-K098"):
+    with pytest.raises(PolicyRefusal, match="STO-K097"):
         choose_flavor("pure", "pure", trust)
     assert choose_flavor("", "pure", trust) == NUMERIC.flavor
 
@@ -118,7 +118,7 @@ def test_withdrawn_flavor_is_refused_by_its_own_code(
 def test_withdrawn_installed_flavor_is_refused_too(release: Release) -> None:
     digest = find_flavor("pure").digest
     trust = release(withdrawn_flavors=frozenset({digest}))
-    with pytest.raises(PolicyRefusal, match="STO-K098"):
+    with pytest.raises(PolicyRefusal, match="STO-K097"):
         choose_flavor("", "pure", trust)
 
 

@@ -86,7 +86,7 @@ def test_link_in_the_release_is_refused(bench: CeremonyBench) -> None:
 
 def test_ceremony_begins_on_a_fresh_release_only(bench: CeremonyBench) -> None:
     assert begin_on(bench.directory, NOW).about.base
-    with pytest.raises(TrustError, match="STO-K059"):
+    with pytest.raises(TrustError, match="STO-K052"):
         begin_on(bench.directory, NOW + 8 * DAY_S)
     late = begin_on(bench.directory, NOW + 8 * DAY_S, renews_expired=True)
     assert late.about.renews_expired

@@ -80,7 +80,7 @@ def test_interrupted_publication_is_finished(
 def test_ceremony_on_an_older_release_is_refused(bench: CeremonyBench) -> None:
     late = bench.sign(bench.request(Changes(renew=("policy",))))
     bench.publish(bench.request(Changes(renew=("policy",)), NOW + 60), NOW + 60)
-    with pytest.raises(TrustError, match="STO-K060"):
+    with pytest.raises(TrustError, match="STO-K052"):
         publish(late, bench.directory, NOW + 60)
 
 
@@ -88,7 +88,7 @@ def test_first_release_is_not_put_over_another(
     bench: CeremonyBench, tmp_path: Path
 ) -> None:
     other = CeremonyBench(tmp_path / "other")
-    with pytest.raises(TrustError, match="STO-K060"):
+    with pytest.raises(TrustError, match="STO-K052"):
         publish(other.sign(other.first()), bench.directory, NOW)
 
 
@@ -96,7 +96,7 @@ def test_release_on_another_directory_is_refused(
     bench: CeremonyBench, tmp_path: Path
 ) -> None:
     signed = bench.sign(bench.request(Changes(renew=("policy",))))
-    with pytest.raises(TrustError, match="STO-K060"):
+    with pytest.raises(TrustError, match="STO-K052"):
         publish(signed, tmp_path / "empty", NOW)
 
 
@@ -238,7 +238,7 @@ def test_boinc_signature_of_another_file_or_key_is_not_published(
 
 def test_transcript_that_cannot_be_read_is_not_published(bench: CeremonyBench) -> None:
     signed = bench.sign(bench.request(Changes(renew=("policy",))))
-    with pytest.raises(TrustError, match="STO-K077"):
+    with pytest.raises(TrustError, match="STO-K050"):
         publish(replace(signed, transcript=b"{}\n"), bench.directory, NOW)
 
 
@@ -249,7 +249,7 @@ def test_attestation_of_nobody_or_nothing_is_not_published(
     bench: CeremonyBench, name: str
 ) -> None:
     signed = bench.sign(bench.request(Changes(renew=("policy",))))
-    with pytest.raises(TrustError, match="STO-F031"):
+    with pytest.raises(TrustError, match="STO-F030"):
         publish(replace(signed, builds=((name, b"{}"),)), bench.directory, NOW)
 
 
@@ -260,5 +260,5 @@ def test_attestation_under_another_builders_name_is_not_published(
     signed = sign_boinc_files(second, stage.boinc.boinc())
     (first, one), (other, two), *rest = signed.builds
     swapped = replace(signed, builds=((first, two), (other, one), *rest))
-    with pytest.raises(TrustError, match="STO-F031"):
+    with pytest.raises(TrustError, match="STO-F030"):
         publish(swapped, tmp_path / "boinc-release", stage.now)

@@ -58,12 +58,12 @@ def test_combining_twice_changes_nothing(copies: list[bytes]) -> None:
 
 
 def test_transcripts_of_two_ceremonies_do_not_mix(copies: list[bytes]) -> None:
-    with pytest.raises(TrustError, match="STO-K077"):
+    with pytest.raises(TrustError, match="STO-K050"):
         combine_transcripts([copies[0], add_line(b"", "init", 7)])
 
 
 def test_combining_without_the_beginning_is_refused(copies: list[bytes]) -> None:
-    with pytest.raises(TrustError, match="STO-K077"):
+    with pytest.raises(TrustError, match="STO-K050"):
         combine_transcripts([copies[0].partition(b"\n")[2]])
 
 
@@ -79,7 +79,7 @@ def history(count: int) -> list[TranscriptLine]:
 def test_removed_line_shows_unless_it_was_the_last(count: int, data) -> None:
     lines = history(count)
     del lines[data.draw(st.integers(0, count - 2))]
-    with pytest.raises(TrustError, match="STO-K077"):
+    with pytest.raises(TrustError, match="STO-K050"):
         parse_transcript(render_transcript(lines))
 
 
@@ -104,15 +104,15 @@ def test_any_bytes_are_a_transcript_or_our_error(data: bytes) -> None:
 
 def test_line_said_twice_is_refused() -> None:
     line = history(1)[0]
-    with pytest.raises(TrustError, match="STO-K077"):
+    with pytest.raises(TrustError, match="STO-K050"):
         parse_transcript(render_transcript([line, line]))
 
 
 def test_cut_last_line_is_refused() -> None:
-    with pytest.raises(TrustError, match="STO-K077"):
+    with pytest.raises(TrustError, match="STO-K050"):
         parse_transcript(render_transcript(history(2))[:-1])
 
 
 def test_damaged_transcript_gets_no_further_line() -> None:
-    with pytest.raises(TrustError, match="STO-K077"):
+    with pytest.raises(TrustError, match="STO-K050"):
         add_line(b"{}\n", "sign", 1)

@@ -84,7 +84,7 @@ def test_weak_key_is_refused(root: Path) -> None:
 
 
 def test_unknown_key_cannot_be_withdrawn(root: Path) -> None:
-    with pytest.raises(UsageError, match="STO-K030"):
+    with pytest.raises(UsageError, match="STO-K054"):
         publish_reviewers(root, lambda named: without_reviewer(named, KEY), NOW)
 
 

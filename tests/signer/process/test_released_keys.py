@@ -121,7 +121,7 @@ def test_signer_makes_no_epoch_when_the_last_one_is_over(
     assert project.trust(now).epoch_at(now, 60) is None
     with pytest.raises(InternalError, match="STO-K024") as refusal:
         facts_of(lambda: project.trust(now), lambda: now, 60)()
-    assert "STO-K096" in (refusal.value.hint or "")
+    assert "STO-K024" in (refusal.value.hint or "")
 
 
 def test_signer_starts_after_a_long_pause(project: ReleasedProject) -> None:

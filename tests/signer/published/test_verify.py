@@ -308,8 +308,8 @@ def test_development_root_of_a_data_directory_is_checked_too(
 def test_place_without_release_is_a_usage_error(
     stage: ReleaseStage, tmp_path: Path
 ) -> None:
-    assert refusal(stage, tmp_path) == "STO-K079"
-    with pytest.raises(StoiloError, match="STO-K079"):
+    assert refusal(stage, tmp_path) == "STO-K052"
+    with pytest.raises(StoiloError, match="STO-K052"):
         open_place(str(tmp_path / "nothing"))
 
 
