@@ -16,7 +16,6 @@ any other name is refused, so that a private key copied here by mistake is notic
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -197,8 +196,9 @@ def _read(file: Path, name: str, bound: int = 0) -> bytes:
     try:
         return read_bounded(file, bound or ceremony_bounds().metadata_bytes)
     except OSError as error:
-        code = "STO-K050" if error.errno == errno.EFBIG else "STO-K050"
-        raise TrustError(code, f"{name} cannot be read: {error.strerror}") from error
+        raise TrustError(
+            "STO-K050", f"{name} cannot be read: {error.strerror}"
+        ) from error
 
 
 def _read_transcript(files: Mapping[str, Path]) -> bytes:

@@ -25,6 +25,7 @@ from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import BuilderFile, TrustedRelease, part_target
+from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,
@@ -39,6 +40,7 @@ from stoilo.signer.ceremony.boinc_files import (
     is_boinc_file,
     signature_name,
 )
+from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name
 from stoilo.signer.ceremony.transcript import (
     MAX_TRANSCRIPT_BYTES,
     TRANSCRIPT_FILE,
@@ -180,8 +182,7 @@ def read_transcript_of(place: Place, found: Found) -> tuple[TranscriptLine, ...]
 
 def check_log(
     place: Place,
-    history: History,
-    contents: Contents,
+    files: ReleaseFiles,
     trust: TrustedRelease,
     transcript: str,
     found: Found,
@@ -190,8 +191,7 @@ def check_log(
 
     Args:
         place: where the release lies.
-        history: its metadata.
-        contents: its targets.
+        files: its metadata.
         trust: what it says: origin, and whom of the log and its witnesses to believe.
         transcript: SHA-256 of the ceremony's transcript, empty for none.
         found: gets the names of the files judged.
@@ -215,8 +215,8 @@ def check_log(
     _check_signers(parse_proof(proof).checkpoint, policy)
     told = logged.record
     if (
-        told.metadata != _metadata_rows(history)
-        or told.parts != _part_rows(contents)
+        told.metadata != metadata_rows(files)
+        or told.parts != part_rows(trust)
         or told.transcript != transcript
         or told.origin != trust.origin
     ):
@@ -239,19 +239,27 @@ def _check_signers(checkpoint: bytes, policy: LogPolicy) -> None:
         raise TrustError("STO-K099", "the release's checkpoint is signed by a stranger")
 
 
-def _metadata_rows(history: History) -> tuple[NamedDigest, ...]:
-    """Return the offline roles in force as the log's record names them."""
-    last = {one.role: one for one in (*history.targets, *history.delegated)}
-    rows = [history.roots[-1], *last.values()]
+def metadata_rows(files: ReleaseFiles) -> tuple[NamedDigest, ...]:
+    """Return the newest file of each role that people sign, as the log's record has them."""
+    newest: dict[str, RoleFile] = {}
+    for name, data in files.files:
+        folder, _, base = name.partition("/")
+        parsed = parse_role_name(base) if folder == "metadata" else None
+        if parsed is None or parsed[1] == "snapshot":
+            continue
+        file = RoleFile(parsed[1], parsed[0], data)
+        newest[file.role] = max(
+            newest.get(file.role, file), file, key=lambda one: one.version
+        )
     return tuple(
-        NamedDigest(one.path.removeprefix("metadata/"), content_digest(one.data))
-        for one in sorted(rows, key=lambda one: one.role)
+        NamedDigest(one.name, content_digest(one.data))
+        for _, one in sorted(newest.items())
     )
 
 
-def _part_rows(contents: Contents) -> tuple[NamedDigest, ...]:
+def part_rows(trust: TrustedRelease) -> tuple[NamedDigest, ...]:
     """Return the parts as the log's record names them."""
     return tuple(
         NamedDigest(part_target(part.part, part.platform), part.archive.sha256)
-        for part in contents.parts()
+        for part in trust.parts
     )

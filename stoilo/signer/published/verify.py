@@ -93,8 +93,9 @@ def verify_release(
     history = read_history(place.read, place.names(), root)
     contents = read_contents(place, history)
     found = {ROOT_COPY, *contents.paths, *(one.path for one in history.all())}
+    files = _travelling(history, contents)
     trust = load_trust(
-        _travelling(history, contents),
+        files,
         history.roots[0].data if root is None else root,
         now,
         installed=installed,
@@ -106,7 +107,7 @@ def verify_release(
     boinc = check_boinc(place, contents, found)
     transcript = read_transcript_of(place, found)
     digest = "" if transcript is None else content_digest(render_transcript(transcript))
-    logged = check_log(place, history, contents, trust, digest, found)
+    logged = check_log(place, files, trust, digest, found)
     _check_root_copy(place, history)
     _refuse_others(place, found)
     return PublishedRelease(
