@@ -54,15 +54,10 @@ _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class BuildInputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a builder says went in, besides the lock; told to people, not compared.
+    """What a builder says went in, besides the lock; told to people, not compared."""
 
-    Attributes:
-        commit: of the source, hex; empty when unsaid.
-        source_date_epoch: Unix seconds.
-    """
-
-    commit: _Commit = ""
-    source_date_epoch: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
+    commit: _Commit = ""  # of the source, hex; empty when unsaid
+    source_date_epoch: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0  # Unix seconds
 
 
 class _Digests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -208,19 +203,13 @@ def read_attestation(data: bytes, keys: Sequence[PublicKey]) -> Attestation:
 
 
 def check_builds(
-    part: PartFile,
-    attestations: Iterable[bytes],
-    builders: BuilderFile,
+    part: PartFile,  # the build in question, as the release names it
+    attestations: Iterable[bytes],  # envelopes, hostile
+    builders: BuilderFile,  # who counts, and how many must agree
     *,
-    minimum: int = MIN_BUILDERS,
+    minimum: int = MIN_BUILDERS,  # even where `builders` asks for fewer
 ) -> BuildEvidence:
     """Check that enough builders of the release built exactly `part`, and nobody differs.
-
-    Args:
-        part: the build in question, as the release names it.
-        attestations: envelopes, hostile.
-        builders: who counts, and how many must agree.
-        minimum: even where `builders` asks for fewer.
 
     Raises:
         TrustError: STO-F030, STO-F030 for an attestation that is none; STO-F032 when one
@@ -255,24 +244,18 @@ def check_builds(
 
 
 def judge_builds(
-    parts: Sequence[PartFile],
-    files: Mapping[str, bytes],
-    builders: BuilderFile,
+    parts: Sequence[PartFile],  # of the release, as it is or will be
+    files: Mapping[str, bytes],  # attestations by their paths; hostile
+    builders: BuilderFile,  # who counts, and how many must agree
     *,
+    # whether a part must be attested; one that is attested is judged anyway
     required: Callable[[PartFile], bool],
+    # builders that must agree even where `builders` asks for fewer
     minimum: int = MIN_BUILDERS,
+    # parts of former versions, whose attestations may still lie there
     earlier: Sequence[PartFile] = (),
 ) -> Iterator[BuildEvidence | StoiloError]:
-    """Yield who built which part equal, and everything that is wrong, not raised.
-
-    Args:
-        parts: of the release, as it is or will be.
-        files: attestations by their paths; hostile.
-        builders: who counts, and how many must agree.
-        required: whether a part must be attested; one that is attested is judged anyway.
-        minimum: builders that must agree even where `builders` asks for fewer.
-        earlier: parts of former versions, whose attestations may still lie there.
-    """
+    """Yield who built which part equal, and everything that is wrong, not raised."""
     keys = builder_paths((*parts, *earlier), builders)
     good: dict[str, Attestation] = {}
     for name, data in files.items():

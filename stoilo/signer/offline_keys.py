@@ -71,17 +71,12 @@ _SPACE = re.compile(r"[\s:-]+")
 
 
 class Hardness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one guess of a passphrase costs.
+    """What one guess of a passphrase costs."""
 
-    Attributes:
-        memory_kib: memory, KiB; at most 1 GiB, so that a hostile file cannot ask more.
-        passes: over that memory.
-        lanes: parallel ones.
-    """
-
+    # memory, KiB; at most 1 GiB, so that a hostile file cannot ask more
     memory_kib: Annotated[int, msgspec.Meta(ge=8, le=1024 * 1024)] = 256 * 1024
-    passes: Annotated[int, msgspec.Meta(ge=1, le=16)] = 3
-    lanes: Annotated[int, msgspec.Meta(ge=1, le=8)] = 4
+    passes: Annotated[int, msgspec.Meta(ge=1, le=16)] = 3  # over that memory
+    lanes: Annotated[int, msgspec.Meta(ge=1, le=8)] = 4  # parallel ones
 
     def __post_init__(self) -> None:
         """Refuse less memory than the lanes need (RFC 9106 §3.1)."""
@@ -94,21 +89,13 @@ HARD: Final = Hardness()
 
 
 class PublicKeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``.pub`` file: what everybody may know of an offline key.
+    """A ``.pub`` file: what everybody may know of an offline key."""
 
-    Attributes:
-        role: what the key is for, one of `KEY_ROLES`.
-        name: its owner's, for people.
-        key: 64 hex digits; for BOINC's key, its text form.
-        fingerprint: of the key, in groups.
-        format: of this file.
-    """
-
-    role: _Role
-    name: _Name
-    key: _Text
-    fingerprint: Annotated[str, msgspec.Meta(max_length=128)]
-    format: Literal["stoilo-key/1"] = "stoilo-key/1"
+    role: _Role  # what the key is for, one of `KEY_ROLES`
+    name: _Name  # its owner's, for people
+    key: _Text  # 64 hex digits; for BOINC's key, its text form
+    fingerprint: Annotated[str, msgspec.Meta(max_length=128)]  # of the key, in groups
+    format: Literal["stoilo-key/1"] = "stoilo-key/1"  # of this file
 
     @property
     def short(self) -> str:
@@ -130,14 +117,10 @@ class _PrivateFile(Hardness, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True, slots=True)
 class OfflineKey:
-    """An opened key; lives no longer than the command that signs with it.
+    """An opened key; lives no longer than the command that signs with it."""
 
-    Attributes:
-        public: what its public file says.
-        key: the private key: Ed25519, or BOINC's for role ``boinc``.
-    """
-
-    public: PublicKeyFile
+    public: PublicKeyFile  # what its public file says
+    # the private key: Ed25519, or BOINC's for role ``boinc``
     key: PrivateKey | BoincPrivateKey
 
     @property

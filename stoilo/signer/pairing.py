@@ -68,23 +68,15 @@ def check_launcher(launcher: PartFile, program: bytes, verifier: PartFile) -> No
 
 
 def check_built(
-    built: Built,
-    verifier: PartFile,
+    built: Built,  # what its tree holds
+    verifier: PartFile,  # its record
     *,
-    roots: Collection[bytes],
-    origin: str,
-    rehearsal: bool,
-    development: bool,
+    roots: Collection[bytes],  # every root of the release
+    origin: str,  # the project's name
+    rehearsal: bool,  # whether the root is one of a staging project
+    development: bool,  # whether it is one of development
 ) -> None:
     """Check that a verifier was built for this release.
-
-    Args:
-        built: what its tree holds.
-        verifier: its record.
-        roots: every root of the release.
-        origin: the project's name.
-        rehearsal: whether the root is one of a staging project.
-        development: whether it is one of development.
 
     Raises:
         TrustError: STO-F034.

@@ -43,29 +43,19 @@ class PartStatus(msgspec.Struct, frozen=True):
 
 
 class ReleaseStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """``/release/status.json``: how a project's release stands; all of it public.
-
-    Attributes:
-        state: the worst of all states.
-        time: when this was judged, s since 1970.
-        roles: each role's metadata.
-        epochs_until: end of the last gate epoch that is certified, s; 0 for none.
-        epochs: what that means.
-        origin: the project; empty where the release cannot be verified at this moment.
-        development: whether its root is marked as one of development.
-        trouble: why the release cannot be relied on now: a code, empty for none.
-        parts: launchers, verifiers and flavors of the release.
-    """
+    """``/release/status.json``: how a project's release stands; all of it public."""
 
     format: Literal["stoilo-release-status/1"] = "stoilo-release-status/1"
-    state: ExpiryState
-    time: int
-    roles: tuple[RoleExpiry, ...]
-    epochs_until: int
-    epochs: ExpiryState
+    state: ExpiryState  # the worst of all states
+    time: int  # when this was judged, s since 1970
+    roles: tuple[RoleExpiry, ...]  # each role's metadata
+    epochs_until: int  # end of the last gate epoch that is certified, s; 0 for none
+    epochs: ExpiryState  # what that means
+    # the project; empty where the release cannot be verified at this moment
     origin: str = ""
-    development: bool = False
-    trouble: str = ""
+    development: bool = False  # whether its root is marked as one of development
+    trouble: str = ""  # why the release cannot be relied on now: a code, empty for none
+    # launchers, verifiers and flavors of the release
     parts: tuple[PartStatus, ...] = ()
 
 

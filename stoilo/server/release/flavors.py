@@ -122,17 +122,11 @@ def _offered(parts: Sequence[PartFile]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FlavorFiles:
-    """Where workunits get the archive of a task's flavor from.
+    """Where workunits get the archive of a task's flavor from."""
 
-    Attributes:
-        directory: the release's.
-        release: the one in force.
-        platform: of the project's hosts, for example ``x86_64-linux``.
-    """
-
-    directory: Path
-    release: Callable[[], TrustedRelease]
-    platform: str
+    directory: Path  # the release's
+    release: Callable[[], TrustedRelease]  # the one in force
+    platform: str  # of the project's hosts, for example ``x86_64-linux``
 
     def of(self, flavor: str) -> WorkunitFile | None:
         """Return the archive as an immutable input file, None where there is none.

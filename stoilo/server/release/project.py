@@ -47,46 +47,29 @@ REFRESH_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ProjectRoot:
-    """Where the project's release lies, made here or published by a ceremony.
+    """Where the project's release lies, made here or published by a ceremony."""
 
-    Attributes:
-        directory: the release's, also the signer's ``--keys``.
-        root_file: what local volunteers take as ``--root``.
-        origin: the project and its log.
-        log_vkey: the log's verifier key, text.
-        released: whether people signed it offline.
-        proofs: where this server writes what the log says of the release; None: there.
-    """
-
-    directory: Path
-    root_file: Path
-    origin: str
-    log_vkey: str
-    released: bool
+    directory: Path  # the release's, also the signer's ``--keys``
+    root_file: Path  # what local volunteers take as ``--root``
+    origin: str  # the project and its log
+    log_vkey: str  # the log's verifier key, text
+    released: bool  # whether people signed it offline
+    # where this server writes what the log says of the release; None: there
     proofs: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What the release and its processes are, once they run.
+    """What the release and its processes are, once they run."""
 
-    Attributes:
-        root: where the release lies.
-        signer: the process that holds the online keys.
-        client: asks it.
-        socket: where it listens.
-        installed: levels and language layer of this package.
-        witnesses: the release's log policy, with the addresses of this server's own
-            configuration.
-        terms: what a released root must certify; None for a development root.
-    """
-
-    root: ProjectRoot
-    signer: SignerProcess | ForeignSigner
-    client: SignerClient
-    socket: Path
-    installed: InstalledRelease
+    root: ProjectRoot  # where the release lies
+    signer: SignerProcess | ForeignSigner  # the process that holds the online keys
+    client: SignerClient  # asks it
+    socket: Path  # where it listens
+    installed: InstalledRelease  # levels and language layer of this package
+    # the release's log policy, with the addresses of this server's own configuration
     witnesses: LogPolicy
+    # what a released root must certify; None for a development root
     terms: ServerTerms | None = None
 
     def check_certified(self, trust: TrustedRelease) -> None:

@@ -34,20 +34,14 @@ from stoilo.signer.ceremony.metadata import (
 
 @dataclass(frozen=True, slots=True)
 class BaseRelease:
-    """A release whose offline roles hold.
+    """A release whose offline roles hold."""
 
-    Attributes:
-        files: metadata and small targets, by name.
-        roots: every root, the first one first.
-        targets: the newest targets.
-        delegated: the newest metadata of each role that targets delegates.
-        online: newest snapshot and timestamp, as far as there are any.
-    """
-
-    files: ReleaseFiles
-    roots: tuple[RoleFile, ...]
-    targets: RoleFile
+    files: ReleaseFiles  # metadata and small targets, by name
+    roots: tuple[RoleFile, ...]  # every root, the first one first
+    targets: RoleFile  # the newest targets
+    # the newest metadata of each role that targets delegates
     delegated: tuple[RoleFile, ...]
+    # newest snapshot and timestamp, as far as there are any
     online: tuple[RoleFile, ...]
 
     @property

@@ -59,46 +59,33 @@ NamedBytes = tuple[str, bytes]
 
 
 class CeremonyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``ceremony.json``.
+    """``ceremony.json``."""
 
-    Attributes:
-        origin: the project's name.
-        rehearsal: whether this is a staging project's.
-        created: Unix seconds, by the clock of the machine that made the folder.
-        note: for people: why.
-        base: digest of the release it builds on, empty for the first one.
-        renews_expired: whether the base had expired, and somebody said so on purpose.
-        format: of this file.
-    """
-
+    # the project's name
     origin: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-    rehearsal: bool
+    rehearsal: bool  # whether this is a staging project's
+    # Unix seconds, by the clock of the machine that made the folder
     created: Annotated[int, msgspec.Meta(ge=1, le=2**40)]
-    note: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    note: Annotated[str, msgspec.Meta(max_length=1024)] = ""  # for people: why
+    # digest of the release it builds on, empty for the first one
     base: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
+    # whether the base had expired, and somebody said so on purpose
     renews_expired: bool = False
-    format: Literal["stoilo-ceremony/1"] = "stoilo-ceremony/1"
+    format: Literal["stoilo-ceremony/1"] = "stoilo-ceremony/1"  # of this file
 
 
 @dataclass(frozen=True, slots=True)
 class Ceremony:
-    """A folder's contents.
+    """A folder's contents."""
 
-    Attributes:
-        about: what this is about.
-        proposal: metadata to sign, new files, and the release they build on.
-        builds: attestations, by ``<part>/<platform>/<key>.json``.
-        boinc: BOINC's signatures and key, by ``<file>.sig`` and ``key.pub``.
-        online: ``online.json`` of the server, empty when there is none.
-        transcript: ``transcript.jsonl``, empty when there is none.
-    """
-
-    about: CeremonyFile
-    proposal: Proposal
+    about: CeremonyFile  # what this is about
+    proposal: Proposal  # metadata to sign, new files, and the release they build on
+    # attestations, by ``<part>/<platform>/<key>.json``
     builds: tuple[NamedBytes, ...] = ()
+    # BOINC's signatures and key, by ``<file>.sig`` and ``key.pub``
     boinc: tuple[NamedBytes, ...] = ()
-    online: bytes = b""
-    transcript: bytes = b""
+    online: bytes = b""  # ``online.json`` of the server, empty when there is none
+    transcript: bytes = b""  # ``transcript.jsonl``, empty when there is none
 
     @property
     def digest(self) -> Digest:

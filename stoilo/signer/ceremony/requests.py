@@ -151,23 +151,14 @@ def _refuse_expired(current: BaseRelease, now: int, *, renews_expired: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class FirstRelease:
-    """What a project's first release certifies.
+    """What a project's first release certifies."""
 
-    Attributes:
-        online: public keys made on the server.
-        witnesses: who must cosign the log, without the log.
-        installed: levels and language layer of this package.
-        level_files: the levels' own files, by name.
-        policies: in force from the first day.
-        builders: whose builds count.
-    """
-
-    online: OnlineKeys
-    witnesses: LogPolicy
-    installed: InstalledRelease
-    level_files: Mapping[str, bytes]
-    policies: Sequence[Policy]
-    builders: BuilderFile
+    online: OnlineKeys  # public keys made on the server
+    witnesses: LogPolicy  # who must cosign the log, without the log
+    installed: InstalledRelease  # levels and language layer of this package
+    level_files: Mapping[str, bytes]  # the levels' own files, by name
+    policies: Sequence[Policy]  # in force from the first day
+    builders: BuilderFile  # whose builds count
 
 
 def first_targets(release: FirstRelease) -> tuple[NewTarget, ...]:
@@ -290,22 +281,15 @@ def take_log_policy(
 
 
 def next_log_policy(
-    current: bytes | None,
+    current: bytes | None,  # the policy in force, None before the first
+    # those that it replaced; they go on speaking for what they accepted
     history: bytes | None,
-    policy: LogPolicy,
+    policy: LogPolicy,  # to be in force from now on
     *,
-    now: int,
-    size: int,
+    now: int,  # Unix seconds
+    size: int,  # leaves of the newest checkpoint under the policy in force
 ) -> dict[str, bytes]:
-    """Return the targets that say whom to believe about the log, by name.
-
-    Args:
-        current: the policy in force, None before the first.
-        history: those that it replaced; they go on speaking for what they accepted.
-        policy: to be in force from now on.
-        now: Unix seconds.
-        size: leaves of the newest checkpoint under the policy in force.
-    """
+    """Return the targets that say whom to believe about the log, by name."""
     if current is not None:
         older = parse_history(history) if history else ()
         # room for one more among the older ones

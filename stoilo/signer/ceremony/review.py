@@ -85,31 +85,23 @@ class RoleReview(msgspec.Struct, frozen=True):
 
 
 class Review(msgspec.Struct, frozen=True):
-    """Everything to know before signing.
+    """Everything to know before signing."""
 
-    Attributes:
-        digest: of the proposal: what is signed, and compared between screens.
-        first_root: SHA-256 of the first root's file, empty while it is being signed.
-        problems: why nobody may sign; empty is good.
-        warnings: what deserves a second look.
-        complete: whether the release's roles have signed it.
-        boinc_unsigned: targets that BOINC's key has still to sign; a project whose
-            release has BOINC signatures already cannot be published without.
-    """
-
-    digest: str
+    digest: str  # of the proposal: what is signed, and compared between screens
     origin: str
     rehearsal: bool
     note: str
     created: int
     now: int
     base: str
-    first_root: str
+    first_root: str  # SHA-256 of the first root's file, empty while it is being signed
     roles: tuple[RoleReview, ...]
     builds: tuple[BuildEvidence, ...]
-    problems: tuple[Problem, ...]
-    warnings: tuple[str, ...]
-    complete: bool
+    problems: tuple[Problem, ...]  # why nobody may sign; empty is good
+    warnings: tuple[str, ...]  # what deserves a second look
+    complete: bool  # whether the release's roles have signed it
+    # targets that BOINC's key has still to sign; a project whose release has BOINC
+    # signatures already cannot be published without
     boinc_unsigned: tuple[str, ...] = ()
 
 

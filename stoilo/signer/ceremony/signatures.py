@@ -29,21 +29,14 @@ Standing = Literal["in force", "proposed"]
 
 
 class Quorum(msgspec.Struct, frozen=True):
-    """One set of keys that a metadata file needs.
+    """One set of keys that a metadata file needs."""
 
-    Attributes:
-        standing: whether these keys are those in force, or those of this proposal.
-        threshold: how many must sign.
-        signed: whose signatures verify.
-        missing: whose do not, or are not there.
-        met: whether enough distinct keys have signed.
-    """
-
+    # whether these keys are those in force, or those of this proposal
     standing: Standing
-    threshold: int
-    signed: tuple[Person, ...]
-    missing: tuple[Person, ...]
-    met: bool
+    threshold: int  # how many must sign
+    signed: tuple[Person, ...]  # whose signatures verify
+    missing: tuple[Person, ...]  # whose do not, or are not there
+    met: bool  # whether enough distinct keys have signed
 
 
 def authorities(

@@ -31,24 +31,19 @@ _Text = Annotated[str, msgspec.Meta(max_length=1024)]
 
 
 class TranscriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One act.
+    """One act."""
 
-    Attributes:
-        act: ``init``, ``request``, ``sign``, ``combine``, ``publish``, ….
-        time: by the clock of that machine, Unix seconds.
-        who: name in the key that was used, or of the machine's user; empty when unsaid.
-        key: fingerprint digest of that key, empty when none was used.
-        proposal: digest of what was proposed then, empty when there was nothing.
-        note: for people.
-        previous: digests of the lines that were the last ones.
-    """
-
+    # ``init``, ``request``, ``sign``, ``combine``, ``publish``, …
     act: Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z-]{0,31}\Z")]
+    # by the clock of that machine, Unix seconds
     time: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+    # name in the key that was used, or of the machine's user; empty when unsaid
     who: _Text = ""
-    key: _DigestOrNone = ""
+    key: _DigestOrNone = ""  # fingerprint digest of that key, empty when none was used
+    # digest of what was proposed then, empty when there was nothing
     proposal: _DigestOrNone = ""
-    note: _Text = ""
+    note: _Text = ""  # for people
+    # digests of the lines that were the last ones
     previous: Annotated[tuple[_Digest, ...], msgspec.Meta(max_length=64)] = ()
     format: Literal["stoilo-transcript/1"] = "stoilo-transcript/1"
 

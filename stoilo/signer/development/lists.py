@@ -120,19 +120,14 @@ def newest_online(directory: Path) -> RevocationStatement | None:
 
 
 def settle_list(
-    offline: RevocationFile,
+    offline: RevocationFile,  # the present one
+    # the newest statement, all of which is taken over
     online: RevocationStatement | None,
     *,
-    add: RevocationStatement | None = None,
-    remove: RevocationStatement | None = None,
+    add: RevocationStatement | None = None,  # withdrawn besides; only its lists count
+    remove: RevocationStatement | None = None,  # taken back; only its lists count
 ) -> RevocationFile:
     """Return the next offline list; pure.
-
-    Args:
-        offline: the present one.
-        online: the newest statement, all of which is taken over.
-        add: withdrawn besides; only its lists count.
-        remove: taken back; only its lists count.
 
     Raises:
         UsageError: ``STO-L163`` when something to take back is not withdrawn.

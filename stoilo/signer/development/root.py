@@ -107,21 +107,13 @@ _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class DevelopmentRoot:
-    """Where a development root lies, and what it says.
+    """Where a development root lies, and what it says."""
 
-    Attributes:
-        directory: the release directory, also the signer's ``--keys``.
-        root_file: what volunteers take as ``--root``.
-        origin: the project and its log.
-        log_vkey: the log's verifier key, text.
-        trust: the release, verified as a volunteer would.
-    """
-
-    directory: Path
-    root_file: Path
-    origin: str
-    log_vkey: str
-    trust: TrustedRelease
+    directory: Path  # the release directory, also the signer's ``--keys``
+    root_file: Path  # what volunteers take as ``--root``
+    origin: str  # the project and its log
+    log_vkey: str  # the log's verifier key, text
+    trust: TrustedRelease  # the release, verified as a volunteer would
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,29 +130,23 @@ class _Terms:
 
 
 def create_development_root(
-    directory: Path,
-    origin: str,
-    now: int,
+    directory: Path,  # made 0700; must not lie in a place that others can read
+    origin: str,  # the project's name, also its log's
+    now: int,  # Unix seconds
     *,
-    installed: InstalledRelease,
+    installed: InstalledRelease,  # levels and language layer to certify
+    # digests of the policies in force; empty certifies none by name
     policies: Sequence[str] = (),
+    # policy digest → levels that need a review under it; what was certified of the
+    # other `policies` stays
     reviewed: Mapping[str, Sequence[str]] = _NO_REVIEWS,
+    # who must cosign the log: becomes the offline ``log/policy.txt``, with the log's
+    # own key and without addresses
     witnesses: LogPolicy = NO_WITNESSES,
+    # the levels' own files by level name, published for readers
     level_files: Mapping[str, bytes] = _NO_FILES,
 ) -> DevelopmentRoot:
     """Make or renew a development root; call it at every start.
-
-    Args:
-        directory: made 0700; must not lie in a place that others can read.
-        origin: the project's name, also its log's.
-        now: Unix seconds.
-        installed: levels and language layer to certify.
-        policies: digests of the policies in force; empty certifies none by name.
-        reviewed: policy digest → levels that need a review under it; what was certified
-            of the other `policies` stays.
-        witnesses: who must cosign the log: becomes the offline ``log/policy.txt``,
-            with the log's own key and without addresses.
-        level_files: the levels' own files by level name, published for readers.
 
     Raises:
         TrustError: STO-K003 for open modes, STO-K029 when made for another origin.

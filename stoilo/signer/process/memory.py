@@ -122,18 +122,13 @@ class _RevocationRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def judge_statement(
+    # the newest statement signed by this key; None before the first
     last: RevocationStatement | None,
-    asked: RevocationStatement,
-    release: TrustedRelease,
-    now: int,
+    asked: RevocationStatement,  # what the caller wants signed; the log holds it
+    release: TrustedRelease,  # the release as its offline keys signed it
+    now: int,  # Unix seconds
 ) -> None:
     """Decide whether `asked` may be signed after `last`; pure.
-
-    Args:
-        last: the newest statement signed by this key; None before the first.
-        asked: what the caller wants signed; the log holds it.
-        release: the release as its offline keys signed it.
-        now: Unix seconds.
 
     Raises:
         TrustError: STO-A083 its number does not rise, STO-A084 it takes something back

@@ -61,25 +61,19 @@ Found = set[str]
 
 
 def check_attestations(
-    place: Place,
-    contents: Contents,
-    builders: BuilderFile,
-    found: Found,
+    place: Place,  # where the release lies
+    contents: Contents,  # its targets
+    builders: BuilderFile,  # who may attest, and how many must agree
+    found: Found,  # gets the names of the files judged
     *,
+    # whether every part must be attested; not for development roots, which people build
+    # and run on one machine
     required: bool,
 ) -> tuple[BuildEvidence, ...]:
     """Check every build attestation beside the release.
 
     An attestation of a part that an earlier version of this release named is left where it
     is; one of anything else is refused.
-
-    Args:
-        place: where the release lies.
-        contents: its targets.
-        builders: who may attest, and how many must agree.
-        found: gets the names of the files judged.
-        required: whether every part must be attested; not for development roots, which
-            people build and run on one machine.
 
     Raises:
         TrustError: STO-F030 to STO-F033.
@@ -106,20 +100,13 @@ def check_attestations(
 
 
 def check_pairs(
-    place: Place,
-    history: History,
-    contents: Contents,
-    trust: TrustedRelease,
-    built: Mapping[str, bytes],
+    place: Place,  # where the release lies
+    history: History,  # its metadata
+    contents: Contents,  # its targets
+    trust: TrustedRelease,  # what it says
+    built: Mapping[str, bytes],  # platform → what that verifier was built with
 ) -> None:
     """Check that launchers start the release's verifiers, and those know its root.
-
-    Args:
-        place: where the release lies.
-        history: its metadata.
-        contents: its targets.
-        trust: what it says.
-        built: platform → what that verifier was built with.
 
     Raises:
         TrustError: STO-F034, STO-F035, STO-F064.
@@ -181,20 +168,14 @@ def read_transcript_of(place: Place, found: Found) -> tuple[TranscriptLine, ...]
 
 
 def check_log(
-    place: Place,
-    files: ReleaseFiles,
+    place: Place,  # where the release lies
+    files: ReleaseFiles,  # its metadata
+    # what it says: origin, and whom of the log and its witnesses to believe
     trust: TrustedRelease,
-    transcript: str,
-    found: Found,
+    transcript: str,  # SHA-256 of the ceremony's transcript, empty for none
+    found: Found,  # gets the names of the files judged
 ) -> LoggedRelease | None:
     """Check the log's record of this release and its proof; None when there is neither.
-
-    Args:
-        place: where the release lies.
-        files: its metadata.
-        trust: what it says: origin, and whom of the log and its witnesses to believe.
-        transcript: SHA-256 of the ceremony's transcript, empty for none.
-        found: gets the names of the files judged.
 
     Raises:
         TrustError: STO-K099 when only one of the two is there or they tell of another

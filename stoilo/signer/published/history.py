@@ -34,19 +34,12 @@ Reader = Callable[[str, int], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class RoleVersion:
-    """One verified metadata file.
+    """One verified metadata file."""
 
-    Attributes:
-        file: its role, version and bytes.
-        signed: what was signed.
-        threshold: how many keys had to sign.
-        signers: the keys that did.
-    """
-
-    file: RoleFile
-    signed: Root | Snapshot | Targets | Timestamp
-    threshold: int
-    signers: tuple[Key, ...]
+    file: RoleFile  # its role, version and bytes
+    signed: Root | Snapshot | Targets | Timestamp  # what was signed
+    threshold: int  # how many keys had to sign
+    signers: tuple[Key, ...]  # the keys that did
 
     @property
     def role(self) -> str:
@@ -66,18 +59,13 @@ class RoleVersion:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All metadata of a release, oldest first within a role.
+    """All metadata of a release, oldest first within a role."""
 
-    Attributes:
-        roots: every root.
-        targets: every version of the offline targets role.
-        delegated: every version of every role that targets delegates or delegated.
-        online: the timestamp, then the snapshots from the one in force downwards.
-    """
-
-    roots: tuple[RoleVersion, ...]
-    targets: tuple[RoleVersion, ...]
+    roots: tuple[RoleVersion, ...]  # every root
+    targets: tuple[RoleVersion, ...]  # every version of the offline targets role
+    # every version of every role that targets delegates or delegated
     delegated: tuple[RoleVersion, ...]
+    # the timestamp, then the snapshots from the one in force downwards
     online: tuple[RoleVersion, ...]
 
     def all(self) -> Iterator[RoleVersion]:
