@@ -174,8 +174,8 @@ def make_attestation(part: PartFile, inputs: BuildInputs, key: PrivateKey) -> by
 def read_attestation(data: bytes, keys: Sequence[PublicKey]) -> Attestation:
     """Verify one attestation (hostile) by the keys of the release's builders.
 
-    Raises ``STO-F030`` malformed or not in its one spelling, ``STO-F030`` not signed by
-    one of `keys`, or naming another builder than signed.
+    Raises ``STO-F030`` malformed or not in its one spelling, not signed by one of `keys`,
+    or naming another builder than signed.
     """
     envelope = _parse_envelope(data)
     signers = [key for key in keys if _has_signed(envelope, key)]
@@ -212,7 +212,7 @@ def check_builds(
     """Check that enough builders of the release built exactly `part`, and nobody differs.
 
     Raises:
-        TrustError: STO-F030, STO-F030 for an attestation that is none; STO-F032 when one
+        TrustError: STO-F030 for an attestation that is none; STO-F032 when one
             says other digests; STO-F033 when too few distinct builders agree.
     """
     named = {

@@ -55,7 +55,7 @@ from stoilo.executor.verifier.admission import admission_leaf
 from stoilo.executor.verifier.revocation import revocation_leaf
 from stoilo.executor.verifier.targets import InstalledRelease, ReviewerKey
 from stoilo.executor.verifier.workunit import TaskBundle
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     list_reviewers,
     publish_reviewers,
     with_reviewer,

@@ -38,9 +38,8 @@ from stoilo.signer.ceremony.key_memory import (
 )
 from stoilo.signer.ceremony.metadata import RoleFile, open_root
 from stoilo.signer.ceremony.publication import publish as put
-from stoilo.signer.ceremony.review import Review
+from stoilo.signer.ceremony.review import Review, next_step
 from stoilo.signer.ceremony.review import review as review_ceremony
-from stoilo.signer.ceremony.review_text import next_step
 from stoilo.signer.ceremony.signatures import combine, sign_proposal, signable
 from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, add_line
 from stoilo.signer.offline_keys import (

@@ -32,7 +32,7 @@ from stoilo.server.db.store import Store
 from stoilo.server.log.outbox import note_act
 from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.operations.operator_acts import cancel_for_operator
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     list_reviewers,
     publish_reviewers,
     with_reviewer,

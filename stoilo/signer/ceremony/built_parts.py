@@ -8,24 +8,31 @@
 Files lie under the names that targets metadata gives them. Trust: the directory is a
 builder's; every file must be what its part's record says, and the review asks for the
 builders' attestations.
+
+Launcher, verifier and release belong together: the launcher starts one verifier, whose
+digest it holds; the verifier knows one root, built into it. Each can be signed and rebuilt
+equal and still be the wrong one for this release, and then every volunteer stops. So the
+three are compared, before signing and after publishing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
+from stoilo.executor.verifier.installation import Built
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
+from stoilo.flavors.archive import XzReader, read_archive
+from stoilo.flavors.launcher_build import describe_launcher
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
-from stoilo.signer.pairing import read_tree
 from stoilo.signer.roles import ceremony_bounds
 
 _RECORDS: Final = ("launcher/*.json", "verifier/*.json", "flavor/*/*.json")
@@ -160,3 +167,85 @@ def drop_part(names: set[str], part: str, platform: str = "") -> tuple[str, ...]
             "STO-K054", f"the release has no part {part[:40]!r} {platform}"
         )
     return tuple(sorted(found))
+
+
+BUILT_PATH: Final = "_internal/stoilo/executor/verifier/built.json"
+"""Where a verifier's tree holds what it was built with."""
+
+MAX_BUILT_BYTES: Final = 1024**2
+XZ_MAGIC: Final = b"\xfd7zXZ\x00"
+
+
+def read_tree(file: IO[bytes], tree: str) -> bytes:
+    """Read an archive, compressed or not, to its end: it must hold exactly `tree`.
+
+    Returns:
+        What a verifier in it was built with; empty where the tree holds no such file.
+
+    Raises:
+        TrustError: the codes of `stoilo.flavors.archive` and `stoilo.flavors.tree`.
+    """
+    compressed = file.read(len(XZ_MAGIC)) == XZ_MAGIC
+    file.seek(0)
+    built = b""
+    for member in read_archive(XzReader(file) if compressed else file, Digest(tree)):
+        wanted = member.file.path == BUILT_PATH and member.file.size <= MAX_BUILT_BYTES
+        for chunk in member.chunks:  # read even where nobody wants it: hashes end there
+            built += chunk if wanted else b""
+    return built
+
+
+def check_launcher(launcher: PartFile, program: bytes, verifier: PartFile) -> None:
+    """Check that a launcher (its bytes) starts `verifier` of the same platform.
+
+    Raises ``STO-F064`` when it is no launcher, ``STO-F034`` when it starts another
+    verifier or is another than its record says.
+    """
+    held = describe_launcher(program)
+    own = (held.platform, held.version, held.serial)
+    if own != (launcher.platform, launcher.version, launcher.serial):
+        raise TrustError(
+            "STO-F034",
+            f"the launcher for {launcher.platform} is not that of its record",
+        )
+    ours = (verifier.archive.sha256, verifier.archive.size, verifier.tree)
+    if (held.archive, held.archive_size, held.tree) != ours:
+        raise TrustError(
+            "STO-F034",
+            f"the launcher for {launcher.platform} starts another verifier than the "
+            "release's",
+            hint="publish the verifier and the launcher of one `stoilo release build`",
+        )
+
+
+def check_built(
+    built: Built,  # what its tree holds
+    verifier: PartFile,  # its record
+    *,
+    roots: Collection[bytes],  # every root of the release
+    origin: str,  # the project's name
+    rehearsal: bool,  # whether the root is one of a staging project
+    development: bool,  # whether it is one of development
+) -> None:
+    """Check that a verifier was built for this release.
+
+    Raises:
+        TrustError: STO-F034.
+    """
+    own = (built.platform, built.version, built.serial)
+    if own != (verifier.platform, verifier.version, verifier.serial):
+        raise _wrong(verifier, "is not that of its record")
+    if built.root_bytes() not in roots or built.origin != origin:
+        raise _wrong(verifier, "was built for another root or project")
+    # A verifier of a rehearsal takes development marks too: it is built that way.
+    lenient = development or rehearsal
+    if built.development != lenient or built.rehearsal != rehearsal:
+        raise _wrong(verifier, "was built for another kind of root")
+
+
+def _wrong(verifier: PartFile, what: str) -> TrustError:
+    return TrustError(
+        "STO-F034",
+        f"the verifier for {verifier.platform} {what}",
+        hint="build it again: stoilo release build --root FILE",
+    )

@@ -25,6 +25,7 @@ from stoilo.executor.verifier.trust import (
     REHEARSAL_MARK,
 )
 from stoilo.signer.attestations import BuildEvidence, judge_builds
+from stoilo.signer.ceremony.built_parts import check_built, check_launcher, read_tree
 from stoilo.signer.ceremony.content_checks import (
     check_content,
     named_targets,
@@ -35,7 +36,6 @@ from stoilo.signer.ceremony.key_holders import check_role_keys
 from stoilo.signer.ceremony.metadata import open_role, open_root, open_targets
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.ceremony.signatures import authorities, stray_signatures
-from stoilo.signer.pairing import check_built, check_launcher, read_tree
 from stoilo.signer.roles import (
     DELEGATED,
     OFFLINE,

@@ -104,7 +104,7 @@ class SignerClient:
             consistency: proof from the last checkpoint signed; see `CheckpointSigner`.
 
         Raises:
-            TrustError: STO-K026 it would go back, STO-K026 it would fork, STO-K026.
+            TrustError: STO-K026 it would go back or fork, or is of another log.
         """
         request = SignCheckpoint(body, tuple(consistency))
         return self._ask(request, CheckpointSigned).note
@@ -222,7 +222,7 @@ class CheckpointSigner:
     def __call__(self, body: bytes) -> bytes:
         """Return the signed note.
 
-        Raises ``STO-K026`` to ``STO-K026`` from the signer, ``STO-L031`` a tile is
+        Raises ``STO-K026`` from the signer, ``STO-L031`` a tile is
         missing; ``STO-K020``.
         """
         new = parse_checkpoint(body).size

@@ -50,7 +50,7 @@ def judge_next(
             the first leaves of a log.
 
     Raises:
-        TrustError: STO-K026 smaller, STO-K026 another tree, STO-K026 another log.
+        TrustError: STO-K026 smaller, another tree, another log.
     """
     if asked.origin != last.origin:
         raise TrustError("STO-K026", f"this signer's log is {last.origin!r}")

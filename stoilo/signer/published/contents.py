@@ -21,7 +21,7 @@ from stoilo.executor.verifier.targets import PartFile, part_target, read_target
 from stoilo.executor.verifier.tuf_client import travels
 from stoilo.flavors.tree import parse_tree, tree_digest
 from stoilo.signer.ceremony.base_release import stored_name
-from stoilo.signer.pairing import read_tree
+from stoilo.signer.ceremony.built_parts import read_tree
 from stoilo.signer.published.history import History, RoleVersion
 from stoilo.signer.published.places import Place
 

@@ -40,6 +40,7 @@ from stoilo.signer.ceremony.boinc_files import (
     is_boinc_file,
     signature_name,
 )
+from stoilo.signer.ceremony.built_parts import check_built, check_launcher
 from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name
 from stoilo.signer.ceremony.transcript import (
     MAX_TRANSCRIPT_BYTES,
@@ -47,7 +48,6 @@ from stoilo.signer.ceremony.transcript import (
     TranscriptLine,
     parse_transcript,
 )
-from stoilo.signer.pairing import check_built, check_launcher
 from stoilo.signer.published.contents import Contents, read_program
 from stoilo.signer.published.history import History
 from stoilo.signer.published.places import Place

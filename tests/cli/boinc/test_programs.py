@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from stoilo.cli.boinc import programs as boinc_programs
 from stoilo.cli.main import main
-from stoilo.signer.development import programs as devprograms
-from stoilo.signer.development.programs import PublishedPrograms, project_root
+from stoilo.signer.development import changes as devprograms
+from stoilo.signer.development.changes import PublishedPrograms, project_root
 from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED, NOW
 from tests.support.slots import built_for

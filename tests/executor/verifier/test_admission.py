@@ -53,7 +53,11 @@ from stoilo.executor.verifier.workunit import (
     TaskBundle,
     VerifiedTask,
 )
-from stoilo.signer.development.lists import publish_reviewers, revoke, without_reviewer
+from stoilo.signer.development.changes import (
+    publish_reviewers,
+    revoke,
+    without_reviewer,
+)
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

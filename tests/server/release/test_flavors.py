@@ -18,7 +18,7 @@ from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import describe_tree
 from stoilo.policies.levels import load_levels
 from stoilo.server.engines.workunits import WorkunitFile
-from stoilo.server.release.flavors import (
+from stoilo.server.release.parts import (
     USUAL_GROWTH,
     FlavorFiles,
     ReleasedLevels,

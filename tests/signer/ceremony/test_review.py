@@ -16,8 +16,7 @@ from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.requests import withdraw
-from stoilo.signer.ceremony.review import review
-from stoilo.signer.ceremony.review_text import render_review
+from stoilo.signer.ceremony.review import render_review, review
 from stoilo.signer.release_status import read_status
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 

@@ -8,7 +8,7 @@ from stoilo.core.statement import RevocationStatement, render_revocation
 from stoilo.executor.verifier.revocation import revocation_leaf
 from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     certify_fresh_epoch,
     list_reviewers,
     offline_list,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.trust import load_trust, read_release
-from stoilo.signer.development.programs import (
+from stoilo.signer.development.changes import (
     next_serial,
     project_origin,
     project_root,

@@ -11,7 +11,7 @@ import pytest
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
 from stoilo.server.app.trust import facts_of
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     certify_fresh_epoch,
     publish_reviewers,
     replace_online_key,
