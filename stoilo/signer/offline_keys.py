@@ -273,9 +273,7 @@ def check_typed_back(shown: str, typed: Mapping[int, str]) -> None:
         if not hmac.compare_digest(
             _SPACE.sub("", text).lower().encode(), wanted.encode()
         ):
-            raise TrustError(
-                "STO-K069", f"group {number} of the fingerprint is not what was typed"
-            )
+            raise TrustError("STO-K069", f"group {number} is not what was typed")
 
 
 def check_passphrase(passphrase: str) -> None:

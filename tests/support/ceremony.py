@@ -28,7 +28,6 @@ from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
 from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
-    ReleasePlan,
     first_proposal,
     next_proposal,
 )
@@ -142,9 +141,10 @@ class CeremonyBench:
             ),
         )
         targets = (*first_targets(release), *put)
-        plan = ReleasePlan(self.roles(), targets, self.rehearsal, now)
         about = CeremonyFile(origin=ORIGIN, rehearsal=self.rehearsal, created=now)
-        return Ceremony(about, first_proposal(plan))
+        return Ceremony(
+            about, first_proposal(self.roles(), targets, now, rehearsal=self.rehearsal)
+        )
 
     def request(self, changes: Changes, now: int = NOW) -> Ceremony:
         """Return an unsigned ceremony of `changes` on the published release."""

@@ -46,7 +46,6 @@ from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
     Proposal,
-    ReleasePlan,
     amend_proposal,
     first_proposal,
     next_proposal,
@@ -216,9 +215,7 @@ class ReleasedProject:
         roles = {name: role.holders(name) for name, role in self.roles.items()}
         server = online_role(online)
         roles |= {"snapshot": server, "timestamp": server}
-        return first_proposal(
-            ReleasePlan(roles, tuple(self._targets(online)), rehearsal=False, now=now)
-        )
+        return first_proposal(roles, tuple(self._targets(online)), now)
 
     def _next(self, online: OnlineKeys, now: int) -> Proposal:
         base = open_published(self.directory)

@@ -75,7 +75,6 @@ from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
     Proposal,
-    ReleasePlan,
     first_proposal,
     next_proposal,
 )
@@ -163,12 +162,10 @@ class ReleaseStage:
         """Return the unsigned ceremony of a first release with `files` besides its own."""
         put = tuple(_new_target(name, data) for name, data in (files or {}).items())
         proposal = first_proposal(
-            ReleasePlan(
-                roles=self._role_sets(),
-                put=(*self._own_targets(), *put),
-                rehearsal=self.rehearsal,
-                now=self.now,
-            )
+            self._role_sets(),
+            (*self._own_targets(), *put),
+            self.now,
+            rehearsal=self.rehearsal,
         )
         return self._ceremony(proposal)
 

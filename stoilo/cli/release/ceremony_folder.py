@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,9 +12,8 @@ import msgspec
 
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import read_witnesses
-from stoilo.cli.keys import read_public_file
+from stoilo.cli.keys import read_public_file, read_small
 from stoilo.core.errors import UsageError
-from stoilo.core.files import read_bounded
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import BuilderKey
 from stoilo.policies.policy import Policy, parse_policy
@@ -29,7 +27,6 @@ from stoilo.signer.offline_keys import PublicKeyFile
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
-MAX_SMALL_BYTES = 512 * 1024
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
@@ -37,17 +34,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 def clock() -> int:
     """Return this machine's time, Unix seconds."""
     return int(time.time())
-
-
-def read_small(path: Path) -> bytes:
-    """Return a small file's bytes; raises ``STO-U004`` or ``STO-K050``."""
-    try:
-        return read_bounded(path, MAX_SMALL_BYTES)
-    except OSError as error:
-        code = "STO-K050" if error.errno == errno.EFBIG else "STO-U004"
-        raise UsageError(
-            code, f"{path.name} cannot be read: {error.strerror}"
-        ) from error
 
 
 def read_named(path: Path, role: str) -> PublicKeyFile:

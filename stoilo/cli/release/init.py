@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from stoilo.cli.keys import read_small
 from stoilo.cli.release.ceremony_folder import (
     FILE,
     FOLDER,
@@ -17,7 +18,6 @@ from stoilo.cli.release.ceremony_folder import (
     read_builders,
     read_holders,
     read_policies,
-    read_small,
     read_witness_policy,
     refuse_present,
 )
@@ -33,7 +33,6 @@ from stoilo.signer.ceremony.built_parts import (
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
 from stoilo.signer.ceremony.key_holders import RoleSet
 from stoilo.signer.ceremony.proposal import (
-    ReleasePlan,
     first_proposal,
 )
 from stoilo.signer.ceremony.requests import (
@@ -159,12 +158,10 @@ def init(
     parts = tuple(one for place in built for one in read_parts_from(place).put)
     now = clock()
     proposal = first_proposal(
-        ReleasePlan(
-            {**roles, "snapshot": server, "timestamp": server},
-            (*targets, *parts),
-            rehearsal,
-            now,
-        )
+        {**roles, "snapshot": server, "timestamp": server},
+        (*targets, *parts),
+        now,
+        rehearsal=rehearsal,
     )
     about = CeremonyFile(
         origin=online.origin, rehearsal=rehearsal, created=now, note=note

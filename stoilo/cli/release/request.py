@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from stoilo.cli.keys import read_public_file
+from stoilo.cli.keys import read_public_file, read_small
 from stoilo.cli.release.ceremony_folder import (
     FILE,
     FOLDER,
@@ -21,7 +21,6 @@ from stoilo.cli.release.ceremony_folder import (
     read_floors,
     read_holders,
     read_policies,
-    read_small,
     read_witness_policy,
 )
 from stoilo.core.digests import check_digest

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option, read_small
+from stoilo.cli.keys import read_small
+from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.installation import installed_release

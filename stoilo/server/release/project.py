@@ -28,7 +28,7 @@ from stoilo.server.release.released import (
     is_released,
 )
 from stoilo.signer.development.root import create_development_root
-from stoilo.signer.process.client import ForeignSigner, SignerClient, SignerProcess
+from stoilo.signer.process.client import SignerClient, SignerProcess
 from stoilo.signer.release_status import read_roles
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class Project:
     """What the release and its processes are, once they run."""
 
     root: ProjectRoot  # where the release lies
-    signer: SignerProcess | ForeignSigner  # the process that holds the online keys
+    # the process that holds the online keys; None where somebody else keeps it alive
+    signer: SignerProcess | None
     client: SignerClient  # asks it
     socket: Path  # where it listens
     installed: InstalledRelease  # levels and language layer of this package
@@ -71,6 +72,11 @@ class Project:
     witnesses: LogPolicy
     # what a released root must certify; None for a development root
     terms: ServerTerms | None = None
+
+    def ensure_signer(self) -> None:
+        """Start the signer again if it has died and is ours to start."""
+        if self.signer is not None:
+            self.signer.ensure()
 
     def check_certified(self, trust: TrustedRelease) -> None:
         """Raise ``STO-K094`` when a released root no longer certifies this server."""
@@ -235,7 +241,7 @@ def _start_released(
     roles = read_roles(directory, int(time.time()))
     check_offline_roles(roles)
     witnesses = read_witnesses(config.log_policy)
-    signer, client, socket = _find_signer(config, home, stack, directory)
+    signer, client, socket = _start_signer(home, stack, directory, config.signer_socket)
     vkey = client.ping().log_vkey
     root_file = directory / "root.json"
     trust = load_trust(
@@ -256,25 +262,17 @@ def _start_released(
     return Project(root, signer, client, socket, installed, mine, terms)
 
 
-def _find_signer(
-    config: ServerConfig, home: DataDir, stack: AsyncExitStack, directory: Path
-) -> tuple[SignerProcess | ForeignSigner, SignerClient, Path]:
-    """Connect to the signer that runs as a user of its own, or start one here."""
-    if not config.signer_socket:
-        return _start_signer(home, stack, directory)
-    socket_path = Path(config.signer_socket)
-    client = SignerClient(socket_path)
-    stack.callback(client.close)
-    return ForeignSigner(), client, socket_path
-
-
 def _start_signer(
-    home: DataDir, stack: AsyncExitStack, directory: Path
-) -> tuple[SignerProcess, SignerClient, Path]:
-    socket_path = home.part("run") / "signer.sock"
-    signer = SignerProcess(directory, socket_path)
-    signer.start()
-    stack.callback(signer.stop)
-    client = SignerClient(socket_path, revive=signer.ensure)
+    home: DataDir, stack: AsyncExitStack, directory: Path, socket: str = ""
+) -> tuple[SignerProcess | None, SignerClient, Path]:
+    """Connect to the signer at `socket`, which runs as a user of its own, or start one."""
+    path = Path(socket) if socket else home.part("run") / "signer.sock"
+    signer = None
+    if not socket:
+        signer = SignerProcess(directory, path)
+        signer.start()
+        stack.callback(signer.stop)
+    # Who started another user's signer starts it again.
+    client = SignerClient(path, revive=signer.ensure if signer else None)
     stack.callback(client.close)
-    return signer, client, socket_path
+    return signer, client, path

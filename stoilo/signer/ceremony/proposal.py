@@ -89,17 +89,6 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleasePlan:
-    """A project's first release."""
-
-    roles: Mapping[str, RoleSet]  # keys of every role, snapshot and timestamp included
-    put: tuple[NewTarget, ...]  # every target
-    rehearsal: bool  # whether the root is one of a staging project
-    now: int  # Unix seconds
-    development: bool = False  # whether all keys lie on one machine
-
-
-@dataclass(frozen=True, slots=True)
 class Proposal:
     """Metadata to sign, and the new files that it names."""
 
@@ -148,16 +137,23 @@ class Proposal:
         raise TrustError("STO-K052", f"target {name} is missing or damaged")
 
 
-def first_proposal(plan: ReleasePlan) -> Proposal:
+def first_proposal(
+    roles: Mapping[str, RoleSet],  # every role's keys, snapshot and timestamp included
+    put: Iterable[NewTarget],  # every target
+    now: int,  # Unix seconds
+    *,
+    rehearsal: bool = False,  # whether the root is one of a staging project
+    development: bool = False,  # whether all keys lie on one machine
+) -> Proposal:
     """Return the metadata of a project's first release, unsigned.
 
     Raises ``STO-K053`` for a role without keys, with too few or too many, with an
     impossible threshold, or sharing a key with another role.
     """
-    draft = Draft(None, (), (), plan.now)
-    marks = {REHEARSAL_MARK: plan.rehearsal, DEVELOPMENT_MARK: plan.development}
-    draft.start(plan.roles, {mark: True for mark, holds in marks.items() if holds})
-    draft.put(plan.put)
+    draft = Draft(None, (), (), now)
+    marks = {REHEARSAL_MARK: rehearsal, DEVELOPMENT_MARK: development}
+    draft.start(roles, {mark: True for mark, holds in marks.items() if holds})
+    draft.put(put)
     return Proposal(None, *draft.result())
 
 

@@ -80,11 +80,16 @@ def publish(
     return open_published(directory)
 
 
-def refuse_incomplete(found: Review, ceremony: Ceremony) -> None:
-    """Raise unless everything is right and signed; see `publish`."""
+def refuse_problems(found: Review) -> None:
+    """Raise the first problem: what has one is signed by nobody and not published."""
     if found.problems:
         first = found.problems[0]
         raise TrustError(first.code, first.message, hint=first.hint)
+
+
+def refuse_incomplete(found: Review, ceremony: Ceremony) -> None:
+    """Raise unless everything is right and signed; see `publish`."""
+    refuse_problems(found)
     for role in found.roles:
         for quorum in role.quorums:
             if not quorum.met:

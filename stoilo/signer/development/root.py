@@ -65,7 +65,6 @@ from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
     Proposal,
-    ReleasePlan,
     first_proposal,
     next_proposal,
 )
@@ -249,8 +248,9 @@ def _renewed(
     put = tuple(_targets(directory, base, terms, now))
     if base is None:
         roles = dict(_roles(directory))
-        plan = ReleasePlan(roles, put, rehearsal=False, now=now, development=True)
-        return development_ceremony(first_proposal(plan), now)
+        return development_ceremony(
+            first_proposal(roles, put, now, development=True), now
+        )
     wanted = {one.name for one in put}
     # Parts and floors are published by calls of their own; hosts still fetch them.
     gone = (

@@ -249,13 +249,6 @@ STOP_S: Final = 5.0
 PAUSE_S: Final = 0.05
 
 
-class ForeignSigner:
-    """A signer that somebody else starts and keeps alive (a unit of its own user)."""
-
-    def ensure(self) -> None:
-        """Do nothing: who started it starts it again."""
-
-
 class SignerProcess:
     """One signer as a child process that never outlives this one; a context manager."""
 
