@@ -14,11 +14,12 @@ from typing import Literal
 
 import msgspec
 
-from stoilo.executor.verifier.targets import PartFile, ProjectFile, read_target
-from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, PROJECT_FILE
+from stoilo.executor.verifier.targets import PartFile, ProjectFile
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.content_checks import admits_until, release_parts
 from stoilo.signer.ceremony.key_holders import Person, role_set
+from stoilo.signer.ceremony.lists import read_list
 from stoilo.signer.ceremony.metadata import open_targets
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.roles import (
@@ -105,14 +106,12 @@ def judge_release(
 
 def read_status(base: BaseRelease, now: int) -> ReleaseStatus:
     """Return how a release stands by its files alone, though its timestamp be over."""
-    proposal, project = Proposal(base), base.target(PROJECT_FILE)
+    proposal = Proposal(base)
     return judge_release(
         expiries(base.signed(), now),
         now,
         epochs_until=admits_until(proposal, now),
-        origin=read_target(project, ProjectFile, PROJECT_FILE).origin
-        if project
-        else "",
+        origin=read_list(base.target, ProjectFile).origin,
         development=DEVELOPMENT_MARK in base.root.unrecognized_fields,
         parts=release_parts(proposal),
     )

@@ -18,9 +18,14 @@ from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import BuilderKey
 from stoilo.policies.policy import Policy, parse_policy
 from stoilo.signer.ceremony.built_parts import read_attestations
-from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder
+from stoilo.signer.ceremony.folder import (
+    Ceremony,
+    add_builds,
+    begin_on,
+    read_folder,
+    write_folder,
+)
 from stoilo.signer.ceremony.key_holders import KeyHolder
-from stoilo.signer.ceremony.requests import add_builds, begin_on
 from stoilo.signer.ceremony.review import Review, render_review, review
 from stoilo.signer.ceremony.transcript import add_line
 from stoilo.signer.offline_keys import PublicKeyFile

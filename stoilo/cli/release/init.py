@@ -30,17 +30,12 @@ from stoilo.signer.ceremony.built_parts import (
     read_attestations,
     read_parts_from,
 )
-from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
+from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile, add_builds
 from stoilo.signer.ceremony.key_holders import RoleSet
 from stoilo.signer.ceremony.proposal import (
     first_proposal,
 )
-from stoilo.signer.ceremony.requests import (
-    FirstRelease,
-    add_builds,
-    first_targets,
-    online_role,
-)
+from stoilo.signer.ceremony.requests import first_targets, online_role
 from stoilo.signer.process.online_keys import parse_online_keys
 from stoilo.signer.roles import OFFLINE
 
@@ -146,14 +141,12 @@ def init(
     }
     keys = tuple(read_builders(builders))
     targets = first_targets(
-        FirstRelease(
-            online=online,
-            witnesses=read_witness_policy(log_policy),
-            installed=installed_release(),
-            level_files=level_files(),
-            policies=read_policies(policies) or (default_policy(),),
-            builders=BuilderFile(keys, builders_threshold if keys else 0),
-        )
+        online,
+        installed_release(),
+        witnesses=read_witness_policy(log_policy),
+        level_files=level_files(),
+        policies=read_policies(policies) or (default_policy(),),
+        builders=BuilderFile(keys, builders_threshold if keys else 0),
     )
     parts = tuple(one for place in built for one in read_parts_from(place).put)
     now = clock()

@@ -27,15 +27,17 @@ from stoilo.core.digests import check_digest
 from stoilo.core.errors import UsageError
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import ReviewerFile, RevocationFile, read_target
-from stoilo.executor.verifier.trust import REVIEWERS_FILE
 from stoilo.policies.levels import level_files
+from stoilo.signer.ceremony.base_release import roles_ending
 from stoilo.signer.ceremony.built_parts import (
     drop_part,
     read_attestations,
     read_parts_from,
 )
 from stoilo.signer.ceremony.content_checks import named_targets, release_parts
+from stoilo.signer.ceremony.folder import add_builds
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
+from stoilo.signer.ceremony.lists import list_target
 from stoilo.signer.ceremony.proposal import (
     Changes,
     Proposal,
@@ -43,13 +45,10 @@ from stoilo.signer.ceremony.proposal import (
 )
 from stoilo.signer.ceremony.requests import (
     accept_policies,
-    add_builds,
     allow_again,
     change_builders,
     merge_withdrawn,
-    named_record,
     raise_floors,
-    roles_ending,
     take_levels,
     take_log_policy,
     take_online_keys,
@@ -236,7 +235,7 @@ def _reviewers(asked: Asked, _: Proposal, __: int) -> Iterator[Changes]:
     path = asked["reviewers"]
     if path is not None:
         record = read_target(read_small(path), ReviewerFile, path.name)
-        yield Changes((named_record(REVIEWERS_FILE, record),))
+        yield Changes((list_target(record),))
 
 
 def _floors(asked: Asked, proposal: Proposal, _: int) -> Iterator[Changes]:

@@ -15,9 +15,8 @@ from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.signer.ceremony.base_release import open_published
+from stoilo.signer.ceremony.base_release import find_release, open_published
 from stoilo.signer.ceremony.change_words import render_time, show_line
-from stoilo.signer.ceremony.requests import find_release
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.published.history import RoleVersion
 from stoilo.signer.published.places import open_place

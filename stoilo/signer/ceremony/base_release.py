@@ -18,7 +18,7 @@ from pathlib import Path
 from tuf.api.metadata import Root, Signed, TargetFile, Targets
 
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.trust import read_release
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.signer.ceremony.metadata import (
@@ -30,6 +30,7 @@ from stoilo.signer.ceremony.metadata import (
     signers_of,
     targets_of,
 )
+from stoilo.signer.roles import OFFLINE, expiries
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,46 @@ class BaseRelease:
         if data is None or content_digest(data) != info.hashes["sha256"]:
             raise TrustError("STO-K052", f"target {name} is missing or damaged")
         return data
+
+
+def find_release(directory: Path) -> Path:
+    """Return the release directory in `directory`: itself, or a server's ``DIR/keys``.
+
+    Raises ``STO-K052`` when neither holds release metadata.
+    """
+    for place in (directory, directory / "keys"):
+        if (place / "metadata").is_dir():
+            return place
+    raise UsageError(
+        "STO-K052",
+        f"there is no release in {directory.name}",
+        hint="give a release directory, or the data directory of `stoilo up`; what a "
+        "ceremony's folder proposes shows `stoilo release review`",
+    )
+
+
+def roles_ending(current: BaseRelease, now: int) -> tuple[str, ...]:
+    """Return the offline roles whose metadata ends soon, or has ended."""
+    return tuple(
+        one.role
+        for one in expiries(current.signed(), now)
+        if one.state != "ok" and one.role in OFFLINE
+    )
+
+
+def expired_roles(current: BaseRelease, at: int) -> Iterator[TrustError]:
+    """Yield why the release may be an old copy, shown so that a version is signed twice."""
+    found = {one.role: one for one in expiries(current.signed(), at)}
+    for role in (*OFFLINE, "timestamp"):
+        known = found.get(role)
+        if known is None or known.state == "expired":
+            what = "is not there" if known is None else "has expired"
+            yield TrustError(
+                "STO-K052",
+                f"{role} of the release below {what}",
+                hint="start the server, which signs its timestamp, and copy again; if "
+                "it has really run out, add --renew-expired",
+            )
 
 
 def open_published(directory: Path) -> BaseRelease:

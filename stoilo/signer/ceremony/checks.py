@@ -17,14 +17,13 @@ from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
     part_target,
-    read_target,
 )
 from stoilo.executor.verifier.trust import (
-    BUILDERS_FILE,
     DEVELOPMENT_MARK,
     REHEARSAL_MARK,
 )
 from stoilo.signer.attestations import BuildEvidence, judge_builds
+from stoilo.signer.ceremony.base_release import expired_roles
 from stoilo.signer.ceremony.built_parts import check_built, check_launcher, read_tree
 from stoilo.signer.ceremony.content_checks import (
     check_content,
@@ -33,6 +32,7 @@ from stoilo.signer.ceremony.content_checks import (
 )
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import check_role_keys
+from stoilo.signer.ceremony.lists import read_list
 from stoilo.signer.ceremony.metadata import open_role, open_root, open_targets
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.ceremony.signatures import authorities, stray_signatures
@@ -40,7 +40,6 @@ from stoilo.signer.roles import (
     DELEGATED,
     OFFLINE,
     ceremony_bounds,
-    expiries,
     role_limits,
 )
 
@@ -93,16 +92,9 @@ def _check_base(ceremony: Ceremony) -> Iterator[StoiloError]:
         return
     if ceremony.about.base != base.digest:
         yield TrustError("STO-K052", "current/ is not the release this was made for")
-    found = {one.role: one for one in expiries(base.signed(), ceremony.about.created)}
-    for role in (*OFFLINE, "timestamp"):
-        known = found.get(role)
-        # Said on purpose, shown as a warning: else an old release could be
-        # passed off.
-        if ceremony.about.renews_expired:
-            continue
-        if known is None or known.state == "expired":
-            what = "is not there" if known is None else "has expired"
-            yield TrustError("STO-K052", f"{role} of the release below {what}")
+    # Said on purpose, shown as a warning.
+    if not ceremony.about.renews_expired:
+        yield from expired_roles(base, ceremony.about.created)
 
 
 def _check_versions(proposal: Proposal) -> Iterator[StoiloError]:
@@ -190,9 +182,7 @@ def find_builds(
     """
     proposal = ceremony.proposal
     try:
-        builders = read_target(
-            proposal.target(BUILDERS_FILE) or b"{}", BuilderFile, BUILDERS_FILE
-        )
+        builders = read_list(proposal.target, BuilderFile)
         found = tuple(
             judge_builds(
                 release_parts(proposal),

@@ -21,7 +21,6 @@ from stoilo.core.levels import parse_levels
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
     BuilderFile,
-    EpochFile,
     EpochsFile,
     FloorsFile,
     PartFile,
@@ -32,35 +31,21 @@ from stoilo.executor.verifier.targets import (
     part_target,
     read_epoch,
     read_parts,
-    read_target,
 )
 from stoilo.executor.verifier.trust import (
-    BUILDERS_FILE,
     EPOCHS_FILE,
-    FLOORS_FILE,
     HISTORY_FILE,
-    POLICIES_FILE,
     POLICY_FILE,
     PROJECT_FILE,
-    REVIEWERS_FILE,
-    REVOCATION_FILE,
 )
 from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
 from stoilo.signer.ceremony.folder import Ceremony
+from stoilo.signer.ceremony.lists import LISTS, read_epoch_files, read_list
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.roles import DELEGATED, ceremony_bounds, open_until
 
-REQUIRED: Final = (
-    PROJECT_FILE,
-    POLICY_FILE,
-    FLOORS_FILE,
-    BUILDERS_FILE,
-    EPOCHS_FILE,
-    POLICIES_FILE,
-    REVOCATION_FILE,
-    REVIEWERS_FILE,
-)
+REQUIRED: Final = (POLICY_FILE, *LISTS.values())
 """Targets without which no verifier takes a release."""
 
 _EPOCH: Final = re.compile(r"gate/([0-9]{1,10})\.json")
@@ -96,17 +81,18 @@ def _is_part_record(name: str) -> bool:
     return _PART_RECORD.fullmatch(name) is not None and not name.endswith(".sbom.json")
 
 
-def read_old(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT | None:
-    """Return what the published release says in `name`, None when it has none."""
-    data = None if proposal.base is None else proposal.base.target(name)
-    return None if data is None else read_target(data, kind, name)
+def _read_old(proposal: Proposal, kind: type[_FileT]) -> _FileT | None:
+    """Return a list as published, None for a first release."""
+    return None if proposal.base is None else read_list(proposal.base.target, kind)
 
 
 def check_content(ceremony: Ceremony) -> Iterator[StoiloError]:
     """Yield what is wrong with the targets, as errors that are not raised."""
     proposal = ceremony.proposal
+    if missing := set(REQUIRED) - named_targets(proposal).keys():
+        yield TrustError("STO-K063", f"the release would lack {min(missing)}")
+        return
     for check in (
-        _check_required,
         _check_reach,
         _check_policies,
         _check_levels,
@@ -131,13 +117,6 @@ def _caught(
             if (error.code.startswith("STO-K01"))
             else error
         )
-
-
-def _check_required(proposal: Proposal) -> Iterator[StoiloError]:
-    named = named_targets(proposal)
-    for name in REQUIRED:
-        if name not in named:
-            yield TrustError("STO-K063", f"the release would lack {name}")
 
 
 def _check_reach(proposal: Proposal) -> Iterator[StoiloError]:
@@ -176,10 +155,10 @@ def _unused(owner: str, known: set[str], rows: Iterable[Role]) -> Iterator[Stoil
 
 
 def _check_project(proposal: Proposal, origin: str) -> Iterator[StoiloError]:
-    project = _read(proposal, PROJECT_FILE, ProjectFile)
+    project = read_list(proposal.target, ProjectFile)
     if project.origin != origin:
         yield TrustError("STO-K063", f"{PROJECT_FILE} names another project")
-    old = read_old(proposal, PROJECT_FILE, ProjectFile)
+    old = _read_old(proposal, ProjectFile)
     if old is not None and old.origin != project.origin:
         yield TrustError("STO-K063", "a project's origin never changes")
     if not project.languages or not all(project.levels.values()):
@@ -191,7 +170,7 @@ def _check_project(proposal: Proposal, origin: str) -> Iterator[StoiloError]:
 def _check_policies(proposal: Proposal) -> Iterator[StoiloError]:
     """The log policy reads, and trusts a log of this project."""
     policy = parse_policy(proposal.target(POLICY_FILE) or b"")
-    origin = _read(proposal, PROJECT_FILE, ProjectFile).origin
+    origin = read_list(proposal.target, ProjectFile).origin
     if origin not in {log.name for log in policy.logs}:
         yield TrustError("STO-K063", f"{POLICY_FILE} trusts no log of {origin}")
     if HISTORY_FILE in named_targets(proposal):
@@ -199,7 +178,7 @@ def _check_policies(proposal: Proposal) -> Iterator[StoiloError]:
 
 
 def _check_levels(proposal: Proposal) -> Iterator[StoiloError]:
-    project = _read(proposal, PROJECT_FILE, ProjectFile)
+    project = read_list(proposal.target, ProjectFile)
     files = [name for name in named_targets(proposal) if name.startswith("levels/")]
     texts = [proposal.target(name) or b"" for name in files]
     try:
@@ -215,7 +194,7 @@ def _check_levels(proposal: Proposal) -> Iterator[StoiloError]:
 
 def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
     """Epochs read, none changes under its number, and new ones have higher numbers."""
-    listed = set(_read(proposal, EPOCHS_FILE, EpochsFile).epochs)
+    listed = set(read_list(proposal.target, EpochsFile).epochs)
     named = {
         int(found[1])
         for name in named_targets(proposal)
@@ -226,7 +205,7 @@ def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
     if listed != named:
         yield TrustError("STO-K063", f"{EPOCHS_FILE} and the epochs' files disagree")
     base = proposal.base
-    old = read_old(proposal, EPOCHS_FILE, EpochsFile)
+    old = _read_old(proposal, EpochsFile)
     known = set(old.epochs) if old else set()
     for number in sorted(listed & named):
         name = f"gate/{number}.json"
@@ -247,19 +226,19 @@ def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
 
 def _check_lists(proposal: Proposal) -> Iterator[StoiloError]:
     """Revocations, policies, reviewers and floors read; what only rises does."""
-    _read(proposal, POLICIES_FILE, PolicyFile)
-    reviewers = _read(proposal, REVIEWERS_FILE, ReviewerFile)
-    denied = _read(proposal, REVOCATION_FILE, RevocationFile)
+    read_list(proposal.target, PolicyFile)
+    reviewers = read_list(proposal.target, ReviewerFile)
+    denied = read_list(proposal.target, RevocationFile)
     for key in (*denied.keys, *(one.key for one in reviewers.keys)):
         parse_public_key(key)
-    before = read_old(proposal, REVOCATION_FILE, RevocationFile)
+    before = _read_old(proposal, RevocationFile)
     # Hosts remember both and would refuse the release.
     if before and (
         denied.min_epoch < before.min_epoch or denied.settled < before.settled
     ):
         yield TrustError("STO-K063", "the lowest gate epoch would go back")
-    floors = _read(proposal, FLOORS_FILE, FloorsFile)
-    old = read_old(proposal, FLOORS_FILE, FloorsFile) or FloorsFile()
+    floors = read_list(proposal.target, FloorsFile)
+    old = _read_old(proposal, FloorsFile) or FloorsFile()
     # Hosts keep the highest floor they met; a lower one only deceives its reader.
     if floors.verifier < old.verifier:
         yield TrustError("STO-K063", "the verifier's floor would go back")
@@ -269,7 +248,7 @@ def _check_lists(proposal: Proposal) -> Iterator[StoiloError]:
 
 
 def _check_builders(proposal: Proposal) -> Iterator[StoiloError]:
-    builders = _read(proposal, BUILDERS_FILE, BuilderFile)
+    builders = read_list(proposal.target, BuilderFile)
     keys = [parse_public_key(one.key).raw for one in builders.keys]
     if len(set(keys)) != len(keys):
         yield TrustError("STO-K053", "one key is named for two builders")
@@ -282,7 +261,7 @@ def _check_builders(proposal: Proposal) -> Iterator[StoiloError]:
 def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
     """Records agree with their files; no part goes back or below its own floor."""
     parts = release_parts(proposal)
-    floors = _read(proposal, FLOORS_FILE, FloorsFile)
+    floors = read_list(proposal.target, FloorsFile)
     base = proposal.base
     old = release_parts(Proposal(base)) if base else ()
     known = {(one.part, one.platform): one for one in old}
@@ -326,30 +305,16 @@ def _check_tree(proposal: Proposal, part: PartFile) -> Iterator[StoiloError]:
             yield TrustError("STO-K063", f"{name} is another tree's list")
 
 
-def _read(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT:
-    """Return a required target; raises ``STO-K063``."""
-    data = proposal.target(name)
-    if data is None:
-        raise TrustError("STO-K063", f"the release would lack {name}")
-    if len(data) > ceremony_bounds().metadata_bytes:
-        raise TrustError("STO-K063", f"{name} is too large")
-    return read_target(data, kind, name)
-
-
 def admits_until(proposal: Proposal, now: int) -> int:
     """Return until when work can be admitted from `now` on, Unix seconds; 0: it cannot.
 
     Withdrawn epochs do not count: whoever withdraws the present one sees that no work can
     be admitted before the next begins. Raises ``STO-K013``, ``STO-K052``.
     """
-    denied = _or_empty(proposal, REVOCATION_FILE, RevocationFile)
-    epochs = []
-    for number in _or_empty(proposal, EPOCHS_FILE, EpochsFile).epochs:
-        data = proposal.target(f"gate/{number}.json")
-        if data and number >= denied.min_epoch and number not in denied.epochs:
-            epochs.append(read_target(data, EpochFile, f"gate/{number}.json"))
-    return open_until(((one.not_before, one.not_after) for one in epochs), now)
-
-
-def _or_empty(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT:
-    return read_target(proposal.target(name) or b"{}", kind, name)
+    denied = read_list(proposal.target, RevocationFile)
+    usable = (
+        (one.not_before, one.not_after)
+        for one in read_epoch_files(proposal.target)
+        if one.epoch >= denied.min_epoch and one.epoch not in denied.epochs
+    )
+    return open_until(usable, now)

@@ -21,7 +21,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -31,8 +31,18 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
+from stoilo.executor.verifier.targets import ProjectFile
+from stoilo.executor.verifier.trust import REHEARSAL_MARK
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.signer.ceremony.base_release import BaseRelease, open_base, stored_name
+from stoilo.signer.ceremony.base_release import (
+    BaseRelease,
+    expired_roles,
+    find_release,
+    open_base,
+    open_published,
+    stored_name,
+)
+from stoilo.signer.ceremony.lists import read_list
 from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name, targets_of
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.ceremony.transcript import MAX_TRANSCRIPT_BYTES, TRANSCRIPT_FILE
@@ -91,6 +101,37 @@ class Ceremony:
     def digest(self) -> Digest:
         """What people compare and sign; signatures do not change it."""
         return self.proposal.digest
+
+
+def begin_on(
+    directory: Path,  # a release directory, or a server's data directory
+    now: int,
+    *,
+    note: str = "",  # why, for people
+    renews_expired: bool = False,  # say on purpose that the release has run out
+) -> Ceremony:
+    """Return an empty ceremony on the release in `directory`.
+
+    Raises ``STO-K052`` when the release does not hold, or has expired and nobody said so.
+    """
+    current = open_published(find_release(directory))
+    for problem in () if renews_expired else expired_roles(current, now):
+        raise problem
+    about = CeremonyFile(
+        origin=read_list(current.target, ProjectFile).origin,
+        rehearsal=REHEARSAL_MARK in current.root.unrecognized_fields,
+        created=now,
+        note=note,
+        base=current.digest,
+        renews_expired=renews_expired,
+    )
+    return Ceremony(about, Proposal(current))
+
+
+def add_builds(ceremony: Ceremony, builds: Iterable[NamedBytes]) -> Ceremony:
+    """Return the ceremony with more attestations."""
+    known = dict(ceremony.builds) | dict(builds)
+    return replace(ceremony, builds=tuple(sorted(known.items())))
 
 
 def read_folder(path: Path) -> Ceremony:

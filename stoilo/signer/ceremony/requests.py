@@ -1,4 +1,4 @@
-"""What people ask for, as changes to a release's lists; beginning a ceremony on a release.
+"""What people ask for, as changes to a release's lists.
 
 Each request takes a release as it will be (a proposal, which may be empty) and what is to
 become different, and returns `Changes`. Nothing here decides whether that is wise: the
@@ -8,9 +8,7 @@ review shows it, and people sign it or do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
+from dataclasses import replace
 
 import msgspec
 
@@ -24,7 +22,7 @@ from stoilo.audit.format.policy import (
     succeed,
 )
 from stoilo.audit.witness.client import with_log, without_urls
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import UsageError
 from stoilo.core.signatures import PublicKey, parse_public_key
 from stoilo.core.statement import RevocationStatement
 from stoilo.executor.verifier.targets import (
@@ -38,23 +36,12 @@ from stoilo.executor.verifier.targets import (
     ProjectFile,
     ReviewerFile,
     RevocationFile,
-    read_target,
 )
 from stoilo.executor.verifier.trust import (
-    BUILDERS_FILE,
-    EPOCHS_FILE,
-    FLOORS_FILE,
     HISTORY_FILE,
-    POLICIES_FILE,
     POLICY_FILE,
-    PROJECT_FILE,
-    REHEARSAL_MARK,
-    REVIEWERS_FILE,
-    REVOCATION_FILE,
 )
 from stoilo.policies.policy import Policy
-from stoilo.signer.ceremony.base_release import BaseRelease, open_published
-from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile, NamedBytes
 from stoilo.signer.ceremony.key_holders import (
     ONLINE_ROLES,
     KeyHolder,
@@ -62,121 +49,36 @@ from stoilo.signer.ceremony.key_holders import (
     RoleSet,
     role_set,
 )
+from stoilo.signer.ceremony.lists import list_target, read_list
 from stoilo.signer.ceremony.metadata import open_root
 from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal
 from stoilo.signer.process.online_keys import OnlineKeys
-from stoilo.signer.roles import OFFLINE, ceremony_bounds, expiries
+from stoilo.signer.roles import ceremony_bounds
 
 SERVER = "server"
 """Who holds the online keys."""
 
-_FileT = TypeVar("_FileT", bound=msgspec.Struct)
 
-
-def find_release(directory: Path) -> Path:
-    """Return the release directory in `directory`: itself, or a server's ``DIR/keys``.
-
-    Raises ``STO-K052`` when neither holds release metadata.
-    """
-    for place in (directory, directory / "keys"):
-        if (place / "metadata").is_dir():
-            return place
-    raise UsageError(
-        "STO-K052",
-        f"there is no release in {directory.name}",
-        hint="give a release directory, or the data directory of `stoilo up`; what a "
-        "ceremony's folder proposes shows `stoilo release review`",
-    )
-
-
-def begin_on(
-    directory: Path, now: int, *, note: str = "", renews_expired: bool = False
-) -> Ceremony:
-    """Return an empty ceremony on the release in `directory`.
-
-    Args:
-        directory: a release directory, or a server's data directory.
-        now: Unix seconds.
-        note: why, for people.
-        renews_expired: say on purpose that the release has run out.
-
-    Raises:
-        TrustError: ``STO-K052`` when the release does not hold, ``STO-K052`` when it
-            has expired and nobody said so.
-    """
-    current = open_published(find_release(directory))
-    project = current.target(PROJECT_FILE)
-    if project is None:
-        raise TrustError("STO-K052", f"the release has no {PROJECT_FILE}")
-    _refuse_expired(current, now, renews_expired=renews_expired)
-    about = CeremonyFile(
-        origin=read_target(project, ProjectFile, PROJECT_FILE).origin,
-        rehearsal=REHEARSAL_MARK in current.root.unrecognized_fields,
-        created=now,
-        note=note,
-        base=current.digest,
-        renews_expired=renews_expired,
-    )
-    return Ceremony(about, Proposal(current))
-
-
-def add_builds(ceremony: Ceremony, builds: Iterable[NamedBytes]) -> Ceremony:
-    """Return the ceremony with more attestations."""
-    known = dict(ceremony.builds) | dict(builds)
-    return replace(ceremony, builds=tuple(sorted(known.items())))
-
-
-def roles_ending(current: BaseRelease, now: int) -> tuple[str, ...]:
-    """Return the offline roles whose metadata ends soon, or has ended."""
-    return tuple(
-        one.role
-        for one in expiries(current.signed(), now)
-        if one.state != "ok" and one.role in OFFLINE
-    )
-
-
-def _refuse_expired(current: BaseRelease, now: int, *, renews_expired: bool) -> None:
-    found = {one.role: one for one in expiries(current.signed(), now)}
-    for role in (*OFFLINE, "timestamp"):
-        known = found.get(role)
-        if not renews_expired and (known is None or known.state == "expired"):
-            what = "is not there" if known is None else "has expired"
-            raise TrustError(
-                "STO-K052",
-                f"{role} of the release {what}",
-                hint="start the server, which signs its timestamp, and copy again; if "
-                "it has really run out, add --renew-expired",
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class FirstRelease:
-    """What a project's first release certifies."""
-
-    online: OnlineKeys  # public keys made on the server
-    witnesses: LogPolicy  # who must cosign the log, without the log
-    installed: InstalledRelease  # levels and language layer of this package
-    level_files: Mapping[str, bytes]  # the levels' own files, by name
-    policies: Sequence[Policy]  # in force from the first day
-    builders: BuilderFile  # whose builds count
-
-
-def first_targets(release: FirstRelease) -> tuple[NewTarget, ...]:
+def first_targets(
+    online: OnlineKeys,  # public keys made on the server
+    installed: InstalledRelease,  # levels and language layer of this package
+    *,
+    witnesses: LogPolicy,  # who must cosign the log, without the log
+    level_files: Mapping[str, bytes],  # the levels' own files, by name
+    policies: Sequence[Policy],  # in force from the first day
+    builders: BuilderFile,  # whose builds count
+) -> tuple[NewTarget, ...]:
     """Return every target of a first release without parts."""
-    empty = Proposal(None)
-    origin = release.online.origin
-    project = ProjectFile(origin, {}, ())
-    revocation = RevocationFile(keys=(release.online.revocation,))
-    policy = without_urls(with_log(release.witnesses, release.online.log_vkey))
+    policy = without_urls(with_log(witnesses, online.log_vkey))
     return (
-        *_with_levels(project, release.installed, release.level_files),
+        *_with_levels(ProjectFile(online.origin, {}, ()), installed, level_files),
         NewTarget.of(POLICY_FILE, render_policy(policy)),
-        named_record(FLOORS_FILE, FloorsFile()),
-        named_record(BUILDERS_FILE, release.builders),
-        *epoch_targets(release.online.epochs),
-        *accept_policies(empty, release.policies).put,
-        named_record(REVOCATION_FILE, revocation),
-        named_record(REVIEWERS_FILE, ReviewerFile()),
+        list_target(FloorsFile()),
+        list_target(builders),
+        *epoch_targets(online.epochs),
+        *accept_policies(Proposal(None), policies).put,
+        list_target(RevocationFile(keys=(online.revocation,))),
+        list_target(ReviewerFile()),
     )
 
 
@@ -190,7 +92,7 @@ def take_levels(
 ) -> Changes:
     """Accept the levels and language layer of this package, the older ones after them."""
     return Changes(
-        _with_levels(_read(proposal, PROJECT_FILE, ProjectFile), installed, files)
+        _with_levels(read_list(proposal.target, ProjectFile), installed, files)
     )
 
 
@@ -204,7 +106,7 @@ def _with_levels(
     languages = _first(installed.language_digest, project.languages, kept)
     record = msgspec.structs.replace(project, levels=levels, languages=languages)
     texts = (NewTarget.of(f"levels/{name}.toml", data) for name, data in files.items())
-    return (named_record(PROJECT_FILE, record), *texts)
+    return (list_target(record), *texts)
 
 
 def _first(one: str, others: Iterable[str], kept: int) -> tuple[str, ...]:
@@ -217,17 +119,17 @@ def take_online_keys(proposal: Proposal, online: OnlineKeys) -> Changes:
 
     Raises ``STO-K063`` for the keys of another project.
     """
-    project = _read(proposal, PROJECT_FILE, ProjectFile)
+    project = read_list(proposal.target, ProjectFile)
     if online.origin != project.origin:
         raise UsageError("STO-K063", f"these online keys are of {online.origin[:80]!r}")
-    known = _read(proposal, EPOCHS_FILE, EpochsFile)
+    known = read_list(proposal.target, EpochsFile)
     over = set(known.epochs) - {epoch.epoch for epoch in online.epochs}
     # The offline list says which online key may add to it.
-    denied = _read(proposal, REVOCATION_FILE, RevocationFile)
+    denied = read_list(proposal.target, RevocationFile)
     if denied.keys != (online.revocation,):
         denied = msgspec.structs.replace(denied, keys=(online.revocation,))
     return Changes(
-        put=(*epoch_targets(online.epochs), named_record(REVOCATION_FILE, denied)),
+        put=(*epoch_targets(online.epochs), list_target(denied)),
         drop=tuple(f"gate/{number}.json" for number in sorted(over)),
         keys=tuple(_online_changes(proposal, online)),
     )
@@ -236,8 +138,11 @@ def take_online_keys(proposal: Proposal, online: OnlineKeys) -> Changes:
 def epoch_targets(epochs: Sequence[EpochFile]) -> tuple[NewTarget, ...]:
     """Return the files by which the gate role certifies exactly `epochs`."""
     numbers = EpochsFile(tuple(epoch.epoch for epoch in epochs))
-    files = (named_record(f"gate/{epoch.epoch}.json", epoch) for epoch in epochs)
-    return (named_record(EPOCHS_FILE, numbers), *files)
+    files = (
+        NewTarget.of(f"gate/{epoch.epoch}.json", msgspec.json.encode(epoch))
+        for epoch in epochs
+    )
+    return (list_target(numbers), *files)
 
 
 def _online_changes(proposal: Proposal, online: OnlineKeys) -> Iterable[RoleChange]:
@@ -271,7 +176,9 @@ def take_log_policy(
         TrustError: ``STO-L060`` when too many policies would be remembered.
         UsageError: ``STO-L116`` for a policy that cannot be.
     """
-    current = _bytes(proposal, POLICY_FILE)
+    current = proposal.target(POLICY_FILE)
+    if current is None:
+        raise UsageError("STO-K054", f"the release has no {POLICY_FILE}")
     new = replace(witnesses, logs=parse_policy(current).logs)
     if log_vkey:
         new = with_log(witnesses, log_vkey)
@@ -305,7 +212,7 @@ def accept_policies(
     proposal: Proposal, add: Iterable[Policy], drop: Iterable[str] = ()
 ) -> Changes:
     """Accept policies, the newest first, and no longer those with digests in `drop`."""
-    known = _or_new(proposal, POLICIES_FILE, PolicyFile())
+    known = read_list(proposal.target, PolicyFile)
     gone = set(drop)
     digests = [one for one in known.digests if one not in gone]
     reviewed = dict(known.reviewed)
@@ -315,7 +222,7 @@ def accept_policies(
         reviewed[policy.digest] = names
     # Rules of a policy that is no longer accepted would confuse the next reader.
     kept = {digest: names for digest, names in reviewed.items() if digest in digests}
-    return Changes((named_record(POLICIES_FILE, PolicyFile(tuple(digests), kept)),))
+    return Changes((list_target(PolicyFile(tuple(digests), kept)),))
 
 
 def change_builders(
@@ -325,7 +232,7 @@ def change_builders(
     threshold: int | None,
 ) -> Changes:
     """Name other builders; raises ``STO-K054`` when one to leave is not there."""
-    known = _or_new(proposal, BUILDERS_FILE, BuilderFile())
+    known = read_list(proposal.target, BuilderFile)
     keys = {one.key: one for one in known.keys}
     for key in out:
         if keys.pop(key.raw.hex(), None) is None:
@@ -333,17 +240,17 @@ def change_builders(
     keys |= {one.key: one for one in add}
     wanted = known.threshold if threshold is None else threshold
     record = BuilderFile(tuple(keys.values()), wanted)
-    return Changes((named_record(BUILDERS_FILE, record),))
+    return Changes((list_target(record),))
 
 
 def raise_floors(proposal: Proposal, floors: Mapping[str, int]) -> Changes:
     """Let no older part work: part → lowest serial (``verifier`` is a part here)."""
-    known = _or_new(proposal, FLOORS_FILE, FloorsFile())
+    known = read_list(proposal.target, FloorsFile)
     serials = known.serials | {
         part: serial for part, serial in floors.items() if part != "verifier"
     }
     verifier = floors.get("verifier", known.verifier)
-    return Changes((named_record(FLOORS_FILE, FloorsFile(verifier, serials)),))
+    return Changes((list_target(FloorsFile(verifier, serials)),))
 
 
 Withdrawn = RevocationFile | RevocationStatement
@@ -352,18 +259,18 @@ Withdrawn = RevocationFile | RevocationStatement
 
 def withdraw(proposal: Proposal, made: Withdrawn, *, settle: int = 0) -> Changes:
     """Withdraw offline; online statements up to number `settle` are settled by that."""
-    known = _read(proposal, REVOCATION_FILE, RevocationFile)
+    known = read_list(proposal.target, RevocationFile)
     record = msgspec.structs.replace(
         merge_withdrawn(known, made), settled=max(known.settled, settle)
     )
-    return Changes((named_record(REVOCATION_FILE, record),))
+    return Changes((list_target(record),))
 
 
 def allow_again(proposal: Proposal, made: Withdrawn) -> Changes:
     """Take back what was withdrawn offline; raises ``STO-L163`` when it was not."""
-    known = _read(proposal, REVOCATION_FILE, RevocationFile)
+    known = read_list(proposal.target, RevocationFile)
     record = merge_withdrawn(known, remove=made)
-    return Changes((named_record(REVOCATION_FILE, record),))
+    return Changes((list_target(record),))
 
 
 def merge_withdrawn(
@@ -404,25 +311,3 @@ def merge_withdrawn(
         flavors=tuple(sorted(flavors)),
         min_epoch=lowest,
     )
-
-
-def _bytes(proposal: Proposal, name: str) -> bytes:
-    data = proposal.target(name)
-    if data is None:
-        raise UsageError("STO-K054", f"the release has no {name}")
-    return data
-
-
-def _read(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT:
-    return read_target(_bytes(proposal, name), kind, name)
-
-
-def _or_new(proposal: Proposal, name: str, new: _FileT) -> _FileT:
-    """Return a record of the release, or `new` when there is no release yet."""
-    data = proposal.target(name)
-    return new if data is None else read_target(data, type(new), name)
-
-
-def named_record(name: str, record: msgspec.Struct) -> NewTarget:
-    """Return `record` as the target of that name."""
-    return NewTarget.of(name, msgspec.json.encode(record))

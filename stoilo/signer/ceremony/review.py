@@ -17,7 +17,7 @@ from tuf.api.metadata import Root, TargetFile, Targets
 
 from stoilo.core.errors import StoiloError
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.executor.verifier.trust import BUILDERS_FILE, REVOCATION_FILE
+from stoilo.executor.verifier.trust import BUILDERS_FILE
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.ceremony.boinc_files import missing_boinc_files
 from stoilo.signer.ceremony.change_words import describe_target, render_time, show_line
@@ -34,6 +34,7 @@ from stoilo.signer.ceremony.key_holders import (
     RoleSet,
     role_set,
 )
+from stoilo.signer.ceremony.lists import read_list
 from stoilo.signer.ceremony.metadata import RoleFile, open_role, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import Quorum, quorums
@@ -280,15 +281,12 @@ def _closed_gate(proposal: Proposal, now: int) -> Iterator[str]:
 
 
 def _taken_back(proposal: Proposal) -> Iterator[str]:
-    base = proposal.base
-    old = None if base is None else base.target(REVOCATION_FILE)
-    new = proposal.target(REVOCATION_FILE) if proposal.role("revocation") else None
-    if old is None or new is None:
+    if proposal.base is None or proposal.role("revocation") is None:
         return
     try:
-        before = msgspec.json.decode(old, type=RevocationFile)
-        after = msgspec.json.decode(new, type=RevocationFile)
-    except msgspec.MsgspecError:
+        before = read_list(proposal.base.target, RevocationFile)
+        after = read_list(proposal.target, RevocationFile)
+    except StoiloError:
         return  # said as a problem
     gone = {*before.digests, *before.flavors} - {*after.digests, *after.flavors}
     for digest in sorted(gone):

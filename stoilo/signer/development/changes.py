@@ -35,7 +35,6 @@ from stoilo.executor.verifier.targets import (
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.trust import PROJECT_FILE, REVIEWERS_FILE, REVOCATION_FILE
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,
@@ -49,19 +48,15 @@ from stoilo.signer.ceremony.boinc_files import (
 )
 from stoilo.signer.ceremony.built_parts import read_parts_from
 from stoilo.signer.ceremony.checks import check_pairs
+from stoilo.signer.ceremony.lists import list_target, read_epoch_files, read_list
 from stoilo.signer.ceremony.proposal import Changes, next_proposal
-from stoilo.signer.ceremony.requests import (
-    epoch_targets,
-    merge_withdrawn,
-    named_record,
-)
+from stoilo.signer.ceremony.requests import epoch_targets, merge_withdrawn
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     check_development,
     development_ceremony,
     publish_ceremony,
     publish_changes,
-    published_epochs,
     with_online_key,
 )
 from stoilo.signer.key_files import (
@@ -77,8 +72,7 @@ from stoilo.signer.repository import (
 
 def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:
     """Return the reviewers whom the release in `directory` names."""
-    data = open_published(directory).target(REVIEWERS_FILE)
-    return read_target(data, ReviewerFile, REVIEWERS_FILE).keys if data else ()
+    return read_list(open_published(directory).target, ReviewerFile).keys
 
 
 def with_reviewer(named: Sequence[ReviewerKey], entry: ReviewerKey) -> ReviewerFile:
@@ -108,7 +102,7 @@ def publish_reviewers(
     """
     check_development(directory)
     with publishing(directory):
-        record = named_record(REVIEWERS_FILE, change(list_reviewers(directory)))
+        record = list_target(change(list_reviewers(directory)))
         publish_changes(directory, Changes((record,)), now)
 
 
@@ -119,7 +113,7 @@ def certify_fresh_epoch(directory: Path, now: int) -> int:
     """
     check_development(directory)
     with publishing(directory):
-        epochs = published_epochs(open_published(directory))
+        epochs = read_epoch_files(open_published(directory).target)
         if not epochs:
             raise TrustError("STO-K014", "the release has no epochs")
         number = last_epoch(directory) + 1
@@ -130,8 +124,7 @@ def certify_fresh_epoch(directory: Path, now: int) -> int:
 
 def offline_list(directory: Path) -> RevocationFile:
     """Return what the offline revocation role has published last."""
-    data = open_published(directory).target(REVOCATION_FILE) or b"{}"
-    return read_target(data, RevocationFile, REVOCATION_FILE)
+    return read_list(open_published(directory).target, RevocationFile)
 
 
 def revoke(directory: Path, denied: RevocationFile, now: int) -> None:
@@ -140,7 +133,7 @@ def revoke(directory: Path, denied: RevocationFile, now: int) -> None:
     Where it names no key that may add online, the directory's own stays.
     """
     check_development(directory)
-    record = named_record(REVOCATION_FILE, with_online_key(directory, denied))
+    record = list_target(with_online_key(directory, denied))
     with publishing(directory):
         publish_changes(directory, Changes((record,)), now)
 
@@ -238,8 +231,7 @@ def project_root(directory: Path) -> bytes:
 
 def project_origin(directory: Path) -> str:
     """Return the origin of this development root; raises as `project_root`."""
-    data = _release(directory).target(PROJECT_FILE) or b""
-    return read_target(data, ProjectFile, PROJECT_FILE).origin
+    return read_list(_release(directory).target, ProjectFile).origin
 
 
 def next_serial(directory: Path, platform: str) -> int:

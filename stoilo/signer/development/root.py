@@ -34,7 +34,6 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import (
     EpochFile,
-    EpochsFile,
     InstalledRelease,
     PolicyFile,
     ProjectFile,
@@ -42,25 +41,24 @@ from stoilo.executor.verifier.targets import (
     RevocationFile,
     TrustedRelease,
     is_part_file,
-    read_target,
 )
 from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
-    EPOCHS_FILE,
     FLOORS_FILE,
     HISTORY_FILE,
-    POLICIES_FILE,
     POLICY_FILE,
-    PROJECT_FILE,
-    REVIEWERS_FILE,
-    REVOCATION_FILE,
     load_trust,
     read_release,
 )
-from stoilo.signer.ceremony.base_release import BaseRelease, open_published
+from stoilo.signer.ceremony.base_release import (
+    BaseRelease,
+    open_published,
+    roles_ending,
+)
 from stoilo.signer.ceremony.content_checks import release_parts
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.lists import list_target, read_epoch_files, read_list
 from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
@@ -69,12 +67,7 @@ from stoilo.signer.ceremony.proposal import (
     next_proposal,
 )
 from stoilo.signer.ceremony.publication import write_release
-from stoilo.signer.ceremony.requests import (
-    epoch_targets,
-    named_record,
-    next_log_policy,
-    roles_ending,
-)
+from stoilo.signer.ceremony.requests import epoch_targets, next_log_policy
 from stoilo.signer.ceremony.signatures import add_signature, quorums
 from stoilo.signer.key_files import (
     ensure_key,
@@ -211,20 +204,10 @@ def publish_ceremony(directory: Path, ceremony: Ceremony, now: int) -> None:
 
 def development_ceremony(proposal: Proposal, now: int) -> Ceremony:
     """Return the ceremony of a proposal that this machine signs alone."""
-    project = read_target(
-        proposal.target(PROJECT_FILE) or b"", ProjectFile, PROJECT_FILE
-    )
+    project = read_list(proposal.target, ProjectFile)
     base = "" if proposal.base is None else proposal.base.digest
     about = CeremonyFile(project.origin, rehearsal=False, created=now, base=base)
     return Ceremony(about, proposal)
-
-
-def published_epochs(base: BaseRelease) -> list[EpochFile]:
-    """Return the epochs that a release certifies, by number."""
-    listed = base.target(EPOCHS_FILE) or b"{}"
-    numbers = read_target(listed, EpochsFile, EPOCHS_FILE).epochs
-    names = [f"gate/{number}.json" for number in sorted(numbers)]
-    return [read_target(base.target(name) or b"", EpochFile, name) for name in names]
 
 
 def _published(directory: Path) -> BaseRelease | None:
@@ -235,8 +218,7 @@ def _published(directory: Path) -> BaseRelease | None:
 
 
 def _check_origin(base: BaseRelease, origin: str) -> None:
-    data = base.target(PROJECT_FILE) or b""
-    known = read_target(data, ProjectFile, PROJECT_FILE).origin
+    known = read_list(base.target, ProjectFile).origin
     if known != origin:
         raise TrustError("STO-K029", f"this root was made for {known!r}")
 
@@ -272,7 +254,7 @@ def _targets(
     for level in installed.levels:
         levels[level.name] = (*levels.get(level.name, ()), level.digest)
     languages = (installed.language_digest, *installed.languages)
-    yield named_record(PROJECT_FILE, ProjectFile(terms.origin, levels, languages))
+    yield list_target(ProjectFile(terms.origin, levels, languages))
     for name, data in terms.level_files.items():
         yield NewTarget.of(f"levels/{name}.toml", data)
     policy = without_urls(with_log(terms.witnesses, terms.log_vkey))
@@ -284,18 +266,16 @@ def _targets(
     yield from epoch_targets(_wanted_epochs(directory, base, now))
     yield _policies(proposal, terms)
     # Read, not made anew: a restart must not allow what was withdrawn.
-    data = proposal.target(REVOCATION_FILE) or b"{}"
-    denied = read_target(data, RevocationFile, REVOCATION_FILE)
-    yield named_record(REVOCATION_FILE, with_online_key(directory, denied))
-    named = proposal.target(REVIEWERS_FILE)
-    yield NewTarget.of(REVIEWERS_FILE, named or msgspec.json.encode(ReviewerFile()))
+    denied = read_list(proposal.target, RevocationFile)
+    yield list_target(with_online_key(directory, denied))
+    yield list_target(read_list(proposal.target, ReviewerFile))
 
 
 def _wanted_epochs(
     directory: Path, base: BaseRelease | None, now: int
 ) -> tuple[EpochFile, ...]:
     """Return the epochs to certify: those not long over, and enough ahead of `now`."""
-    known = () if base is None else published_epochs(base)
+    known = () if base is None else read_epoch_files(base.target)
     kept = [epoch for epoch in known if epoch.not_after > now - EPOCH_LIFE_S]
     until = now + (EPOCHS_AHEAD - 1) * EPOCH_STEP_S - DAY_S
     return epochs_ahead(directory, now, kept, until)
@@ -303,12 +283,11 @@ def _wanted_epochs(
 
 def _policies(proposal: Proposal, terms: _Terms) -> NewTarget:
     """Return the policies to certify; what was said of earlier ones is kept."""
-    data = proposal.target(POLICIES_FILE) or b"{}"
-    known = dict(read_target(data, PolicyFile, POLICIES_FILE).reviewed)
+    known = dict(read_list(proposal.target, PolicyFile).reviewed)
     known |= {digest: tuple(levels) for digest, levels in terms.reviewed.items()}
     # Tasks admitted under an earlier policy are still judged by its rules.
     kept = {one: levels for one, levels in known.items() if one in terms.policies}
-    return named_record(POLICIES_FILE, PolicyFile(tuple(terms.policies), kept))
+    return list_target(PolicyFile(tuple(terms.policies), kept))
 
 
 def with_online_key(directory: Path, denied: RevocationFile) -> RevocationFile:

@@ -9,11 +9,13 @@ from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.trust import read_release
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.signer.ceremony.base_release import (
+    find_release,
     open_base,
     open_published,
+    roles_ending,
 )
+from stoilo.signer.ceremony.folder import begin_on
 from stoilo.signer.ceremony.proposal import Changes
-from stoilo.signer.ceremony.requests import begin_on, find_release, roles_ending
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench
 from tests.support.gate import INSTALLED
 from tests.support.release import ReleasedProject
