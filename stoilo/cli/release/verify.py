@@ -16,7 +16,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.signer.ceremony.base_release import find_release, open_published
-from stoilo.signer.ceremony.change_words import render_time, show_line
+from stoilo.signer.ceremony.lists import render_time, show_line
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.published.history import RoleVersion
 from stoilo.signer.published.places import open_place
@@ -103,7 +103,7 @@ def _document(found: PublishedRelease) -> dict[str, object]:
                 "tree": part.tree,
                 "builders": list(_builders(found, part.part, part.platform)),
             }
-            for part in found.parts
+            for part in found.trust.parts
         ],
         "boinc_signed": found.boinc is not None,
         "log": _log_document(found),
@@ -133,14 +133,14 @@ def _lines(found: PublishedRelease) -> Iterator[str]:
         names = ", ".join(map(show_plainly, _signers(one)))
         end = datetime.fromtimestamp(one.signed.expires.timestamp(), UTC).date()
         yield f"  {one.role:<11} version {one.signed.version}, until {end}, signed by {names}"
-    for part in found.parts:
+    for part in found.trust.parts:
         who = ", ".join(map(show_plainly, _builders(found, part.part, part.platform)))
         yield (
             f"  {part.part} {part.version} for {part.platform}: "
             f"{part.archive.size:,} bytes, {part.archive.sha256[:16]}…, "
             + (f"built equal by {who}" if who else "attested by nobody")
         )
-    if found.parts:
+    if found.trust.parts:
         yield "  BOINC: " + ("signed" if found.boinc else "no signatures")
     yield from _notes(found)
 

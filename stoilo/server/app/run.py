@@ -50,8 +50,8 @@ from stoilo.server.operations.chores import Chore
 from stoilo.server.release.changes import (
     ReleaseProof,
 )
-from stoilo.server.release.expiry import ReleaseWatch
 from stoilo.server.release.project import REFRESH_S, Project, start_project
+from stoilo.server.release.released import ReleaseWatch
 from stoilo.server.tls import LOCAL_NAMES, TlsFiles, ensure_tls
 from stoilo.server.watching.calls import CountedSigner, MeteredCalls
 from stoilo.server.watching.watch import ServerWatch, WatchedParts

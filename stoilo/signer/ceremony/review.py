@@ -20,7 +20,6 @@ from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.trust import BUILDERS_FILE
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.ceremony.boinc_files import missing_boinc_files
-from stoilo.signer.ceremony.change_words import describe_target, render_time, show_line
 from stoilo.signer.ceremony.checks import (
     check_ceremony,
     check_pairs,
@@ -34,7 +33,12 @@ from stoilo.signer.ceremony.key_holders import (
     RoleSet,
     role_set,
 )
-from stoilo.signer.ceremony.lists import read_list
+from stoilo.signer.ceremony.lists import (
+    describe_target,
+    read_list,
+    render_time,
+    show_line,
+)
 from stoilo.signer.ceremony.metadata import RoleFile, open_role, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import Quorum, quorums

@@ -7,7 +7,7 @@ import pytest
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.server.release.expiry import ReleaseWatch, epochs_until, judge_trusted
+from stoilo.server.release.released import ReleaseWatch, epochs_until, judge_trusted
 from stoilo.signer.release_status import (
     ReleaseStatus,
     judge_release,
