@@ -281,8 +281,7 @@ def _lifetime(role: str) -> timedelta:
 def _drop_old_snapshots(directory: Path, version: int) -> None:
     for path in (directory / "metadata").glob("*.snapshot.json"):
         match = _VERSIONED.fullmatch(path.name)
-        # A reader that has the last timestamp may still be fetching its
-        # snapshot.
+        # A reader that has the last timestamp may still be fetching its snapshot.
         if match and int(match[1]) <= version - KEPT_SNAPSHOTS:
             path.unlink(missing_ok=True)
     sync_directory(directory / "metadata")

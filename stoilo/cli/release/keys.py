@@ -91,8 +91,7 @@ def keygen(
     passphrase = ask_passphrase(passphrase_fd, f"the new {role} key", twice=True)
     hardness = Hardness(memory_kib=19 * 1024, passes=2, lanes=1) if rehearsal else HARD
     private, public = create_key(role, name, passphrase, hardness=hardness)
-    # Before anything is written: a fingerprint nobody copied is a key nobody can
-    # check.
+    # Before anything is written: a fingerprint nobody copied is a key nobody can check.
     if not rehearsal:
         confirm_fingerprint(public)
     for path in paths:

@@ -106,20 +106,15 @@ def _document(found: PublishedRelease) -> dict[str, object]:
             for part in found.trust.parts
         ],
         "boinc_signed": found.boinc is not None,
-        "log": _log_document(found),
+        "log": found.logged
+        and {
+            "index": found.logged.proven.index,
+            "size": found.logged.proven.size,
+            "time": found.logged.record.time,
+            "witnessed_at": found.logged.proven.agreed_time,
+        },
         "transcript_lines": None if found.transcript is None else len(found.transcript),
         "files": found.files,
-    }
-
-
-def _log_document(found: PublishedRelease) -> dict[str, object] | None:
-    if found.logged is None:
-        return None
-    return {
-        "index": found.logged.proven.index,
-        "size": found.logged.proven.size,
-        "time": found.logged.record.time,
-        "witnessed_at": found.logged.proven.agreed_time,
     }
 
 

@@ -222,8 +222,7 @@ def _online(
     snapshots = [file for file in found if file.role == "snapshot"]
     if snapshots:
         newest = max(snapshots, key=lambda file: file.version)
-        # A forged one is left out, not refused: the ceremony is what repairs
-        # it.
+        # A forged one is left out, not refused: the ceremony is what repairs it.
         if _is_signed(root, newest):
             yield newest
     data = files.get("metadata/timestamp.json")

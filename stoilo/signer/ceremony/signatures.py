@@ -203,8 +203,7 @@ def _united(files: Sequence[RoleFile]) -> RoleFile:
     for other in opened[1:]:
         for keyid, signature in other.signatures.items():
             known = united.signatures.setdefault(keyid, signature)
-            # Ed25519 gives one signature for one text: one of the two is
-            # false.
+            # Ed25519 gives one signature for one text: one of the two is false.
             if known.signature != signature.signature:
                 raise TrustError(
                     "STO-K069",

@@ -157,8 +157,8 @@ def create_development_root(
         if base is None:
             # Only with the first root: a memory that was lost later must not begin anew.
             create_ledger(directory / "state" / LEDGER_FILE, origin)
-        else:
-            _check_origin(base, origin)
+        elif (known := read_list(base.target, ProjectFile).origin) != origin:
+            raise TrustError("STO-K029", f"this root was made for {known!r}")
         _sign(directory, _renewed(directory, base, terms, now), now)
     return DevelopmentRoot(
         directory=directory,
@@ -215,12 +215,6 @@ def _published(directory: Path) -> BaseRelease | None:
     # publication left, and it is made again from the beginning.
     there = (directory / "metadata" / "timestamp.json").exists()
     return open_published(directory) if there else None
-
-
-def _check_origin(base: BaseRelease, origin: str) -> None:
-    known = read_list(base.target, ProjectFile).origin
-    if known != origin:
-        raise TrustError("STO-K029", f"this root was made for {known!r}")
 
 
 def _renewed(

@@ -115,8 +115,7 @@ class SignerService:
         self._gate_keys: dict[int, PrivateKey] = {}
         self._rates: dict[int, WindowLimit] = {}
         self._stamp = 0
-        # Before the release is read: an expired timestamp would refuse it as a
-        # whole.
+        # Before the release is read: an expired timestamp would refuse it as a whole.
         self._sign_online_metadata()
         self._revocations = RevocationLedger(directory / "state" / REVOCATION_LEDGER)
         self._load()
@@ -171,8 +170,7 @@ class SignerService:
         verified = VerifiedAdmission(
             statement, statement_digest(admission.statement), epoch, proven
         )
-        # A clock set back must not bring withdrawn or expired things to life
-        # again.
+        # A clock set back must not bring withdrawn or expired things to life again.
         clock = max(self._clock(), proven.checkpoint_time or 0)
         check_times(verified, clock)
         check_revocations(verified, self._trust)
@@ -236,7 +234,7 @@ class SignerService:
         return self._trust.expires
 
     def _sign_online_metadata(self) -> None:
-        key = self._online_key()
+        key = certified_online_key(self._directory)
         with publishing(self._directory):
             refresh_online_metadata(self._directory, key, self._clock())
 
@@ -269,17 +267,13 @@ class SignerService:
         # The timestamp is written last in every publication.
         return path.stat().st_mtime_ns
 
-    def _online_key(self) -> PrivateKey:
-        return certified_online_key(self._directory)
-
     def _gate_key(self, epoch: GateEpoch) -> PrivateKey:
         """Return the epoch's key, which must be one that the epoch certifies."""
         key = self._gate_keys.get(epoch.number)
         if key is None:
             path = self._directory / "online" / f"gate-{epoch.number}.pem"
             key = read_private_key(path)
-            # A file put in its place must not sign what volunteers would
-            # refuse.
+            # A file put in its place must not sign what volunteers would refuse.
             if key.public not in epoch.keys:
                 raise TrustError("STO-K029", f"{path.name} is not the certified key")
             self._gate_keys[epoch.number] = key

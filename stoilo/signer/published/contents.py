@@ -94,8 +94,7 @@ def read_contents(place: Place, history: History) -> Contents:
         in_force = id(role) in newest
         for info in _infos(role):
             path = stored_path(info)
-            # Nobody can say what an earlier release was without its small
-            # files.
+            # Nobody can say what an earlier release was without its small files.
             wanted = in_force or (names is not None and travels(info.path))
             if path not in checked:
                 found = _check(place, path, info, wanted=wanted)
@@ -128,7 +127,8 @@ def check_archives(
             continue
         base = part_target(part.part, part.platform)
         manifest = contents.current.get(f"{base}.tree")
-        archive = contents.current.get(_archive_name(base, part))
+        suffix = ".tar" if part.part == "verifier" else ".tar.xz"
+        archive = contents.current.get(f"{base}{suffix}")
         if manifest is None or archive is None:
             raise TrustError("STO-K014", f"the release lacks archive or tree of {base}")
         found = _check_tree(place, part, manifest, archive)
@@ -173,10 +173,6 @@ def _check_tree(
             raise TrustError("STO-K014", f"{archive.name} changed while it was read")
         file.seek(0)
         return read_tree(file, part.tree)
-
-
-def _archive_name(base: str, part: PartFile) -> str:
-    return f"{base}.tar" if part.part == "verifier" else f"{base}.tar.xz"
 
 
 def _infos(role: RoleVersion) -> Iterator[TargetFile]:
