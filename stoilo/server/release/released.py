@@ -166,20 +166,15 @@ def judge_trusted(
 
 
 class ReleaseWatch:
-    """Tells the operator, when something changes and once a day while it lasts.
-
-    Args:
-        directory: ``DIR/keys``.
-        trust: the release in force; raises while it cannot be verified.
-        clock: seconds since 1970.
-        check: raises when the release no longer certifies what the server works by.
-    """
+    """Tells the operator, when something changes and once a day while it lasts."""
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path,  # ``DIR/keys``
+        # the release in force; raises while it cannot be verified
         trust: Callable[[], TrustedRelease],
-        clock: Callable[[], int],
+        clock: Callable[[], int],  # seconds since 1970
+        # raises when the release no longer certifies what the server works by
         check: Callable[[TrustedRelease], None] = lambda _trust: None,
     ) -> None:
         self._directory = directory
