@@ -25,6 +25,7 @@ from tuf.api.metadata import (
     Metadata,
     MetaFile,
     Root,
+    Signed,
     Snapshot,
     T,
     Targets,
@@ -183,6 +184,22 @@ def newest(directory: Path, name: str, kind: type[T]) -> Metadata[T] | None:
     if not isinstance(metadata.signed, kind):
         raise TrustError("STO-K013", f"{path.name} is metadata of another role")
     return metadata
+
+
+def newest_signed(directory: Path) -> Iterator[tuple[str, Signed]]:
+    """Yield what the newest metadata of each role says, verified or not.
+
+    A publication that stopped half way must not look like a release that has ended.
+    Raises ``STO-K013`` for what cannot be read.
+    """
+    targets = newest(directory, "targets", Targets)
+    delegations = None if targets is None else targets.signed.delegations
+    named = (delegations.roles or {}) if delegations else {}
+    for role in ("root", "targets", *named, "snapshot", "timestamp"):
+        kind: Any = _KINDS.get(role, Targets)
+        metadata = newest(directory, role, kind)
+        if metadata is not None:
+            yield role, metadata.signed
 
 
 class DirectoryWriter:

@@ -11,32 +11,30 @@ import click
 import msgspec
 
 from stoilo.cli.keys import read_small
-from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option
+from stoilo.cli.release.ceremony_folder import FILE, FOLDER, clock, json_option
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.signer.ceremony.base_release import find_release, open_published
 from stoilo.signer.ceremony.lists import render_time, show_line
-from stoilo.signer.offline_keys import group_digest
-from stoilo.signer.published.history import RoleVersion
-from stoilo.signer.published.places import open_place
-from stoilo.signer.published.verify import PublishedRelease, verify_release
-from stoilo.signer.release_status import (
+from stoilo.signer.ceremony.release_status import (
     ReleaseStatus,
     RoleHolders,
     read_status,
     role_holders,
     warnings_of,
 )
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
+from stoilo.signer.offline_keys import group_digest
+from stoilo.signer.published.history import RoleVersion
+from stoilo.signer.published.places import open_place
+from stoilo.signer.published.verify import PublishedRelease, verify_release
 
 
 @click.command()
 @click.argument("location", metavar="URL_OR_DIR")
 @click.option(
     "--root",
-    type=_FILE,
+    type=FILE,
     help="The root that you trust, from somewhere else than this release.",
 )
 @json_option
@@ -65,12 +63,9 @@ def verify(
         refused = {"code": error.code, "message": error.message, "hint": error.hint}
         click.echo(json.dumps({"verified": False, "error": refused}))
         context.exit(error.exit_code)
-    click.echo(json.dumps(_document(found)) if as_json else _text(found))
-
-
-def _text(found: PublishedRelease) -> str:
-    """Return what a person reads; names in it cannot look like lines of ours."""
-    return "\n".join(show_line(line) for line in _lines(found))
+    # Names in it cannot look like lines of ours.
+    text = "\n".join(show_line(line) for line in _lines(found))
+    click.echo(json.dumps(_document(found)) if as_json else text)
 
 
 def _document(found: PublishedRelease) -> dict[str, object]:

@@ -27,9 +27,9 @@ from stoilo.server.release.released import (
     check_offline_roles,
     is_released,
 )
+from stoilo.signer.ceremony.release_status import read_roles
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.client import SignerClient, SignerProcess
-from stoilo.signer.release_status import read_roles
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy

@@ -18,13 +18,13 @@ from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.executor.verifier.trust import is_development_root
-from stoilo.signer.process.online_keys import awaits_ceremony
-from stoilo.signer.release_status import (
+from stoilo.signer.ceremony.release_status import (
     ReleaseStatus,
     judge_release,
     read_roles,
     warnings_of,
 )
+from stoilo.signer.process.online_keys import awaits_ceremony
 from stoilo.signer.roles import DAY_S, RoleExpiry, open_until, role_limits
 
 if TYPE_CHECKING:

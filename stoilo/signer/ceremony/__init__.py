@@ -14,5 +14,6 @@ review          what changes, who signed, who is missing, what is wrong
 key_memory      what a key has signed, remembered beside it
 boinc_files     BOINC's signatures on launchers and verifiers
 publication     a complete ceremony into a release directory
+release_status  how a release stands: what ends when, and who holds which role
 transcript      who did what, when, with which key
 """

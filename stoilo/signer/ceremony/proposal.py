@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from tuf.api.metadata import (
     DelegatedRole,
@@ -47,6 +47,8 @@ from stoilo.signer.ceremony.metadata import (
     targets_of,
 )
 from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
+
+_SignedT = TypeVar("_SignedT", Root, Targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ class Draft:
         self._proposed = {file.role: file for file in proposed}
         self._new = {one.name: one for one in targets}
         self._now = now
-        self._drafts: dict[str, Any] = {}  # a root, targets of the other roles
+        self._drafts: dict[str, Root | Targets] = {}
         # What was proposed earlier gets a whole life from now, too.
         for role in self._proposed:
             self.renew(role)
@@ -231,18 +233,21 @@ class Draft:
             for holder in roles[name].holders:
                 root.add_key(tuf_key(holder), name)
             root.roles[name].threshold = roles[name].threshold
-        self._drafts = {
-            "root": root,
-            **{
-                name: Targets(version=1, expires=self._end(name))
-                for name in ("targets", *DELEGATED)
-            },
-        }
-        self._drafts["targets"].delegations = _delegations(roles)
+        self._drafts["root"] = root
+        for name in ("targets", *DELEGATED):
+            own = _delegations(roles) if name == "targets" else None
+            self._drafts[name] = Targets(1, expires=self._end(name), delegations=own)
 
     def renew(self, role: str) -> None:
         """Sign `role` again: one version up, with a whole life; raises ``STO-K054``."""
-        self._renewed(role)
+        if role in self._drafts:
+            return
+        signed: Root | Targets = open_role(self._newest(role)).signed
+        signed.expires = self._end(role)
+        # One step above what is published, however often it is amended.
+        if role not in self._proposed:
+            signed.version += 1
+        self._drafts[role] = signed
 
     def put(self, targets: Iterable[NewTarget]) -> None:
         """Name new targets, where they differ from what is named."""
@@ -250,55 +255,51 @@ class Draft:
             role = role_of_target(one.name)
             wanted = TargetFile(one.size, {"sha256": one.digest}, one.name)
             # A file that is named already makes nobody sign anew.
-            if self._said(role).targets.get(one.name) != wanted:
-                self._renewed(role).targets[one.name] = wanted
+            if self._said(role, Targets).targets.get(one.name) != wanted:
+                self.renew(role)
+                self._said(role, Targets).targets[one.name] = wanted
                 self._new[one.name] = one
 
     def drop(self, name: str) -> None:
         """Leave target `name` out; raises ``STO-K054`` when it is not there."""
         role = role_of_target(name)
-        if name not in self._said(role).targets:
+        if name not in self._said(role, Targets).targets:
             raise UsageError("STO-K054", f"the release names no target {name[:80]!r}")
-        del self._renewed(role).targets[name]
+        self.renew(role)
+        del self._said(role, Targets).targets[name]
         self._new.pop(name, None)
 
     def change_keys(self, change: RoleChange) -> None:
         """Change a role's keys; who must sign what is drawn in."""
-        delegated = change.role in DELEGATED
-        owner = self._renewed("targets" if delegated else "root")
-        change_keys(owner, change)
+        owner = "targets" if change.role in DELEGATED else "root"
+        self.renew(owner)
+        change_keys(self._drafts[owner], change)
         # Its present metadata is signed by keys that no longer count.
         if change.role in OFFLINE:
             self.renew(change.role)
 
     def result(self) -> tuple[tuple[RoleFile, ...], tuple[NewTarget, ...]]:
         """Return metadata and new targets; raises ``STO-K053`` for impossible keys."""
-        root, targets = (self._said(role) for role in ("root", "targets"))
-        check_role_keys(root, targets)
-        made = ((role, self._drafts[role]) for role in OFFLINE if role in self._drafts)
-        files = tuple(role_file(role, Metadata(signed)) for role, signed in made)
-        return files, tuple(self._named_targets())
+        check_role_keys(self._said("root", Root), self._said("targets", Targets))
+        made: dict[str, Metadata[Any]] = {
+            role: Metadata(signed) for role, signed in self._drafts.items()
+        }
+        files = (role_file(role, made[role]) for role in OFFLINE if role in made)
+        return tuple(files), tuple(self._named_targets())
 
     def _named_targets(self) -> Iterator[NewTarget]:
         for name, one in sorted(self._new.items()):
-            info = self._said(role_of_target(name)).targets.get(name)
+            info = self._said(role_of_target(name), Targets).targets.get(name)
             if info is not None and info.hashes["sha256"] == one.digest:
                 yield one
 
-    def _said(self, role: str) -> Any:  # noqa: ANN401 - a root, or targets
-        """Return what a role says as it will be, only to be looked at."""
-        return self._drafts.get(role) or open_role(self._newest(role)).signed
-
-    def _renewed(self, role: str) -> Any:  # noqa: ANN401 - a root, or targets
-        """Return what a role says, to be changed: with a whole life and a new version."""
-        if role not in self._drafts:
+    def _said(self, role: str, kind: type[_SignedT]) -> _SignedT:
+        """Return what a role says as it will be; changed only after `renew`."""
+        signed = self._drafts.get(role)
+        if signed is None:
             signed = open_role(self._newest(role)).signed
-            signed.expires = self._end(role)
-            # One step above what is published, however often it is amended.
-            if role not in self._proposed:
-                signed.version += 1
-            self._drafts[role] = signed
-        return self._drafts[role]
+        assert isinstance(signed, kind)  # noqa: S101 - checked where it was read
+        return signed
 
     def _newest(self, role: str) -> RoleFile:
         file = self._proposed.get(role)
