@@ -1,6 +1,6 @@
 """The codebook: what each stable error code means and what to do about it.
 
-The entries are data, one TOML file an area, so that the text a user reads and the page
+The entries are data, one TOML file an area letter, so that the text a user reads and the page
 in the reference cannot drift apart. Trusted input: the files ship inside the package.
 """
 

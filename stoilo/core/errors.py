@@ -11,7 +11,7 @@
     └── InternalError     our fault: a bug, a full disk, a missing package        exit 1
 
 Codes look like ``STO-<area letter><three digits>``. Each area's codes live, with title,
-explanation and advice, in ``stoilo/core/codes/<area>.toml`` (see `stoilo.core.codebook`).
+explanation and advice, in ``stoilo/core/codes/<letter>.toml`` (see `stoilo.core.codebook`).
 Bytes from outside never end in a built-in exception: parsers raise one of these.
 """
 
