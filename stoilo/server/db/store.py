@@ -95,7 +95,7 @@ def database_error(error: exc.SQLAlchemyError, lasting: InternalError) -> Intern
     return DatabaseAwayError() if is_passing(error) else lasting
 
 
-SERVER = Branch("server", "alembic_version", METADATA)
+SERVER = Branch("server", "alembic_version", METADATA, "server0001")
 
 CACHE_KIB = 32_768
 """What the one writing connection may keep of the database in memory."""
@@ -159,7 +159,7 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def upgrade(url: str, branch: Branch, revision: str = "head") -> None:
+def upgrade(url: str, branch: Branch, revision: str = "") -> None:
     """Bring a branch's tables behind `url` to a revision; see `migrate`.
 
     Raises:

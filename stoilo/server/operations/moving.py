@@ -28,7 +28,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
-from stoilo.server.backup.tables import read_revision
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db import rows
 from stoilo.server.db.records import AttemptState
@@ -42,7 +41,7 @@ from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import ENGINE, Database
 from stoilo.server.engines.stock.project.levels import CHOICE, chosen_work
-from stoilo.server.migrations import newest_revision
+from stoilo.server.migrations import read_revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -142,7 +141,7 @@ def _check_current(config: ServerConfig) -> None:
                 found = read_revision(connection, branch)
         finally:
             engine.dispose()
-        if found != newest_revision(branch):
+        if found != branch.newest:
             raise UsageError(
                 "STO-B110",
                 f"the {branch.name}'s tables are of another version than this program",

@@ -128,7 +128,7 @@ def _fail(group: Sequence[_Entry], error: Exception) -> None:
         entry.error, entry.done = error, True
 
 
-ENGINE = Branch("engine", "engine_version", metadata)
+ENGINE = Branch("engine", "engine_version", metadata, "engine0001")
 
 
 class NeedsWritingError(Exception):
