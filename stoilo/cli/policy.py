@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from stoilo.cli.extras import check_platform, require_extra
-from stoilo.cli.review import review
+from stoilo.cli.lazy import TableGroup
 from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core.errors import UsageError
 from stoilo.policies.check import check_in_child
@@ -86,15 +86,24 @@ def _line(rules: Policy, level: Level) -> LevelLine:
     )
 
 
-@click.group()
+@click.group(
+    cls=TableGroup,
+    table={
+        "check": (__name__, "check", "Check a file as the server's gate would."),
+        # Loads cryptography and gRPC, which `check` and `show` do without.
+        "review": (
+            "stoilo.cli.review",
+            "review",
+            "Read, sign and refuse tasks that wait for a reviewer.",
+        ),
+        "show": (__name__, "show", "Show levels and policies, and what differs."),
+    },
+)
 def policy() -> None:
     """Check source against a level; show and compare levels and policies."""
 
 
-policy.add_command(review)
-
-
-@policy.command()
+@click.command()
 @click.argument("file")
 @click.option("--entry", default="", help="Function to call; default: the last def.")
 @click.option("--level", default="pure", show_default=True, help="Level to check for.")
@@ -135,7 +144,7 @@ def check(
     return 0 if verdict.admitted else REFUSED
 
 
-@policy.command()
+@click.command()
 @click.argument("subject", metavar="LEVEL|POLICY", required=False)
 @click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
 @click.option(

@@ -116,7 +116,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 def enroll(project: Project) -> str:
     made = project.review("keygen", "--output", project.key)
     place = ("--data", str(project.data), "--connection", project.connection)
-    project.review("enroll", *place, "--name", "ann", "--key", made["public_key"])
+    cli("account", "reviewers", *place, "--enroll", "ann", "--key", made["public_key"])
     return str(made["public_key"])
 
 
@@ -270,9 +270,9 @@ def test_withdrawn_reviewer_lets_nothing_more_through(project: Project) -> None:
     words = {"task_module": source, "arguments": encode({"x": 1})}
     running = project.client.submit(redundancy=many, **words)
     project.wait_for_copies(running, 2)  # it needs more users than there are
-    listed = project.review("reviewers", "--data", str(project.data))
-    [key] = [one["key"] for one in listed]
-    project.review("withdraw", "--data", str(project.data), "--key", key)
+    operator = ("account", "reviewers", "--data", str(project.data))
+    [key] = [one["key"] for one in cli(*operator)["reviewers"]]
+    cli(*operator, "--withdraw", key)
     task_id = project.submit(10, source)
     project.wait_for(task_id, "waiting_review")
     project.wait_for(running, "waiting_review")

@@ -177,6 +177,6 @@ def check_reviewer(owner: Owner, rpc: str) -> None:
         raise DeniedError(
             "STO-R002",
             f"a token of role {owner.role} may not call {rpc}",
-            hint="ask the operator to enroll you: `stoilo policy review enroll`",
+            hint="ask the operator to enroll you: `stoilo account reviewers --enroll`",
         )
     _check_active(owner)
