@@ -70,7 +70,7 @@ def test_a_script_restores_a_task_of_an_earlier_process(
 def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no directory")
     with (
-        pytest.raises(StoiloError, match="did not become ready: .*is a file"),
+        pytest.raises(StoiloError, match=r"did not become ready: .*is a file"),
         stoilo.local(data=tmp_path / "data"),
     ):
         pass
