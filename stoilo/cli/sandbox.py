@@ -20,8 +20,8 @@ from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus, Severity
-from stoilo.policies.check import check_in_child
 from stoilo.policies.gate import GateRequest
+from stoilo.policies.jailed import check_in_child
 from stoilo.policies.levels import load_level
 
 if TYPE_CHECKING:

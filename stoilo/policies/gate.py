@@ -2,9 +2,8 @@
 
 `judge` is pure and total: the same request has the same verdict on any machine with the
 same engine (`engine_digest`), and every byte string ends in a verdict. Parsing hostile
-source can still cost time and memory, so servers call it in a jailed child
-(`stoilo.policies.jailed`) and the command line in a child with limits
-(`stoilo.policies.check`).
+source can still cost time and memory, so servers call it in a jailed child, and the command
+line in a child with limits (`stoilo.policies.jailed`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -195,114 +197,100 @@ class _Estimator:
         return self._known[node]
 
     def _measure(self, node: ast.expr) -> _Size | None:
-        if isinstance(node, ast.Constant):
-            return _size_of(node.value)
-        if isinstance(node, ast.UnaryOp):
-            return _negate(node.op, self.measure(node.operand))
-        if isinstance(node, ast.List | ast.Tuple):
-            return _Size(length=len(node.elts))
-        if isinstance(node, ast.BinOp):
-            return self._measure_operation(node)
+        match node:
+            case ast.Constant(value=int() as value):
+                return _exact(value)
+            case ast.Constant(value=str() | bytes() as value):
+                return _Size(length=len(value))
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                return _Size(length=len(items))
+            case ast.UnaryOp(op=sign, operand=operand):
+                return _apply_sign(sign, self.measure(operand))
+            case ast.BinOp():
+                return self._measure_operation(node)
         return None
 
     def _measure_operation(self, node: ast.BinOp) -> _Size | None:
         left, right = self.measure(node.left), self.measure(node.right)
         if left is None or right is None:
             return None
-        size = _combine(node.op, left, right)
+        size = _combine(type(node.op), left, right)
         if size is None:
             return None
-        if (
-            size.bits > self._limits.int_bits
-            or (size.length or 0) > self._limits.length
-        ):
+        limits = self._limits
+        if size.bits > limits.int_bits or (size.length or 0) > limits.length:
             self.large.append(node)
             return None  # one finding for the innermost, none for what surrounds it
         return size
 
 
-def _size_of(value: object) -> _Size | None:
-    if isinstance(value, bool | int):
-        return _exact(int(value))
-    if isinstance(value, str | bytes):
-        return _Size(length=len(value))
-    return None
-
-
 def _exact(value: int) -> _Size:
     bits = value.bit_length()
-    return _Size(bits, value if bits <= _SMALL_BITS else None)
+    return _Size(bits, int(value) if bits <= _SMALL_BITS else None)
 
 
-def _negate(operator: ast.unaryop, size: _Size | None) -> _Size | None:
-    if size is None or size.value is None:
+def _apply_sign(sign: ast.unaryop, size: _Size | None) -> _Size | None:
+    if size is None or size.value is None or isinstance(sign, ast.UAdd | ast.Not):
         return size
-    if isinstance(operator, ast.USub):
-        return _exact(-size.value)
-    return _exact(~size.value) if isinstance(operator, ast.Invert) else size
+    return _exact(-size.value if isinstance(sign, ast.USub) else ~size.value)
 
 
-def _combine(operator: ast.operator, left: _Size, right: _Size) -> _Size | None:
+def _times(size: _Size) -> int:
+    """Return how often something is repeated or shifted, beyond every bound if unknown."""
+    return 1 << _SMALL_BITS if size.value is None else max(size.value, 0)
+
+
+def _power_bits(base: _Size, exponent: _Size) -> int:
+    if base.value in {0, 1, -1}:
+        return 1
+    if exponent.value is not None and exponent.value < 0:
+        return _SMALL_BITS
+    if base.value is None or exponent.value is None:
+        return max(base.bits, 1) * _times(exponent)
+    return int(math.log2(abs(base.value)) * exponent.value) + 1
+
+
+def _wider(left: _Size, right: _Size) -> int:
+    return max(left.bits, right.bits) + 1
+
+
+_Operator = type[ast.operator]
+# How many bits a result has at most, and how it is computed while it is small
+_BITS: dict[_Operator, Callable[[_Size, _Size], int]] = {
+    ast.Pow: _power_bits,
+    ast.LShift: lambda left, right: left.bits + _times(right),
+    ast.Mult: lambda left, right: left.bits + right.bits,
+    **dict.fromkeys((ast.Add, ast.Sub, ast.BitOr, ast.BitXor), _wider),
+    **dict.fromkeys((ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd), _wider),
+}
+_COMPUTE: dict[_Operator, Callable[[int, int], int]] = {
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+}
+
+
+def _combine(kind: _Operator, left: _Size, right: _Size) -> _Size | None:
     """Return an upper estimate of the result's size, None when there is no rule."""
     if left.length is not None or right.length is not None:
-        return _combine_sequences(operator, left, right)
-    if isinstance(operator, ast.Pow):
-        return _power(left, right)
-    if isinstance(operator, ast.FloorDiv | ast.Mod | ast.RShift | ast.BitAnd):
-        return _Size(max(left.bits, right.bits))
-    wide = _widest(operator, left, right)
-    return None if wide is None else _small_or(wide, left, right, operator)
+        return _combine_sequences(kind, left, right)
+    if kind not in _BITS:
+        return None
+    bits = _BITS[kind](left, right)
+    # A negative exponent gives no int, a negative shift an error
+    sound = kind not in {ast.Pow, ast.LShift} or (right.value or 0) >= 0
+    small = kind in _COMPUTE and bits <= _SMALL_BITS and sound
+    if small and left.value is not None and right.value is not None:
+        return _exact(_COMPUTE[kind](left.value, right.value))
+    return _Size(bits)
 
 
-def _widest(operator: ast.operator, left: _Size, right: _Size) -> _Size | None:
-    if isinstance(operator, ast.LShift):
-        count = right.value if right.value is not None else 1 << _SMALL_BITS
-        return _Size(left.bits + max(count, 0))
-    if isinstance(operator, ast.Mult):
-        return _Size(left.bits + right.bits)
-    if isinstance(operator, ast.Add | ast.Sub | ast.BitOr | ast.BitXor):
-        return _Size(max(left.bits, right.bits) + 1)
-    return None
-
-
-def _small_or(wide: _Size, left: _Size, right: _Size, operator: ast.operator) -> _Size:
-    """Return the exact value when it is small, else `wide`."""
-    if left.value is None or right.value is None or wide.bits > _SMALL_BITS:
-        return wide
-    if isinstance(operator, ast.LShift):
-        return _exact(left.value << right.value) if right.value >= 0 else wide
-    if isinstance(operator, ast.Mult):
-        return _exact(left.value * right.value)
-    if isinstance(operator, ast.Add):
-        return _exact(left.value + right.value)
-    if isinstance(operator, ast.Sub):
-        return _exact(left.value - right.value)
-    return wide
-
-
-def _power(base: _Size, exponent: _Size) -> _Size:
-    if base.value in {0, 1, -1}:
-        return _Size(1, None)
-    if exponent.value is None:
-        return _Size(max(base.bits, 1) << min(exponent.bits, _SMALL_BITS))
-    if exponent.value < 0:
-        return _Size(_SMALL_BITS)
-    if base.value is None:
-        return _Size(base.bits * exponent.value)
-    if base.bits * exponent.value <= _SMALL_BITS:
-        return _exact(base.value**exponent.value)
-    return _Size(int(math.log2(abs(base.value)) * exponent.value) + 1)
-
-
-def _combine_sequences(
-    operator: ast.operator, left: _Size, right: _Size
-) -> _Size | None:
-    if isinstance(operator, ast.Mult):
+def _combine_sequences(kind: _Operator, left: _Size, right: _Size) -> _Size | None:
+    if kind is ast.Mult and None in (left.length, right.length):
         sequence, times = (left, right) if left.length is not None else (right, left)
-        if times.length is not None:
-            return None
-        count = times.value if times.value is not None else 1 << min(times.bits, 128)
-        return _Size(length=(sequence.length or 0) * max(count, 0))
-    if isinstance(operator, ast.Add) and None not in (left.length, right.length):
+        return _Size(length=(sequence.length or 0) * _times(times))
+    if kind is ast.Add and None not in (left.length, right.length):
         return _Size(length=(left.length or 0) + (right.length or 0))
     return None
