@@ -112,24 +112,24 @@ def read_bytes(path: str) -> bytes:
     """Return a program's bytes, cut off beyond what any source may have.
 
     Raises:
-        UsageError: ``STO-S033``, not readable.
+        UsageError: ``STO-U004``, not readable.
     """
     try:
         with Path(path).open("rb") as file:
             return file.read(BOUNDS.source_bytes + 1)
     except OSError as error:
-        raise UsageError("STO-S033", f"cannot read {path}: {error.strerror}") from error
+        raise UsageError("STO-U004", f"cannot read {path}: {error.strerror}") from error
 
 
 def read_source(path: str) -> str:
-    """Return a program's text or raise ``STO-S033``."""
+    """Return a program's text or raise ``STO-U004``."""
     data = read_bytes(path)
     if len(data) > BOUNDS.source_bytes:
-        raise UsageError("STO-S033", f"{path} is over {BOUNDS.source_bytes} bytes")
+        raise UsageError("STO-U004", f"{path} is over {BOUNDS.source_bytes} bytes")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError("STO-S033", f"{path} is not UTF-8: {error.reason}") from error
+        raise UsageError("STO-U004", f"{path} is not UTF-8: {error.reason}") from error
 
 
 def refuse_statically(source: bytes, entry: str, level: str) -> RunOutcome | None:
@@ -160,7 +160,7 @@ def refuse_statically(source: bytes, entry: str, level: str) -> RunOutcome | Non
 
 
 def read_kwargs(text: str) -> Node:
-    """Return the dict that ``--kwargs`` (JSON or @FILE) names, or raise ``STO-S032``."""
+    """Return the dict that ``--kwargs`` (JSON or @FILE) names, or raise ``STO-D009``."""
     data: str | bytes = text
     if text.startswith("@"):
         try:
@@ -168,11 +168,11 @@ def read_kwargs(text: str) -> Node:
                 data = file.read(_KWARGS_BYTES + 1)
         except OSError as error:
             raise UsageError(
-                "STO-S032", f"cannot read {text[1:]}: {error.strerror}"
+                "STO-U004", f"cannot read {text[1:]}: {error.strerror}"
             ) from error
     node = parse_json_value(data)
     if not isinstance(node, dict):
-        raise UsageError("STO-S032", "--kwargs must be one JSON object")
+        raise UsageError("STO-D009", "--kwargs must be one JSON object")
     return node
 
 

@@ -94,13 +94,13 @@ def read_cases(folder: Path) -> list[Case]:
     """Return every case below `folder`, by name.
 
     Raises:
-        UsageError: ``STO-S040`` one is broken, ``STO-S041`` there is none.
+        UsageError: ``STO-S040``, one is broken or there is none.
     """
     from stoilo.sandbox.suite.case import find_cases, read_case  # noqa: PLC0415
 
     cases = [read_case(path, folder) for path in find_cases(folder)]
     if not cases:
-        raise UsageError("STO-S041", f"there is no case below {folder}")
+        raise UsageError("STO-S040", f"there is no case below {folder}")
     return cases
 
 

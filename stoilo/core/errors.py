@@ -24,7 +24,7 @@ class StoiloError(Exception):
     """Root of everything stoilo raises on purpose.
 
     Attributes:
-        code: stable identifier, for example ``STO-D004``; `stoilo explain` knows it.
+        code: stable identifier, for example ``STO-D002``; `stoilo explain` knows it.
         message: what happened, in one sentence, free of secrets and host paths.
         hint: what to do next; empty when the code's own page says it all.
     """

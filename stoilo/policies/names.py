@@ -189,7 +189,7 @@ def _judge_name(name: str) -> tuple[str, str, str] | None:
     if len(scripts) > 1 and not any(scripts <= pair for pair in _ALLOWED_TOGETHER):
         listed = " and ".join(sorted(script.capitalize() for script in scripts))
         message = f"the name {read_as!a} mixes {listed} letters"
-        return "STO-P019", message, "write the name in one script"
+        return "STO-P020", message, "write the name in one script"
     looks_like = read_as.translate(_SAME_SHAPE)
     if looks_like.isascii() and looks_like != read_as:
         message = f"the name {read_as!a} looks like {looks_like!r} and is another"
@@ -224,7 +224,7 @@ def _find_near_names(words: list[Word], text: str) -> list[Finding]:
             message = f"the name {word.text!a} can be mistaken for {twin!r} here"
             hint = "rename one of them"
             finding = make_finding(
-                "STO-P021", word.place, message, hint, Severity.WARNING
+                "STO-P020", word.place, message, hint, Severity.WARNING
             )
             findings.append(finding)
     return findings

@@ -37,7 +37,7 @@ AREAS = frozenset({"language", "stdlib", "numpy", "torch", "benign", "benign_num
 LIMITS = RunLimits(
     cpu_s=1, wall_s=4, memory_bytes=256 << 20, result_bytes=1 << 20, output_bytes=65536
 )
-BREACHES = frozenset({"STO-S010", "STO-S020", "STO-S021", "STO-S022"})
+BREACHES = frozenset({"STO-S010", "STO-S020", "STO-S021"})
 SILENT = SyscallRules(errno={"ENOSYS": ("clone3",), "EPERM": ("tgkill",)})
 """What may fail without a word: glibc's first try, and abort(3) on its way out."""
 

@@ -290,14 +290,14 @@ _MAX_NESTING = 2  # CPython's own limit
 
 
 def check_template(template: str, depth: int = _MAX_NESTING) -> None:
-    """Raise ``STO-G103`` when a field of `template` reads an attribute not plain."""
+    """Raise ``STO-G101`` when a field of `template` reads an attribute not plain."""
     for _, field, specification, _ in _parse(template):
         if field is None:
             continue
         for is_attribute, name in formatter_field_name_split(field)[1]:
             if is_attribute and attribute_kind(name) is not NameKind.PLAIN:
                 raise PolicyRefusal(
-                    "STO-G103",
+                    "STO-G101",
                     f"a format field cannot read the attribute {name[:64]!r}",
                 )
         if specification and depth > 0:
@@ -360,7 +360,7 @@ def hide_class(real: type) -> type:
     """Return a class that stands for `real`, whose instances exist but are not made."""
 
     def refuse(cls: type, *_values: object, **_more: object) -> object:
-        raise GuardError("STO-G107", f"a task makes no {cls.__name__:.64}")
+        raise GuardError("STO-G108", f"a task makes no {cls.__name__:.64}")
 
     members = {
         "__stoilo_real__": real,

@@ -28,12 +28,12 @@ from stoilo.sandbox.process.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 
 LIMIT_CODES = {
     "wall_s": "STO-S011",
-    "cpu_s": "STO-S012",
+    "cpu_s": "STO-S011",
     "memory_bytes": "STO-S013",
     "output_bytes": "STO-S014",
-    "result_bytes": "STO-S015",
+    "result_bytes": "STO-S014",
 }
-_HOST_FAULTS = frozenset({"STO-S005", "STO-S007", "STO-S008"})
+_HOST_FAULTS = frozenset({"STO-S005", "STO-S008"})
 # Of the limit: on a busy machine wait4 reports less than the kernel counts.
 _CPU_SEEN = 0.7
 
@@ -155,7 +155,7 @@ def _ended_by_signal(number: int, evidence: Evidence, cpu_s: float) -> JailRepor
         return _over("cpu_s")
     if number == signal.SIGKILL:  # nobody inside can send it: kill(2) is denied
         detail = "something outside the jail killed the run"
-        return _crashed("STO-S007", RunLayer.KERNEL, detail)
+        return _crashed("STO-S005", RunLayer.KERNEL, detail)
     detail = f"the process died by {_name_signal(number)}"
     return _crashed("STO-S020", RunLayer.LANGUAGE, detail)
 
@@ -185,7 +185,7 @@ def _ended_by_exit(status: int, result: bytes) -> JailReport:
         detail = "what came out of the jail is not one whole result"
         return _crashed("STO-S021", RunLayer.RESULT, detail)
     detail = f"the process exited by itself with status {status}"
-    return _crashed("STO-S022", RunLayer.LANGUAGE, detail)
+    return _crashed("STO-S021", RunLayer.LANGUAGE, detail)
 
 
 def _is_whole(result: bytes) -> bool:
@@ -210,7 +210,7 @@ _TOLD_BY_CHILD = frozenset(
     }
 )
 _TOLD_MEMORY = (RunStatus.KILLED, RunLayer.LIMITS, LIMIT_CODES["memory_bytes"])
-_CHILD_CODE = re.compile(r"(STO-([DG][0-9]{3}|S031))?")
+_CHILD_CODE = re.compile(r"(STO-[DGP][0-9]{3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ def read_outcome(report: JailReport) -> RunOutcome:
     """Return the outcome of a single call from what the jail reported.
 
     Raises:
-        InternalError: ``STO-S005`` the zygote died, ``STO-S007`` the child was killed
+        InternalError: ``STO-S005`` the zygote died or the child was killed
             from outside, ``STO-S008`` cancelled: nothing is known about the task.
     """
     if report.status is not JailStatus.FINISHED:

@@ -47,7 +47,7 @@ from stoilo.sandbox.process.report import (
 )
 from stoilo.sandbox.process.supervisor import Jail
 
-NO_ENTRY = "STO-S031"
+NO_ENTRY = "STO-P030"
 
 
 def run_task(
@@ -84,8 +84,8 @@ def run_source(
     """Run a function of `source` through both layers, in a jail of its own.
 
     Raises:
-        UsageError: ``STO-S031`` there is no such function.
-        PolicyRefusal: ``STO-S001``, ``STO-S002`` this host cannot make the jail.
+        UsageError: ``STO-P030`` there is no such function.
+        PolicyRefusal: ``STO-S002``, ``STO-S002`` this host cannot make the jail.
         InternalError: the jail broke, or the zygote died.
     """
     request = TaskRequest(source, entry or "", skeleton.encode(kwargs), now=now)
@@ -104,7 +104,7 @@ def run_source(
 
 def read_probe(report: JailReport) -> RunOutcome:
     """Turn a probe's report into an outcome; what it printed is its value."""
-    if report.code == "STO-S022" and "status 0" in report.detail:
+    if report.code == "STO-S021" and "status 0" in report.detail:
         outcome = RunOutcome(status=RunStatus.OK)  # os._exit(0) is the program's right
     elif report.status is not JailStatus.FINISHED:
         outcome = read_failure(report)
@@ -123,7 +123,7 @@ def _read_probe_frame(frame: Node) -> RunOutcome:
         return malformed("not a probe's answer")
     if code == LIMIT_CODES["memory_bytes"]:
         return out_of_memory()
-    refused = code == "STO-S026"
+    refused = code == "STO-P023"
     return RunOutcome(
         status=RunStatus.REFUSED if refused else RunStatus.USER_ERROR,
         error=describe(fields),
@@ -153,7 +153,7 @@ def probe_source(
 
     Raises:
         UsageError: ``STO-S030`` a module to preload cannot be imported.
-        PolicyRefusal: ``STO-S001``, ``STO-S002`` this host cannot make the jail.
+        PolicyRefusal: ``STO-S002``, ``STO-S002`` this host cannot make the jail.
     """
     bare = msgspec.structs.replace(level, preload=())
     request = encode_probe(source, preload)

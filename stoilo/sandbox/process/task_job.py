@@ -124,7 +124,7 @@ def _fraction(state: object) -> float | None:
     return min(max(float(value), 0.0), 1.0)
 
 
-NO_ENTRY = "STO-S031"
+NO_ENTRY = "STO-P030"
 _LARGEST_SEED_CHARS = 128
 _MOST_TELL_MS = 3_600_000
 _runtimes: list[LanguageRuntime] = []
@@ -269,7 +269,7 @@ def find_entry(module: ModuleType, entry: str) -> Callable[..., Any]:
     """Return the function `entry`, or the last one defined when empty.
 
     Raises:
-        PolicyRefusal: ``STO-S031`` there is none.
+        PolicyRefusal: ``STO-P030`` there is none.
     """
     own = {
         name: value

@@ -13,7 +13,7 @@ BUILDERS = ("BuiltinFunctionType", "FunctionType", "GeneratorType", "LambdaType"
 @pytest.mark.parametrize("name", BUILDERS)
 def test_type_of_functions_builds_none(pure, name):
     kind = FACADES["types"](pure)[name]
-    with pytest.raises(GuardError, match="STO-G107"):
+    with pytest.raises(GuardError, match="STO-G108"):
         kind(compile("", "", "exec"), {})
 
 
