@@ -25,13 +25,14 @@ from stoilo.policies.jailed import check_in_child
 from stoilo.policies.levels import load_level
 
 if TYPE_CHECKING:
-    from stoilo.sandbox.suite.verdicts import Attempt, Row
+    from stoilo.sandbox.suite.attempts import Attempted
+    from stoilo.sandbox.suite.selftest import Row
 
 
 _CONTROLS = {True: "gets through without it", False: "fails anyway", None: ""}
 
 
-def _show_attempt(attempt: Attempt) -> str:
+def _show_attempt(attempt: Attempted) -> str:
     result = "GOT THROUGH" if attempt.reached else "stopped"
     line = f"    {attempt.place:<6}{attempt.words:<50}{result:<13}"
     return (line + _CONTROLS[attempt.control]).rstrip()
@@ -78,8 +79,10 @@ def selftest(level: str, *, as_json: bool) -> int:
     """
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.suite.selftest import run_selftest  # noqa: PLC0415 - Linux only
-    from stoilo.sandbox.suite.verdicts import judge_rows  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.suite.selftest import (  # noqa: PLC0415 - Linux only
+        judge_rows,
+        run_selftest,
+    )
 
     rows = run_selftest(load_level(level))
     code = judge_rows(rows)
