@@ -25,8 +25,8 @@ from stoilo.core.levels import SyscallRules
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.transformer import compile_source
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest, read_outcome
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
+from stoilo.sandbox.process.report import read_outcome
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.sandbox.suite.case import Kind, find_cases, read_case
 from stoilo.sandbox.suite.programs import Ground

@@ -21,7 +21,7 @@ from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import DATA_BOUNDS, Node
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS, RunLimits
+from stoilo.core.limits import RunLimits
 from stoilo.core.types import JailUsage, RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import name_syscall
 from stoilo.sandbox.process.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
@@ -194,10 +194,9 @@ def _is_whole(result: bytes) -> bool:
     return len(result) >= FRAME_HEADER and len(result) == FRAME_HEADER + length
 
 
-# What a task is asked, and what its frame (hostile) says ------------------------------
+# What a task's frame (hostile) says ---------------------------------------------------
 
 _TEXT_CHARS = 4000
-_OPTIONAL = frozenset({"tell_ms", "most_state", "step", "state"})
 # Endings that a child may report of itself; limits and kills are the supervisor's to tell.
 # But one: nobody outside sees an allocation fail. A lie about it gains nothing, because
 # every program can use up its memory.
@@ -211,33 +210,6 @@ _TOLD_BY_CHILD = frozenset(
 )
 _TOLD_MEMORY = (RunStatus.KILLED, RunLayer.LIMITS, LIMIT_CODES["memory_bytes"])
 _CHILD_CODE = re.compile(r"(STO-[DGP][0-9]{3})?")
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRequest:
-    """What `stoilo.sandbox.process.task_job` is asked to do; all of it untrusted."""
-
-    source: str  # text of the task module
-    entry: str  # function to call, empty for the last ``def`` of the module body
-    arguments: bytes  # encoded dict that the function gets
-    blobs: tuple[bytes, ...] = ()  # encoded values that the arguments refer to
-    seed: str = "00" * 32  # hex digits; the seed of every generator (I7)
-    now: int = 0  # what the clock says, s since 1970 in UTC
-    items: int = 0  # how many calls share the run, 0 for a single one
-    tell_ms: int = -1  # how often at most the run tells of its progress, -1: never
-    most_state: int = BOUNDS.value_bytes  # the largest state that is told, bytes
-    step: int = 0  # after how many yielded states it goes on
-    # The last of them, encoded (`Progress.state`); empty: from the beginning
-    state: bytes = b""
-
-    def encode(self) -> bytes:
-        """Return the request as an encoded skeleton; only those that tell are longer."""
-        fields: dict[Any, Any] = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in _OPTIONAL or getattr(self, field.name) != field.default
-        }
-        return skeleton.encode(fields | {"blobs": list(self.blobs)})
 
 
 def choose_limits(level: Level, wall_s: float | None) -> RunLimits:

@@ -29,12 +29,11 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
-from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
+from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB, TaskRequest
 from stoilo.sandbox.process.report import (
     LIMIT_CODES,
     JailReport,
     JailStatus,
-    TaskRequest,
     choose_limits,
     complete,
     decode_frame,
