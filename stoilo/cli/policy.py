@@ -163,7 +163,7 @@ def show(
     """Show what a level hands out, or list the levels and who may use them.
 
     With --against two levels, or two policy files (`default`: the shipped one), are
-    compared. --system-calls reads the filters back that processes load on this machine.
+    compared. --system-calls ends with the filters that processes load on this machine.
     Example: stoilo policy show numeric --against pure
     """
     if schema is not None:
@@ -198,12 +198,13 @@ def _compare(before: Policy | Level, after: Policy | Level) -> tuple[Change, ...
 def _show_system_calls(rules: Level, *, as_json: bool) -> None:
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.kernel.filter_text import audit_level, render_filter  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.kernel import filter_text  # noqa: PLC0415 - Linux only
 
     if as_json:
-        click.echo(_encode(audit_level(rules)))
+        click.echo(_encode(filter_text.audit_level(rules)))
     else:
-        click.echo(render_filter(rules), nl=False)
+        programs = filter_text.list_programs(rules)
+        click.echo(filter_text.render_filter(rules) + programs, nl=False)
 
 
 def read_source(file: str) -> bytes:
