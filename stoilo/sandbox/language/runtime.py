@@ -5,7 +5,7 @@ item's index, and time is the admission's, in UTC. A façade is a plain module o
 are as fast as on a real one) that is never in ``sys.modules`` and holds the names that the
 level lists, so ``random._os`` and friends do not exist. Guards refuse assignment to it.
 Names that need care are replaced by what the rule's module of façades makes: its
-``FACADES`` holds a builder for each library module.
+``FACADES`` holds a table for each library module, or what builds one.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ def build_facades(level: Level) -> FacadeTree:
 def _contents(dotted: str, rule: ModuleRule, level: Level) -> dict[str, object]:
     replaced: dict[str, object] = {}
     if rule.facade:
-        replaced = importlib.import_module(rule.facade).FACADES[dotted](level)
+        made = importlib.import_module(rule.facade).FACADES[dotted]
+        replaced = made(level) if callable(made) else made
     missing = [name for name in rule.names if name not in replaced]
     real = importlib.import_module(dotted) if missing else None
     contents: dict[str, object] = {}
