@@ -207,23 +207,23 @@ def _show_system_calls(rules: Level, *, as_json: bool) -> None:
         click.echo(filter_text.render_filter(rules) + programs, nl=False)
 
 
-def read_source(file: str) -> bytes:
+def read_source(file: str, most: int = _READ_BYTES) -> bytes:
     """Return the bytes of `file` (``-``: stdin).
 
     Raises:
-        UsageError: ``STO-U004``, not readable or beyond 16 MiB.
+        UsageError: ``STO-U004``, not readable or beyond `most` bytes.
     """
     try:
         if file == "-":
-            data = sys.stdin.buffer.read(_READ_BYTES + 1)
+            data = sys.stdin.buffer.read(most + 1)
         else:
             with Path(file).open("rb") as stream:
-                data = stream.read(_READ_BYTES + 1)
+                data = stream.read(most + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a path"
         raise UsageError("STO-U004", f"cannot read {file!r}: {reason}") from error
-    if len(data) > _READ_BYTES:
-        raise UsageError("STO-U004", f"{file!r} is larger than {_READ_BYTES:,} bytes")
+    if len(data) > most:
+        raise UsageError("STO-U004", f"{file!r} is larger than {most:,} bytes")
     return data
 
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import UsageError, show_plainly
 from stoilo.core.files import read_bounded
-from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
     from stoilo.client.wire import Wire

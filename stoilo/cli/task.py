@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stoilo.cli.policy import read_as_task
-from stoilo.cli.sandbox import read_kwargs, read_source
+from stoilo.cli.sandbox import read_kwargs, read_program
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
 from stoilo.client.options import TaskOptions
@@ -32,8 +32,7 @@ from stoilo.client.wire import SourceRefused
 from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.codec.values import to_node
-from stoilo.core.errors import StoiloError, UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import StoiloError, UsageError, show_plainly
 from stoilo.core.types import TaskState
 from stoilo.policies.entry import last_function
 
@@ -112,7 +111,7 @@ def submit(  # noqa: PLR0917 - click passes options by name
 
     With --wait also its outcome, as `stoilo task result` does.
     """
-    source = read_as_task(read_source(str(file)).encode()).decode()
+    source = read_as_task(read_program(str(file)).encode()).decode()
     captured = Captured(
         task_module=source,
         entry=entry or _find_entry(source),

@@ -37,9 +37,8 @@ from stoilo.policies.limits import (
     find_large_constants,
     find_oversize,
 )
-from stoilo.policies.names import find_deceptive_names, find_deep_brackets
 from stoilo.policies.policy import Policy, default_policy
-from stoilo.policies.text import check_text
+from stoilo.policies.text import check_text, find_deceptive_names, find_deep_brackets
 from stoilo.sandbox.language.rules import (
     FINALLY,
     LANGUAGE_DIGEST,

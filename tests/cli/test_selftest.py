@@ -5,9 +5,8 @@ import json
 from click.testing import CliRunner
 
 from stoilo.cli.main import cli
-from stoilo.cli.sandbox import render_table
 from stoilo.sandbox.suite.attempts import Attempted
-from stoilo.sandbox.suite.selftest import Row, State
+from stoilo.sandbox.suite.selftest import Row, State, render_table
 
 
 def test_command_says_that_the_jail_holds_here():

@@ -1,7 +1,7 @@
 import pytest
 
 from stoilo.core.types import Severity
-from stoilo.policies.names import find_deceptive_names
+from stoilo.policies.text import find_deceptive_names
 
 REFUSED = {
     "Cyrillic a in a Latin name": ("p\u0430yload = 1", "STO-P020"),

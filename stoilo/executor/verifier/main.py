@@ -30,8 +30,8 @@ from stoilo.core.errors import (
     StoiloError,
     TrustError,
     UsageError,
+    show_plainly,
 )
-from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.boinc_session import QuitReason, Session
 from stoilo.executor.verifier.boinc_shm import MMAP_FILE, open_segment
 from stoilo.executor.verifier.boinc_slot import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -187,3 +187,45 @@ def run_selftest(
         )
         if not only or name in only
     )
+
+
+# For people and programs ----------------------------------------------------------------
+
+
+_CONTROLS = {True: "gets through without it", False: "fails anyway", None: ""}
+
+
+def _show_attempt(attempt: Attempted) -> str:
+    result = "GOT THROUGH" if attempt.reached else "stopped"
+    line = f"    {attempt.place:<6}{attempt.words:<50}{result:<13}"
+    return (line + _CONTROLS[attempt.control]).rstrip()
+
+
+def render_table(rows: Iterable[Row]) -> Iterator[str]:
+    """Return the lines of the table that a person reads."""
+    yield f"{'mechanism':<30}{'mandatory':<12}{'state':<10}result"
+    for row in rows:
+        name = f"{row.mechanism} ({row.detail})" if row.detail else row.mechanism
+        mandatory = "yes" if row.mandatory else "no"
+        yield f"{name:<30}{mandatory:<12}{row.state.value:<10}{row.verdict.value}"
+        yield from map(_show_attempt, row.attempts)
+
+
+def as_data(row: Row) -> dict[str, Any]:
+    """Return the row as it stands in JSON."""
+    return {
+        "mechanism": row.mechanism,
+        "mandatory": row.mandatory,
+        "state": row.state.value,
+        "detail": row.detail or None,
+        "result": row.verdict.value,
+        "attempts": [
+            {
+                "place": attempt.place,
+                "attempt": attempt.words,
+                "through_without": attempt.control,
+                "through": attempt.reached,
+            }
+            for attempt in row.attempts
+        ],
+    }
