@@ -1,9 +1,8 @@
-"""Bounds on the parsed tree: nodes, nesting, copies of finally blocks, constants.
+"""Copies of finally blocks, and constants that are too large.
 
 The numbers follow what was measured: each nested ``finally`` doubles the code that
-CPython emits (18 of them need 800 MiB), and the compiler, the parser and our own
-visitor recurse. Everything here is iterative or runs after the depth is known to be
-small.
+CPython emits (18 of them need 800 MiB). How many nodes a tree may have, and how deep it may
+nest, the language layer says (`stoilo.sandbox.language.transformer`).
 """
 
 from __future__ import annotations
@@ -15,107 +14,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoilo.core.limits import BOUNDS
 from stoilo.policies.findings import FIRST_PLACE, Lines, make_finding
-from stoilo.sandbox.language.rules import (
-    MAX_EMITTED_NODES,
-    MAX_FINALLY_DEPTH,
-    MAX_LITERAL_BITS,
-    MAX_LITERAL_LENGTH,
-    MAX_TREE_DEPTH,
-)
-from stoilo.sandbox.language.transformer import EmittedSize
+from stoilo.sandbox.language.rules import MAX_EMITTED_NODES, MAX_FINALLY_DEPTH
+from stoilo.sandbox.language.transformer import EmittedSize, is_large_literal
 
 if TYPE_CHECKING:
     from stoilo.core.types import Finding
 
 
-@dataclass(frozen=True, slots=True)
-class TreeLimits:
-    """What one module's tree may be; counts, not bytes."""
-
-    nodes: int = BOUNDS.ast_nodes
-    depth: int = BOUNDS.ast_depth  # as the text nests; a chain counts once
-    chained_depth: int = MAX_TREE_DEPTH - 2  # as the tree nests: `a + b`, `elif`
-    nested_finally: int = MAX_FINALLY_DEPTH
-    emitted_nodes: int = MAX_EMITTED_NODES  # with finally bodies copied to each exit
-
-
-TREE_LIMITS = TreeLimits()
-
-_SINGLETONS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
-_CHAIN_FIELD: dict[type[ast.AST], str] = {
-    ast.BinOp: "left",
-    ast.Attribute: "value",
-    ast.Subscript: "value",
-    ast.Call: "func",
-}
-
-
-def find_oversize(
-    tree: ast.Module, lines: Lines, limits: TreeLimits = TREE_LIMITS
-) -> list[Finding]:
-    """Return a finding when `tree` has too many nodes or nests too deep; iterative."""
-    stack: list[tuple[ast.AST, int, int]] = [(tree, 0, 0)]
-    nodes = 1
-    while stack:
-        node, depth, chained = stack.pop()
-        if depth > limits.depth or chained > limits.chained_depth:
-            return [_too_deep(node, lines, limits)]
-        link = _chain_link(node)
-        for child in ast.iter_child_nodes(node):
-            nodes += 1
-            if not isinstance(child, _SINGLETONS):
-                step = 0 if child is link else 1
-                stack.append((child, depth + step, chained + 1))
-        if nodes > limits.nodes:
-            message = f"the module has more than {limits.nodes:,} syntax nodes"
-            hint = "send data as arguments, not as literals in the source"
-            return [make_finding("STO-P010", FIRST_PLACE, message, hint)]
-    return []
-
-
-def _chain_link(node: ast.AST) -> ast.AST | None:
-    """Return the child that continues a chain which the text does not nest."""
-    field = _CHAIN_FIELD.get(type(node))
-    if field is not None:
-        child: ast.AST = getattr(node, field)
-        return child if isinstance(child, tuple(_CHAIN_FIELD)) else None
-    if isinstance(node, ast.If) and len(node.orelse) == 1:
-        return node.orelse[0] if isinstance(node.orelse[0], ast.If) else None
-    return None
-
-
-def _too_deep(node: ast.AST, lines: Lines, limits: TreeLimits) -> Finding:
-    message = (
-        f"the code nests deeper than {limits.depth} levels "
-        f"(or a chain has more than {limits.chained_depth} links)"
-    )
-    hint = "split it into functions, or use sum(), a loop or a dict"
-    return make_finding("STO-P022", lines.place(node), message, hint)
-
-
-def find_finally_bombs(
-    tree: ast.Module, lines: Lines, limits: TreeLimits = TREE_LIMITS
-) -> list[Finding]:
+def find_finally_bombs(tree: ast.Module, lines: Lines) -> list[Finding]:
     """Return findings for try/finally that the compiler would copy too often.
 
-    Precondition: `find_oversize` found nothing, so that recursion is bounded.
+    Precondition: the tree's depth is bounded (`transformer.find_oversize`).
     """
     if not any(isinstance(node, ast.Try) and node.finalbody for node in ast.walk(tree)):
         return []
-    counter = EmittedSize(limits.nested_finally)
+    counter = EmittedSize(MAX_FINALLY_DEPTH)
     emitted = counter.measure_all(tree.body)
     findings = [
         make_finding(
             "STO-P027",
             lines.place(node),
-            f"try/finally is nested more than {limits.nested_finally} deep",
+            f"try/finally is nested more than {MAX_FINALLY_DEPTH} deep",
             "move inner blocks into functions",
         )
         for node in counter.too_nested
     ]
-    if emitted > limits.emitted_nodes:
+    if emitted > MAX_EMITTED_NODES:
         message = "finally blocks would be copied to each exit too many times"
         hint = "move the finally body into a function, or use fewer exits"
         findings.append(make_finding("STO-P027", FIRST_PLACE, message, hint))
@@ -129,18 +54,8 @@ def find_finally_bombs(
 # estimated from lengths of numbers, the numbers themselves are never computed.
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantLimits:
-    """Largest constants."""
-
-    literal_int_bits: int = MAX_LITERAL_BITS
-    literal_length: int = MAX_LITERAL_LENGTH
-    int_bits: int = 1 << 26  # of an integer computed from constants only
-    length: int = 1 << 26  # elements of a sequence repeated by a constant
-
-
-CONSTANT_LIMITS = ConstantLimits()
-
+MAX_INT_BITS = 1 << 26  # of an integer computed from constants only
+MAX_LENGTH = 1 << 26  # elements of a sequence repeated by a constant
 _SMALL_BITS = 64  # exponents and counts above this are out of every bound
 
 
@@ -154,16 +69,16 @@ class _Size:
 
 
 def find_large_constants(
-    tree: ast.Module, lines: Lines, limits: ConstantLimits = CONSTANT_LIMITS
+    tree: ast.Module, lines: Lines, int_bits: int = MAX_INT_BITS
 ) -> list[Finding]:
     """Return findings for oversize literals and constant expressions.
 
-    Precondition: the tree's depth is bounded (`stoilo.policies.limits`).
+    Precondition: as above.
     """
-    estimator = _Estimator(limits)
+    estimator = _Estimator(int_bits)
     findings = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and _is_large_literal(node.value, limits):
+        if isinstance(node, ast.Constant) and is_large_literal(node.value):
             message = "a literal is too large"
             hint = "send large data as an argument"
             findings.append(make_finding("STO-P010", lines.place(node), message, hint))
@@ -176,18 +91,12 @@ def find_large_constants(
     return findings
 
 
-def _is_large_literal(value: object, limits: ConstantLimits) -> bool:
-    if isinstance(value, int):
-        return value.bit_length() > limits.literal_int_bits
-    return isinstance(value, str | bytes) and len(value) > limits.literal_length
-
-
 class _Estimator:
     """Bottom-up sizes, each expression measured once."""
 
-    def __init__(self, limits: ConstantLimits) -> None:
+    def __init__(self, int_bits: int) -> None:
         self.large: list[ast.BinOp] = []
-        self._limits = limits
+        self._int_bits = int_bits
         self._known: dict[ast.expr, _Size | None] = {}
 
     def measure(self, node: ast.expr) -> _Size | None:
@@ -217,8 +126,7 @@ class _Estimator:
         size = _combine(type(node.op), left, right)
         if size is None:
             return None
-        limits = self._limits
-        if size.bits > limits.int_bits or (size.length or 0) > limits.length:
+        if size.bits > self._int_bits or (size.length or 0) > MAX_LENGTH:
             self.large.append(node)
             return None  # one finding for the innermost, none for what surrounds it
         return size
