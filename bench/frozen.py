@@ -26,8 +26,7 @@ from stoilo.executor.verifier.workunit import Disposition
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import parse_tree, platform_name
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 from tests.support.gate import GateBench

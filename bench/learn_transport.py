@@ -32,8 +32,7 @@ from stoilo.learn.driver.transport import (
 )
 from stoilo.learn.kernels.encoding import pack
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stoilo.core.errors import UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import UsageError, show_plainly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stoilo.cli.output import CONNECTION, JSON, say
 from stoilo.cli.policy import read_as_task
-from stoilo.cli.sandbox import read_kwargs, read_source
+from stoilo.cli.sandbox import read_kwargs, read_program
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
 from stoilo.client.options import TaskOptions
@@ -105,7 +105,7 @@ def submit(  # noqa: PLR0917 - click passes options by name
 
     With --wait also its outcome, as `stoilo task result` does.
     """
-    source = read_as_task(read_source(str(file)).encode()).decode()
+    source = read_as_task(read_program(str(file)).encode()).decode()
     captured = Captured(
         task_module=source,
         entry=entry or _find_entry(source),

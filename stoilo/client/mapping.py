@@ -171,7 +171,7 @@ SENT_AGAIN = frozenset(
 )
 
 # Ends of a whole task that fewer items in it may change
-LIMITS_HIT = frozenset({"STO-S011", "STO-S012", "STO-S013", "STO-S014", "STO-S015"})
+LIMITS_HIT = frozenset({"STO-S011", "STO-S013", "STO-S014"})
 
 TOO_LARGE = "STO-C020"
 SUCCESS = "success"

@@ -24,7 +24,7 @@ class StoiloError(Exception):
     """Root of everything stoilo raises on purpose.
 
     Attributes:
-        code: stable identifier, for example ``STO-D004``; `stoilo explain` knows it.
+        code: stable identifier, for example ``STO-D002``; `stoilo explain` knows it.
         message: what happened, in one sentence, free of secrets and host paths.
         hint: what to do next; empty when the code's own page says it all.
     """
@@ -98,3 +98,18 @@ class InternalError(StoiloError):
 
     family = "internal"
     exit_code = 1
+
+
+# Foreign text on a terminal: what a task or volunteer wrote must not command it ---------
+
+_KEPT = frozenset("\n\t")
+
+
+def show_plainly(text: str) -> str:
+    """Return untrusted `text` with control and invisible characters spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char in _KEPT or char.isprintable() else ascii(char)[1:-1]
+        for char in text
+    )

@@ -23,8 +23,7 @@ import msgspec
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.signatures import IN_TOTO_PAYLOAD, pae
-from stoilo.core.strict_json import Json, parse_strict_json
+from stoilo.core.signatures import IN_TOTO_PAYLOAD, Json, pae, parse_strict_json
 from stoilo.core.types import Redundancy
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"

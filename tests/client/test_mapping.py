@@ -252,7 +252,7 @@ class Host:
         self.sizes.append(len(xs))
         cpu_s = len(xs) * self.per_item_s
         if cpu_s > self.limit_s:
-            return Outcome(TaskState.SYSTEM_ERROR, code="STO-S012", error_text="long")
+            return Outcome(TaskState.SYSTEM_ERROR, code="STO-S011", error_text="long")
         items = tuple(Outcome(value=encode(x)) for x in xs)
         return Outcome(items=items, cpu_s=cpu_s)
 
@@ -303,7 +303,7 @@ def test_chosen_chunks_that_hit_a_limit_fail_as_they_are(with_fake: Any) -> None
 
     async def body(conn: Any, _service: FakeTaskService) -> None:
         results = await conn.map(square, [{"x": x} for x in range(4)], chunk_items=4)
-        assert [result.code for result in results] == ["STO-S012"] * 4
+        assert [result.code for result in results] == ["STO-S011"] * 4
 
     with_fake(body, FakeTaskService(host, polls=0))
     assert host.sizes == [4]

@@ -17,8 +17,7 @@ from stoilo.flavors.contents import load_contents
 from stoilo.flavors.inspect import look_inside
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

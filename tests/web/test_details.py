@@ -22,7 +22,7 @@ def test_admission_without_remarks_passed_every_rule(record):
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [("STO-P021", "hides nothing"), ("STO-P034", "function")]
+    ("code", "words"), [("STO-P020", "hides nothing"), ("STO-P034", "function")]
 )
 def test_remark_stands_at_its_rule(record, code, words):
     rules = judge_rules(msgspec.structs.replace(record, codes=(code,)))

@@ -37,8 +37,7 @@ from stoilo.audit.format.facts import (
 from stoilo.audit.format.merkle import leaf_hash, parse_size, root
 from stoilo.core.digests import Digest, Domain, check_digest, domain_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.signatures import pae
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import pae, parse_strict_json
 
 MAX_LEAF_BYTES = 65_535
 LEAF_FORMAT = "stoilo-entry/v1"

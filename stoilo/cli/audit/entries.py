@@ -32,9 +32,14 @@ from stoilo.cli.audit.text import (
     show_entry,
 )
 from stoilo.core.digests import check_digest
-from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
+from stoilo.core.errors import (
+    StoiloError,
+    TrustError,
+    UnreachableError,
+    UsageError,
+    show_plainly,
+)
 from stoilo.core.limits import BOUNDS
-from stoilo.core.plaintext import show_plainly
 
 _FILE_BYTES = 1024 * 1024
 

@@ -13,9 +13,8 @@ from stoilo.audit.format.facts import LeafKind, Record, WorkunitRecord
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.read.search import Found, SearchResult, explain_admission
 from stoilo.audit.read.view import Entry, LogView
-from stoilo.core.errors import StoiloError
-from stoilo.core.plaintext import show_plainly
-from stoilo.core.strict_json import Json
+from stoilo.core.errors import StoiloError, show_plainly
+from stoilo.core.signatures import Json
 
 
 def show_entry(log: LogView, entry: Entry, *, with_source: bool) -> Entry:

@@ -11,8 +11,7 @@ import click
 import msgspec
 
 from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option, read_small
-from stoilo.core.errors import StoiloError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import StoiloError, show_plainly
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.signer.ceremony.change_words import render_time, show_line
 from stoilo.signer.ceremony.status import ReleaseState, read_state

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import UsageError, show_plainly
 from stoilo.core.limits import RunLimits
-from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
     from stoilo.executor.verifier.optin import OptIn

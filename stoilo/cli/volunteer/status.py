@@ -14,8 +14,7 @@ import msgspec
 from stoilo.cli.volunteer.attach import attachments_at, data_option
 from stoilo.cli.volunteer.opt_in import describe_allowed
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.errors import StoiloError, UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import StoiloError, UsageError, show_plainly
 
 if TYPE_CHECKING:
     from stoilo.executor.verifier.inspection import SelfCheck

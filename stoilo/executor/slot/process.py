@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
-from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import TrustError, UsageError, show_plainly
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.boinc_shm import (
     HEARTBEAT,

@@ -32,12 +32,11 @@ from stoilo.executor.verifier.workunit import (
     Work,
     render_result,
 )
-from stoilo.sandbox.process.channel import UNREADABLE_STATE, largest_state
+from stoilo.sandbox.process.channel import UNREADABLE_STATE, TaskRequest, largest_state
 from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.report import (
     JailReport,
     JailStatus,
-    TaskRequest,
     read_items,
     read_outcome,
     read_refusal,

@@ -24,9 +24,8 @@ from stoilo.audit.format.proof import (
     check_release_proof,
 )
 from stoilo.core.digests import Digest
-from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError, show_plainly
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 from stoilo.executor.verifier.trees import check_tree
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask

@@ -30,8 +30,8 @@ from stoilo.core.errors import (
     StoiloError,
     TrustError,
     UsageError,
+    show_plainly,
 )
-from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.boinc_session import QuitReason, Session
 from stoilo.executor.verifier.boinc_shm import MMAP_FILE, open_segment
 from stoilo.executor.verifier.boinc_slot import (
@@ -83,7 +83,7 @@ MOST_BROKEN_RUNS: Final = 3
 A machine short of memory kills, but a task may also find a way to be killed, and BOINC
 would start it again a hundred times.
 """
-_BROKEN_RUN: Final = frozenset({"STO-S005", "STO-S007"})
+_BROKEN_RUN: Final = frozenset({"STO-S005"})
 _EXIT_CHILD_FAILED: Final = 195  # BOINC: EXIT_CHILD_FAILED
 
 _LAUNCHER: Final = "--launcher="

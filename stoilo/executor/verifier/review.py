@@ -19,12 +19,12 @@ from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
 from stoilo.core.signatures import (
     SigningKey,
     parse_envelope,
+    parse_strict_json,
     render_envelope,
     sign_envelope,
     verify_envelope,
 )
 from stoilo.core.statement import Statement
-from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.targets import Reviewer
 
 REVIEW_PAYLOAD: Final = "application/vnd.stoilo.review+json"

@@ -19,8 +19,7 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
-from stoilo.core.signatures import PublicKey, parse_public_key
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import PublicKey, parse_public_key, parse_strict_json
 
 PART_FORMAT: Final = "stoilo-part/1"
 MAX_EPOCHS = 16

@@ -30,8 +30,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
-from stoilo.core.signatures import parse_public_key
-from stoilo.core.strict_json import Json, parse_strict_json
+from stoilo.core.signatures import Json, parse_public_key, parse_strict_json
 from stoilo.executor.verifier.targets import (
     BuilderFile,
     FloorsFile,

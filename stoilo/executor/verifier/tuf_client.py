@@ -25,7 +25,7 @@ from tuf.ngclient.updater import Updater
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import parse_strict_json
 
 if TYPE_CHECKING:
     from tuf.ngclient._internal.trusted_metadata_set import TrustedMetadataSet

@@ -28,8 +28,8 @@ from stoilo.core.errors import (
     TrustError,
     UnreachableError,
     UsageError,
+    show_plainly,
 )
-from stoilo.core.plaintext import show_plainly
 from stoilo.executor.slot.executor import PutOffError, SuspendableExecutor
 from stoilo.executor.verifier.execution import Executor
 from stoilo.executor.volunteer.host_info import HostDescription

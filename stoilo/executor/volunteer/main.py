@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, AppVersion, Wishes
-from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.errors import StoiloError, UsageError, show_plainly
 from stoilo.core.limits import BOUNDS
-from stoilo.core.plaintext import show_plainly
 from stoilo.executor.slot.executor import SlotExecutor
 from stoilo.executor.slot.process import Program
 from stoilo.executor.verifier.execution import Executor, VerifiedExecutor

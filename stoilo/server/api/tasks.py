@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import DeniedError, UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import DeniedError, UsageError, show_plainly
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server.admission.issuing import find_hold

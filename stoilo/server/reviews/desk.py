@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.audit.format.facts import ReviewRecord
 from stoilo.audit.format.leaf import salted_commitment, task_commitment
-from stoilo.core.errors import PolicyRefusal, TrustError, UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import PolicyRefusal, TrustError, UsageError, show_plainly
 from stoilo.core.rpc import reviews_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server.db import rows

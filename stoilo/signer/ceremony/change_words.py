@@ -15,8 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import StoiloError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import StoiloError, show_plainly
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
     BuilderFile,

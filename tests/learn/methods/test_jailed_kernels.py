@@ -14,8 +14,7 @@ from stoilo.core.types import RunStatus
 from stoilo.learn.kernels import array_models, torch_models
 from stoilo.learn.kernels.checks import are_alike
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

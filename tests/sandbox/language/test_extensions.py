@@ -287,7 +287,7 @@ def test_library_class_knows_what_it_holds_and_reads_off_itself():
 def test_list_of_what_is_no_class_is_broken_level_data(runtimes, dotted):
     with pytest.raises(InternalError) as caught:
         Extensions({dotted: ()}, runtimes["pure"].facades.modules)
-    assert caught.value.code == "STO-G130"
+    assert caught.value.code == "STO-P001"
 
 
 def test_wider_level_keeps_the_lists_of_the_narrower():

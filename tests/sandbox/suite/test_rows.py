@@ -2,11 +2,12 @@
 
 import pytest
 
-from stoilo.sandbox.suite.verdicts import Attempt, Row, State, Verdict, judge_rows
+from stoilo.sandbox.suite.attempts import Attempted
+from stoilo.sandbox.suite.selftest import Row, State, Verdict, judge_rows
 
 
 def attempt(*, control, reached):
-    return Attempt("landlock", "read a file", "alone", control, reached)
+    return Attempted("landlock", "read a file", "alone", control, reached)
 
 
 @pytest.mark.parametrize(
