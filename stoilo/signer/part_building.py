@@ -75,25 +75,17 @@ def render_part(part: PartFile) -> bytes:
 
 
 def build_parts(
-    output: Path,
-    facts: bytes,
-    flavors: Sequence[tuple[FlavorManifest, bytes]],
-    version: str,
-    serial: int,
+    output: Path,  # gets the files under the names that a release gives them
+    facts: bytes,  # the verifier's built file, of `built_file`
+    flavors: Sequence[tuple[FlavorManifest, bytes]],  # manifests, and the bytes of each
+    version: str,  # of every part, for people
+    serial: int,  # of every part
     *,
-    python: Path | None = None,
+    python: Path | None = None,  # interpreter to freeze with
 ) -> list[BuiltPart]:
     """Build verifier, launcher and `flavors` into `output`, new or empty.
 
     As many parts are built at once as this process has processors.
-
-    Args:
-        output: gets the files under the names that a release gives them.
-        facts: the verifier's built file, of `built_file`.
-        flavors: manifests, and the bytes of each.
-        version: of every part, for people.
-        serial: of every part.
-        python: interpreter to freeze with.
     """
     output = make_empty(output)
     # Each build is a process of its own; the threads only wait.

@@ -119,8 +119,8 @@ def test_publication_is_noticed_verified_and_logged_without_a_restart(
 
     def is_refused() -> bool:
         answer = released.client.create(flavor="pure")
-        assert answer.code in {"", "STO-K098"}
-        return answer.code == "STO-K098"
+        assert answer.code in {"", "STO-K097"}
+        return answer.code == "STO-K097"
 
     released.wait_for(is_refused)
     answer = released.client.wait(released.client.submit(flavor="numeric"))

@@ -55,7 +55,11 @@ from stoilo.executor.verifier.admission import admission_leaf
 from stoilo.executor.verifier.revocation import revocation_leaf
 from stoilo.executor.verifier.targets import InstalledRelease, ReviewerKey
 from stoilo.executor.verifier.workunit import TaskBundle
-from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
+from stoilo.signer.development.changes import (
+    list_reviewers,
+    publish_reviewers,
+    with_reviewer,
+)
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     DevelopmentRoot,
@@ -142,7 +146,13 @@ class GateBench:
         self.reviewer_key = ensure_key(directory / "reviewer.pem")
         public = self.reviewer_key.public.raw.hex()
         if public not in {one.key for one in list_reviewers(directory)}:
-            enroll_reviewer(directory, ReviewerKey(public, "a reviewer", (OWN,)), now)
+            publish_reviewers(
+                directory,
+                lambda named: with_reviewer(
+                    named, ReviewerKey(public, "a reviewer", (OWN,))
+                ),
+                now,
+            )
             self.root = self._make_root(directory, origin)
         self.log_key = read_private_key(directory / "online" / "log.pem")
         self.tree = MemoryTree(leaf_hash(bytes([n])) for n in range(6))

@@ -53,7 +53,7 @@ def open_log(
         TrustError: ``STO-L045`` it is shorter than what others remember; ``STO-L04x``.
     """
     # A connection of its own: admissions must not wait behind a checkpoint's signature.
-    signer = SignerClient(project.socket, revive=project.signer.ensure)
+    signer = SignerClient(project.socket, revive=project.ensure_signer)
     stack.callback(signer.close)
     writer = Sequencer.open(
         data,

@@ -250,7 +250,7 @@ def _chores(
     place = project.root.proofs or project.root.directory
     proof = ReleaseProof(place, parts.tasks.store, parts.log.writer)
     return (
-        Chore("the signer", project.signer.ensure),
+        Chore("the signer", project.ensure_signer),
         Chore("the release", parts.trust.release.trust),
         Chore("revocations", parts.trust.revocations.upkeep),
         Chore("the release's proof", proof.upkeep),

@@ -23,13 +23,13 @@ from stoilo.server.release.changes import (
     read_transcript,
     revoked_keys,
 )
-from stoilo.server.release.flavors import (
+from stoilo.server.release.parts import (
     FlavorFiles,
     ReleasedLevels,
     choose_flavor,
     kept_archives,
+    offer_programs,
 )
-from stoilo.server.release.programs import offer_programs
 from stoilo.server.release.project import Project, Release
 from stoilo.server.revocation.issuer import RevocationIssuer
 
@@ -183,7 +183,7 @@ def facts_of(
             raise InternalError(
                 "STO-K024",
                 "no epoch is open now",
-                hint="operators: stoilo explain STO-K096",
+                hint="operators: stoilo explain STO-K024",
             )
         epoch = open_epochs[-1]
         return ProjectFacts(

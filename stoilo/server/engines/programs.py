@@ -69,7 +69,7 @@ def check_programs(
 
     Raises:
         UsageError: ``STO-E051``.
-        TrustError: ``STO-E050``; ``STO-K075`` for a malformed key.
+        TrustError: ``STO-E050``; ``STO-K076`` for a malformed key.
     """
     platforms = [program.platform for program in programs]
     if len(set(platforms)) < len(platforms):

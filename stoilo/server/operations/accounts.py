@@ -32,11 +32,10 @@ from stoilo.server.db.store import Store
 from stoilo.server.log.outbox import note_act
 from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.operations.operator_acts import cancel_for_operator
-from stoilo.signer.development.lists import (
-    enroll_reviewer,
+from stoilo.signer.development.changes import (
     list_reviewers,
+    publish_reviewers,
     with_reviewer,
-    withdraw_reviewer,
     without_reviewer,
 )
 
@@ -287,19 +286,23 @@ def enroll(
         note_act(connection, OperatorAct.REVIEWER_ENROLLED, now, subject=own[0])
         entry = ReviewerKey(key, name, own)
         if proposal is None:
-            enroll_reviewer(_keys(data), entry, now)
+            publish_reviewers(
+                _keys(data), lambda named: with_reviewer(named, entry), now
+            )
         else:
             _propose(proposal, with_reviewer(reviewers_of(data), entry))
     return msgspec.structs.replace(connection_file, token=token)
 
 
 def withdraw(data: Path, key: str, proposal: Path | None = None) -> None:
-    """Take a reviewer's key out of the release; raises ``STO-K030``.
+    """Take a reviewer's key out of the release; raises ``STO-K054``.
 
     Of a released project: write the list for the next ceremony to `proposal`.
     """
     if proposal is None:
-        withdraw_reviewer(_keys(data), key, int(time.time()))
+        publish_reviewers(
+            _keys(data), lambda named: without_reviewer(named, key), int(time.time())
+        )
     else:
         _propose(proposal, without_reviewer(reviewers_of(data), key))
 

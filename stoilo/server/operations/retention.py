@@ -34,7 +34,7 @@ from stoilo.server.db.records import TaskSpec
 from stoilo.server.db.store import Store
 from stoilo.server.log.outbox import NO_ORIGIN, make_mark, note_record
 from stoilo.server.log.public_records import submitter_commitment
-from stoilo.signer.development.lists import list_reviewers
+from stoilo.signer.development.changes import list_reviewers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -37,19 +37,12 @@ MAX_ROOT_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ServerTerms:
-    """What this server works by, as far as volunteers judge it.
+    """What this server works by, as far as volunteers judge it."""
 
-    Attributes:
-        origin: the project's name as configured; empty where nobody chose one.
-        log_vkey: the log's verifier key, of the signer's own private key.
-        witnesses: of the configuration, with addresses, without the log.
-        policy: in force here.
-    """
-
-    origin: str
-    log_vkey: str
-    witnesses: LogPolicy
-    policy: Policy
+    origin: str  # the project's name as configured; empty where nobody chose one
+    log_vkey: str  # the log's verifier key, of the signer's own private key
+    witnesses: LogPolicy  # of the configuration, with addresses, without the log
+    policy: Policy  # in force here
 
 
 def is_released(directory: Path) -> bool:

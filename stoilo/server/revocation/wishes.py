@@ -32,7 +32,7 @@ from stoilo.core.statement import (
     split_revocations,
 )
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     certify_fresh_epoch,
     offline_list,
     replace_online_key,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.server.db.store import Store
-    from stoilo.server.release.expiry import ReleaseStatus
+    from stoilo.signer.release_status import ReleaseStatus
 
 
 LOGGER = logging.getLogger(__name__)
@@ -200,7 +200,7 @@ def check_release(status: Callable[[], ReleaseStatus]) -> str:
     if found.trouble:
         return f"the release cannot be relied on [{found.trouble}]"
     if found.epochs == "expired":
-        return "no gate epoch is open [STO-K096]"
+        return "no gate epoch is open [STO-K024]"
     return "" if found.state != "expired" else "the release's metadata has expired"
 
 

@@ -94,18 +94,15 @@ class SignerService:
 
     def __init__(
         self,
+        # made by `stoilo.signer.development.root`, or by `online_keys` and published
+        # into by a ceremony
         directory: Path,
         *,
-        clock: Callable[[], int] = wall_clock,
+        clock: Callable[[], int] = wall_clock,  # Unix seconds
+        # the memory; the directory's own unless given
         ledger: CheckpointLedger | None = None,
     ) -> None:
         """Load the log key, the release and the memory of the log.
-
-        Args:
-            directory: made by `stoilo.signer.development.root`, or by `online_keys`
-                and published into by a ceremony.
-            clock: Unix seconds.
-            ledger: the memory; the directory's own unless given.
 
         Raises:
             TrustError: STO-K001, K003, K028, K029, or the release's codes.

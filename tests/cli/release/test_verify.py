@@ -60,7 +60,7 @@ def test_tampered_release_ends_with_4(release: Path) -> None:
     finally:
         path.write_bytes(kept)
     assert result.exit_code == 4
-    assert json.loads(result.stdout)["error"]["code"] == "STO-K075"
+    assert json.loads(result.stdout)["error"]["code"] == "STO-K076"
     assert isinstance(raised, StoiloError)
 
 

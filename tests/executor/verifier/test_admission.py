@@ -53,7 +53,11 @@ from stoilo.executor.verifier.workunit import (
     TaskBundle,
     VerifiedTask,
 )
-from stoilo.signer.development.lists import revoke, withdraw_reviewer
+from stoilo.signer.development.changes import (
+    publish_reviewers,
+    revoke,
+    without_reviewer,
+)
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,
@@ -347,7 +351,7 @@ def test_withdrawn_reviewer_counts_no_more(gate: GateBench, how: str) -> None:
     key, folder = gate.reviewer_key.public.raw.hex(), gate.root.directory
     assert run(gate, bundle)
     if how == "reviewers role":
-        withdraw_reviewer(folder, key, NOW)
+        publish_reviewers(folder, lambda named: without_reviewer(named, key), NOW)
     else:
         revoke(folder, RevocationFile(digests=(key,)), NOW)
     trust = load_trust(

@@ -16,7 +16,7 @@ from stoilo.executor.verifier.admission import check_validator_module, verify_bu
 from stoilo.executor.verifier.targets import Floors, RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState, TaskBundle
-from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.changes import revoke
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

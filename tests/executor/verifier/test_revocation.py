@@ -24,7 +24,7 @@ from stoilo.executor.verifier.revocation import (
 from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState
-from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.changes import revoke
 from tests.support.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
 
 OTHER = content_digest(b"something else")

@@ -22,7 +22,7 @@ from stoilo.executor.verifier.trust import (
     read_release,
 )
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.changes import revoke
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import (

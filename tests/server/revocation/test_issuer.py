@@ -27,7 +27,7 @@ from stoilo.server.revocation.issuer import (
     offline_records,
 )
 from stoilo.server.revocation.wishes import Withdrawals, wish
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     replace_online_key,
     revoke,
     settle_revocations,

@@ -9,8 +9,7 @@ from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.boinc_files import is_boinc_file
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
-from stoilo.signer.ceremony.review import review
-from stoilo.signer.ceremony.review_text import next_step
+from stoilo.signer.ceremony.review import next_step, review
 from tests.support.stage import ReleaseStage, make_offline_key
 
 

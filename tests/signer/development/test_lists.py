@@ -8,14 +8,15 @@ from stoilo.core.statement import RevocationStatement, render_revocation
 from stoilo.executor.verifier.revocation import revocation_leaf
 from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     certify_fresh_epoch,
-    enroll_reviewer,
     list_reviewers,
     offline_list,
+    publish_reviewers,
     settle_list,
     settle_revocations,
-    withdraw_reviewer,
+    with_reviewer,
+    without_reviewer,
 )
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.protocol import RevocationSigned, SignRevocation
@@ -45,41 +46,59 @@ def test_new_root_names_nobody(root: Path) -> None:
 
 
 def test_enrolled_reviewer_is_known_until_withdrawn(root: Path) -> None:
-    enroll_reviewer(root, ReviewerKey(KEY, "ann"), NOW)
+    publish_reviewers(
+        root, lambda named: with_reviewer(named, ReviewerKey(KEY, "ann")), NOW
+    )
     assert trusted(root) == ["ann"]
-    withdraw_reviewer(root, KEY, NOW)
+    publish_reviewers(root, lambda named: without_reviewer(named, KEY), NOW)
     assert trusted(root) == []
 
 
 def test_same_key_again_replaces_the_entry(root: Path) -> None:
-    enroll_reviewer(root, ReviewerKey(KEY, "ann"), NOW)
-    enroll_reviewer(root, ReviewerKey(KEY, "anna", ("00" * 32,)), NOW)
+    publish_reviewers(
+        root, lambda named: with_reviewer(named, ReviewerKey(KEY, "ann")), NOW
+    )
+    publish_reviewers(
+        root,
+        lambda named: with_reviewer(named, ReviewerKey(KEY, "anna", ("00" * 32,))),
+        NOW,
+    )
     assert [one.name for one in list_reviewers(root)] == ["anna"]
 
 
 def test_renewed_root_keeps_its_reviewers(root: Path) -> None:
-    enroll_reviewer(root, ReviewerKey(KEY, "ann"), NOW)
+    publish_reviewers(
+        root, lambda named: with_reviewer(named, ReviewerKey(KEY, "ann")), NOW
+    )
     create_development_root(root, "project.example/log", NOW + 60, installed=INSTALLED)
     assert trusted(root) == ["ann"]
 
 
 def test_weak_key_is_refused(root: Path) -> None:
     with pytest.raises(TrustError, match="STO-K0"):
-        enroll_reviewer(root, ReviewerKey("00" * 32, "weak"), NOW)
+        publish_reviewers(
+            root,
+            lambda named: with_reviewer(named, ReviewerKey("00" * 32, "weak")),
+            NOW,
+        )
 
 
 def test_unknown_key_cannot_be_withdrawn(root: Path) -> None:
-    with pytest.raises(UsageError, match="STO-K030"):
-        withdraw_reviewer(root, KEY, NOW)
+    with pytest.raises(UsageError, match="STO-K054"):
+        publish_reviewers(root, lambda named: without_reviewer(named, KEY), NOW)
 
 
 def test_file_by_another_role_does_not_count(root: Path) -> None:
     """The role's own offline key names the reviewers, not the online one."""
-    enroll_reviewer(root, ReviewerKey(KEY, "ann"), NOW)
+    publish_reviewers(
+        root, lambda named: with_reviewer(named, ReviewerKey(KEY, "ann")), NOW
+    )
     stolen = (root / "online" / "online.pem").read_bytes()
     (root / "offline" / "reviewers.pem").write_bytes(stolen)
     with pytest.raises(TrustError, match="STO-K012"):
-        enroll_reviewer(root, ReviewerKey(KEY, "thief"), NOW)
+        publish_reviewers(
+            root, lambda named: with_reviewer(named, ReviewerKey(KEY, "thief")), NOW
+        )
 
 
 OLD, NEW = "a" * 64, "b" * 64

@@ -10,7 +10,7 @@ from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.workunit import HostState
-from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.changes import revoke
 from stoilo.signer.process.protocol import (
     Admission,
     CheckpointSigned,

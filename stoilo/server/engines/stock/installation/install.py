@@ -42,14 +42,14 @@ from stoilo.server.engines.stock.installation.plan import (
 from stoilo.server.engines.stock.project.database import open_database
 from stoilo.server.engines.stock.project.directory import read_project, tool_environment
 from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
-from stoilo.server.release.programs import ReleasedPrograms, read_programs
+from stoilo.server.release.parts import ReleasedPrograms, read_programs
 
 if TYPE_CHECKING:
     from stoilo.server.engines.programs import SignedFile
     from stoilo.server.engines.stock.installation.app_versions import VersionFolder
     from stoilo.server.engines.stock.installation.plan import Plan, Step
     from stoilo.server.engines.stock.project.directory import StockProject
-    from stoilo.server.release.programs import ReleasedPrograms
+    from stoilo.server.release.parts import ReleasedPrograms
 
 
 TOOL_S: Final = 600.0
