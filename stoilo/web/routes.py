@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stoilo.audit.log.store import LogPaths
-from stoilo.audit.read.view import open_log
+from stoilo.audit.read.reader import open_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.server.http.web_server import PublicPlace
 from stoilo.web.archive import Archive

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from stoilo.audit.format.facts import KeyRecord, LeafKind, Record, WorkunitRecord
 from stoilo.audit.format.leaf import (
@@ -168,15 +168,6 @@ class MemoryLogSource:
         except IndexError:
             return None
 
-    def stored(self) -> Iterator[Tile]:
-        """Yield nothing."""
-        return iter(())
-
-    def partial_widths(self, tile: Tile) -> tuple[int, ...]:
-        """Return nothing, as a web server."""
-        del tile
-        return ()
-
     def record(self, digest: str) -> bytes | None:
         """Return the record with this digest."""
         for data in self.records.values():
@@ -184,12 +175,11 @@ class MemoryLogSource:
                 return data
         return None
 
-    def records_of_tile(self, number: int) -> list[bytes | None]:
+    def records_of(self, number: int, entries: Sequence[bytes]) -> list[bytes | None]:
         """Return the records of a tile's leaves."""
         self.reads.append(f"records {number}")
         start = number * TILE_WIDTH
-        end = min(start + TILE_WIDTH, len(self.entries))
-        return [self.records.get(place) for place in range(start, end)]
+        return [self.records.get(start + at) for at in range(len(entries))]
 
     def published_source(self, digest: str) -> bytes | None:
         """Return nothing: no source is published here."""

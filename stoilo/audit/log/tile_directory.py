@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +27,6 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory, write_durably
 
 _TEMPORARY = ".tmp"
-_PARTIAL = re.compile(r"[1-9][0-9]?|1[0-9]{2}|2[0-4][0-9]|25[0-5]")
 _FLUSHERS = 4
 _REMEMBERED = 64
 Item = TypeVar("Item")
@@ -77,16 +75,6 @@ class TileDirectory:
                     yield parse_tile_path(f"{below}/{name}")
                 except TrustError:
                     continue
-
-    def partial_widths(self, tile: Tile) -> list[int]:
-        """Return the widths of the partial tiles stored at the place of a full tile."""
-        name = f"{render_tile_path(tile.full)}.p"
-        try:
-            with os.scandir(self.path / name) as entries:
-                names = [entry.name for entry in entries]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(int(one) for one in names if _PARTIAL.fullmatch(one))
 
     def write_tiles(self, tiles: Sequence[tuple[Tile, bytes]]) -> None:
         """Write tiles durably; those that exist already must be equal.

@@ -237,12 +237,14 @@ def read_leaves(
     """
     for number in range(mirror.size // TILE_WIDTH, -(-target.size // TILE_WIDTH)):
         start = mirror.size
-        entries = read_entries(source.tile, number, target.size)[start % TILE_WIDTH :]
+        bundle = read_entries(source.tile, number, target.size)
+        entries = bundle[start % TILE_WIDTH :]
         mirror.extend([leaf_hash(entry) for entry in entries])
-        records = _read_records(source, number, entries)[start % TILE_WIDTH :]
-        for place, entry in enumerate(entries, start):
-            at = place - start
-            inspection.take(place, entry, records[at] if at < len(records) else None)
+        records = _read_records(source, number, bundle)[start % TILE_WIDTH :]
+        for place, (entry, record) in enumerate(
+            zip(entries, records, strict=True), start
+        ):
+            inspection.take(place, entry, record)
     if mirror.root_at(target.size) != target.root:
         raise TrustError(
             "STO-L033",
@@ -254,9 +256,10 @@ def _read_records(
     source: LogSource, number: int, entries: list[bytes]
 ) -> list[bytes | None]:
     """Return the records of a tile; none while the server shows rubbish instead."""
+    nothing: list[bytes | None] = [None] * len(entries)
     if all(_ADMISSION in entry[:32] for entry in entries):
-        return []
+        return nothing
     try:
-        return source.records_of_tile(number)
+        return source.records_of(number, entries)
     except TrustError:
-        return []
+        return nothing

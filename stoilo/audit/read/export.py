@@ -28,9 +28,8 @@ from stoilo.audit.format.tiles import (
     tiles_of,
 )
 from stoilo.audit.log.side import render_records
-from stoilo.audit.read.reader import verify_log
+from stoilo.audit.read.reader import LogView, open_log, verify_log
 from stoilo.audit.read.source import find_policy
-from stoilo.audit.read.view import LogView, open_log
 from stoilo.core.errors import TrustError, UsageError
 
 
@@ -123,10 +122,9 @@ def _records(
     log: LogView, start: int, leaves: list[bytes], report: ExportReport
 ) -> list[bytes | None]:
     """Return the checked records of one bundle's leaves."""
-    found = log.source.records_of_tile(start // TILE_WIDTH)
-    found += [None] * (len(leaves) - len(found))
+    found = log.source.records_of(start // TILE_WIDTH, leaves)
     records: list[bytes | None] = []
-    for data, text in zip(leaves, found, strict=False):
+    for data, text in zip(leaves, found, strict=True):
         try:
             leaf = parse_leaf(data)
         except TrustError:

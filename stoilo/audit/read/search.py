@@ -25,11 +25,11 @@ from stoilo.audit.format.leaf import (
     parse_record,
     task_commitment,
 )
-from stoilo.audit.format.merkle import leaf_hash, leaf_hashes, root
+from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.tiles import TILE_WIDTH, BlockTree
-from stoilo.audit.log.store import DiskRecords
-from stoilo.audit.read.view import LogView, open_log
+from stoilo.audit.format.tiles import TILE_WIDTH
+from stoilo.audit.log.database import LogDatabase
+from stoilo.audit.read.reader import LogView, open_log
 from stoilo.core.errors import TrustError, UsageError
 
 MAX_FOUND = 10_000
@@ -175,23 +175,14 @@ def search_log(log: LogView, query: Query, *, limit: int = 100) -> SearchResult:
         TrustError: ``STO-L033`` when the leaves are not the signed ones; the codes of
             tiles and records.
     """
-    result, tree = SearchResult(), BlockTree()
-    rest: list[bytes] = []
+    result = SearchResult()
     for start, leaves in log.bundles():
-        rest = leaf_hashes(leaves)
-        if len(leaves) == TILE_WIDTH:
-            tree.add(root(rest))
-            rest = []
         result.searched += len(leaves)
         for entry in _matching(log, query, start, leaves, result):
             if len(result.found) < min(limit, MAX_FOUND):
                 result.found.append(entry)
             else:
                 result.more += 1
-    if tree.frontier(rest).root() != log.signed.checkpoint.root:
-        raise TrustError(
-            "STO-L033", "the entries read do not make up the tree that was signed"
-        )
     return result
 
 
@@ -212,8 +203,8 @@ def _matching(
         record: Record | None = None
         if leaf.kind is not LeafKind.ADMISSION:
             if records is None:
-                records = log.source.records_of_tile(start // TILE_WIDTH)
-            text = records[place] if place < len(records) else None
+                records = log.source.records_of(start // TILE_WIDTH, leaves)
+            text = records[place]
             record = None if text is None else check_record(leaf, text)
             result.without_record += record is None
         if query.fits(leaf, record):
@@ -304,9 +295,9 @@ def _labelled(log: LogView, name: str) -> dict[int, bytes]:
     paths = log.source.paths
     if paths is None or not paths.database.exists():
         return {}
-    with contextlib.closing(DiskRecords(paths)) as records:
-        places = records.find_label(name)
-        return {at: leaf for at in places for leaf in records.leaves(at, at + 1)}
+    with contextlib.closing(LogDatabase(paths.database, read_only=True)) as rows:
+        places = rows.find_label(name)
+        return {at: leaf for at in places for leaf in rows.leaves(at, at + 1)}
 
 
 def _is_admission(leaf: bytes) -> bool:
@@ -329,14 +320,12 @@ def explain_admission(
     first = index // TILE_WIDTH
     end = min(first + _EXPLAINED_WITHIN, -(-log.size // TILE_WIDTH))
     for number in range(first, end):
-        for place, text in enumerate(log.source.records_of_tile(number)):
+        leaves = log.bundle(number)
+        for place, text in enumerate(log.source.records_of(number, leaves)):
             at = number * TILE_WIDTH + place
-            if text is None or at <= index or at >= log.size:
-                continue
-            if not is_explained_by(parse_record(text), index, data):
-                continue
-            entry = log.entry(at)
-            if is_explained_by(entry.record, index, data):
-                assert entry.record is not None  # noqa: S101 - it explains
-                return at, entry.record
+            # The record is hostile until its own leaf was proven.
+            if text and at > index and is_explained_by(parse_record(text), index, data):
+                record = log.entry(at).record
+                if record is not None and is_explained_by(record, index, data):
+                    return at, record
     return None

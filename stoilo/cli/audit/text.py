@@ -11,8 +11,8 @@ import msgspec
 
 from stoilo.audit.format.facts import LeafKind, Record, WorkunitRecord
 from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.read.reader import Entry, LogView
 from stoilo.audit.read.search import Found, SearchResult, explain_admission
-from stoilo.audit.read.view import Entry, LogView
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.core.strict_json import Json

@@ -15,6 +15,7 @@ from stoilo.audit.format.leaf import (
     record_leaf,
     render_record,
 )
+from stoilo.audit.log.fsck_beside import find_unfit_leaves
 from stoilo.audit.log.side import (
     ObjectKind,
     SideObject,
@@ -23,7 +24,6 @@ from stoilo.audit.log.side import (
     render_records,
     side_path,
 )
-from stoilo.audit.read.fsck_beside import find_unfit_leaves
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 

@@ -60,7 +60,7 @@ def test_loss_of_the_whole_audit_directory_is_refused(
     open_log: Opener, filled: Path
 ) -> None:
     shutil.rmtree(filled / "audit")
-    refused(open_log, "STO-L041")
+    refused(open_log, "STO-L034")
 
 
 def test_restored_old_log_database_is_refused(
@@ -97,10 +97,10 @@ def test_restored_old_publication_is_refused(
 
 # What is put back from yesterday, the code, and what the message must name.
 BACKUPS = [
-    (["audit/log.sqlite"], "STO-L043", "log database"),
-    (["audit-head/head.sqlite"], "STO-L045", "head database"),
-    (["audit/log.sqlite", "audit-head/head.sqlite"], "STO-L045", "both databases"),
-    (["audit"], "STO-L043", "log database"),
+    (["audit/log.sqlite"], "STO-L043", "audit/log.sqlite"),
+    (["audit-head/head.sqlite"], "STO-L045", "audit-head/head.sqlite"),
+    (["audit/log.sqlite", "audit-head/head.sqlite"], "STO-L045", "head.sqlite"),
+    (["audit"], "STO-L045", "audit/log/checkpoint"),
     (["audit/log"], "STO-L045", "checkpoint"),
     (["audit/log/checkpoint"], "STO-L045", "checkpoint"),
     (["audit/log/tile"], "STO-L031", "tile/"),
@@ -177,7 +177,7 @@ def test_database_with_a_torn_page_is_refused_in_our_words_or_unharmed(
 
 def test_deleted_checkpoint_is_refused(open_log: Opener, filled: Path) -> None:
     (filled / "audit/log/checkpoint").unlink()
-    refused(open_log, "STO-L045")
+    refused(open_log, "STO-L034")
 
 
 def test_old_databases_with_the_checkpoint_deleted_are_refused(
@@ -195,7 +195,7 @@ def test_changed_leaf_in_the_database_is_refused(
     open_log: Opener, filled: Path
 ) -> None:
     execute(filled / "audit/log.sqlite", "UPDATE leaves SET leaf=x'00' WHERE idx=300")
-    refused(open_log, "STO-L032")
+    refused(open_log, "STO-L049")
 
 
 def test_removed_leaf_is_refused(open_log: Opener, filled: Path) -> None:

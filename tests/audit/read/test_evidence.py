@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from stoilo.audit.format.facts import WorkunitRecord
 from stoilo.audit.format.proof import Proof, parse_proof, render_proof
-from stoilo.audit.read.view import Entry, check_evidence, open_log
+from stoilo.audit.read.reader import Entry, check_evidence, open_log
 from stoilo.core.errors import TrustError, UsageError
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog
 from tests.support.faulty_log import LogKey

@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.read.export import export_log
-from stoilo.audit.read.reader import verify_log
+from stoilo.audit.read.reader import open_log, verify_log
 from stoilo.audit.read.search import find_entries, parse_query, search_log
-from stoilo.audit.read.view import open_log
 from stoilo.core.errors import TrustError, UsageError
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
 from tests.support.faulty_log import LogKey

@@ -5,8 +5,8 @@ import pytest
 
 from stoilo.audit.format.facts import WorkunitRecord
 from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.read.reader import open_log
 from stoilo.audit.read.search import explain_admission, find_entries, prove_leaf
-from stoilo.audit.read.view import open_log
 from stoilo.core.errors import UsageError
 from tests.support.auditlog import SampleLog
 

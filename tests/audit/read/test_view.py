@@ -7,7 +7,7 @@ import pytest
 
 from stoilo.audit.format.facts import LeafKind, OutcomeRecord
 from stoilo.audit.format.proof import check_proof, parse_proof
-from stoilo.audit.read.view import open_log
+from stoilo.audit.read.reader import open_log
 from stoilo.core.errors import TrustError, UsageError, WaitError
 from tests.support.auditlog import SampleLog
 from tests.support.faulty_log import LogKey

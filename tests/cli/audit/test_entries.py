@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.policy import render_policies, render_policy, succeed
-from stoilo.audit.read.view import open_log
+from stoilo.audit.read.reader import open_log
 from stoilo.cli.audit.text import render_entries, show_entry
 from stoilo.cli.main import main
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log

@@ -3,58 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 from stoilo.audit.format.facts import LeafKind
 from stoilo.audit.format.leaf import Leaf, check_record, parse_leaf
-from stoilo.audit.format.tiles import parse_tile_path
+from stoilo.audit.log.fsck_databases import LeafRows
+from stoilo.audit.log.fsck_parts import LogParts
 from stoilo.audit.log.seen import SeenStore
 from stoilo.audit.log.side import SideFault, SideStore, side_path
-from stoilo.audit.read.fsck_databases import LeafRows
-from stoilo.audit.read.fsck_parts import LogParts
 from stoilo.core.errors import StoiloError, TrustError
 
-_PUBLISHED = frozenset({"checkpoint", "policy.txt"})
-_DATABASES = ("log.sqlite", "side.sqlite", "seen.sqlite", "head.sqlite")
-_SUFFIXES = ("", "-wal", "-shm", "-journal")
-_BESIDE = frozenset({"lock", *(a + b for a in _DATABASES for b in _SUFFIXES)})
 _CHUNK = 256
 _MISSING = "its record is missing"
 _NOT_INDEXED = "the index does not lead to it"
 _NAMED = 100
-
-
-def check_strays(parts: LogParts) -> None:
-    """Take notice of files that nothing of the log is kept in."""
-    for folder, _, names in os.walk(parts.files.path):
-        for path in (Path(folder, name) for name in sorted(names)):
-            name = str(path.relative_to(parts.files.path))
-            if name not in _PUBLISHED and not _is_tile(name):
-                _notice(parts, path)
-    if parts.paths is None:
-        return
-    for place in (parts.paths.database.parent, parts.paths.head.parent):
-        for path in sorted(place.iterdir()) if place.is_dir() else ():
-            if path.name not in _BESIDE and path != parts.files.path:
-                _notice(parts, path)
-
-
-def _is_tile(name: str) -> bool:
-    try:
-        parse_tile_path(name)
-    except TrustError:
-        return False
-    return True
-
-
-def _notice(parts: LogParts, path: Path) -> None:
-    if path.name.startswith(".") and path.name.endswith(".tmp"):
-        parts.notice("STO-L096", parts.name(path), "an interrupted write left it")
-    else:
-        parts.notice("STO-L097", parts.name(path), "does not belong to the log")
 
 
 def find_unfit_leaves(

@@ -15,11 +15,11 @@ from stoilo.audit.format.leaf import (
     render_leaf,
     render_record,
 )
+from stoilo.audit.log.fsck import fsck_log
+from stoilo.audit.log.fsck_parts import Fault
 from stoilo.audit.log.seen import SeenRow, SeenStore, result_commitment
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
-from stoilo.audit.read.fsck import fsck_log
-from stoilo.audit.read.fsck_parts import Fault
 from stoilo.core.digests import content_digest
 from tests.support.faulty_log import LogKey
 
