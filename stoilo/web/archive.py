@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind, Record
-from stoilo.audit.format.leaf import Leaf, Mention, check_record, parse_leaf
+from stoilo.audit.format.facts import Record
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash, parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import open_checkpoint
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import Mention, check_record
 from stoilo.audit.format.tiles import TILE_WIDTH
 from stoilo.audit.log.side import ObjectKind, SideStore, side_path
 from stoilo.audit.read.source import (

@@ -9,13 +9,9 @@ from importlib import resources
 
 import jinja2
 
-from stoilo.audit.format.facts import (
-    LeafKind,
-    MentionKind,
-    RetentionRecord,
-    WorkunitRecord,
-)
-from stoilo.audit.format.leaf import Mention, record_digest
+from stoilo.audit.format.facts import MentionKind, RetentionRecord, WorkunitRecord
+from stoilo.audit.format.proof import LeafKind
+from stoilo.audit.format.records import Mention, record_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.web import commands, wording
 from stoilo.web.archive import Entry, View

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from stoilo.audit.format.facts import MentionKind
-from stoilo.audit.format.leaf import Mention, task_commitment
+from stoilo.audit.format.records import Mention, task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.web.archive import Entry, View
 

@@ -14,7 +14,7 @@ from stoilo.audit.format.facts import (
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import Mention
+from stoilo.audit.format.records import Mention
 from stoilo.web.archive import Entry
 
 _ISSUERS = ("offline", "online")

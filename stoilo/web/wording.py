@@ -8,7 +8,6 @@ from typing import assert_never
 from stoilo.audit.format.facts import (
     FlavorRecord,
     KeyRecord,
-    LeafKind,
     LevelRecord,
     OperatorRecord,
     OutcomeRecord,
@@ -21,6 +20,7 @@ from stoilo.audit.format.facts import (
     RevocationRecord,
     WorkunitRecord,
 )
+from stoilo.audit.format.proof import LeafKind
 from stoilo.core.limits import KIB, MIB
 from stoilo.web.archive import Entry
 from stoilo.web.timeline import Timeline

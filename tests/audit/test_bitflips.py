@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.facts import OperatorAct, OperatorRecord
-from stoilo.audit.format.leaf import parse_record, record_leaf, render_record
 from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
 from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.records import parse_record, record_leaf, render_record
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.fsck import LogReport, fsck_log
 from stoilo.audit.log.fsck_parts import Fault, Severity

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import parse_policy
-from stoilo.audit.format.proof import check_proof
+from stoilo.audit.format.proof import Leaf, LeafKind, check_proof, render_leaf
 from stoilo.audit.log.fsck import fsck_log
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.read.reader import verify_log

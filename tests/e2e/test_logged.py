@@ -17,19 +17,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from stoilo.audit.format.facts import (
-    LeafKind,
     OutcomeRecord,
     Record,
     RetentionRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import (
-    Leaf,
-    check_record,
-    parse_leaf,
-    salted_commitment,
-    task_commitment,
-)
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import check_record, salted_commitment, task_commitment
 from stoilo.audit.format.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
 from stoilo.audit.log.fsck_beside import find_unfit_leaves
 from stoilo.audit.log.side import SideStore

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, parse_leaf, render_leaf
 from stoilo.audit.format.merkle import (
     Checkpoint,
     inclusion_proof,
@@ -40,7 +38,16 @@ from stoilo.audit.format.policy import (
     render_policies,
     succeed,
 )
-from stoilo.audit.format.proof import Proof, check_proof, parse_proof, render_proof
+from stoilo.audit.format.proof import (
+    Leaf,
+    LeafKind,
+    Proof,
+    check_proof,
+    parse_leaf,
+    parse_proof,
+    render_leaf,
+    render_proof,
+)
 from stoilo.audit.format.tiles import (
     decode_bundle,
     encode_bundle,

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stoilo.audit.format.facts import KeyRecord, LeafKind, Record, WorkunitRecord
-from stoilo.audit.format.leaf import (
-    Leaf,
-    parse_record,
-    record_digest,
-    record_leaf,
-    render_leaf,
-    render_record,
-    task_commitment,
-)
+from stoilo.audit.format.facts import KeyRecord, Record, WorkunitRecord
 from stoilo.audit.format.merkle import (
     Checkpoint,
     leaf_hash,
@@ -21,6 +12,14 @@ from stoilo.audit.format.merkle import (
     render_checkpoint,
 )
 from stoilo.audit.format.policy import render_policy
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.records import (
+    parse_record,
+    record_digest,
+    record_leaf,
+    render_record,
+    task_commitment,
+)
 from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile, encode_bundle
 from stoilo.audit.log.seen import PAGE_ROWS, SeenRow, render_seen_row, result_commitment
 from stoilo.audit.log.store import LogPaths

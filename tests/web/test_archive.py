@@ -4,8 +4,9 @@ import sqlite3
 
 import pytest
 
-from stoilo.audit.format.facts import FlavorRecord, LeafKind, MentionKind
-from stoilo.audit.format.leaf import Leaf, Mention, render_leaf
+from stoilo.audit.format.facts import FlavorRecord, MentionKind
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.records import Mention
 from stoilo.audit.log.side import side_path
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.web.archive import Archive

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from stoilo.audit.format.leaf import MAX_LEAF_BYTES, task_commitment
-from stoilo.audit.format.proof import check_proof
+from stoilo.audit.format.proof import MAX_LEAF_BYTES, check_proof
+from stoilo.audit.format.records import task_commitment
 from stoilo.server.http.web_server import PublicPlace
 from stoilo.web.archive import Archive
 from stoilo.web.pages import PAGE_ENTRIES

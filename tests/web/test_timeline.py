@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from stoilo.audit.format.facts import OutcomeRecord
-from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.format.records import task_commitment
 from stoilo.core.digests import content_digest
 from stoilo.web.archive import Archive
 from stoilo.web.timeline import read_timeline

@@ -1,6 +1,6 @@
 """What each kind of record says: typed, public, and without anything private. Pure.
 
-See `stoilo.audit.format.leaf` for how records are written, read and found.
+See `stoilo.audit.format.records` for how records are written, read and found.
 """
 
 from __future__ import annotations
@@ -11,27 +11,10 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from stoilo.audit.format.proof import LeafKind
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import RevocationStatement
 from stoilo.core.types import Redundancy
-
-
-class LeafKind(StrEnum):
-    """What happened; in logs of early versions RELEASE was a level's or flavor's too."""
-
-    ADMISSION = "admission"
-    WORKUNIT = "workunit"
-    REFUSALS = "refusals"
-    RESULT = "result"
-    REVIEW = "review"
-    KEY = "key"
-    POLICY = "policy"
-    LEVEL = "level"
-    FLAVOR = "flavor"
-    RELEASE = "release"
-    REVOCATION = "revocation"
-    RETENTION = "retention"
-    OPERATOR = "operator"
 
 
 class MentionKind(StrEnum):

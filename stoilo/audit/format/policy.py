@@ -102,6 +102,11 @@ class RetiredPolicy:
     until: int = MAX_TIME
     max_size: int = MAX_SIZE  # leaves; larger checkpoints are not accepted under it
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it asks for no witness."""
+        return self.policy.quorum == NO_QUORUM
+
 
 @dataclass(frozen=True, slots=True)
 class SignedCheckpoint:
@@ -126,72 +131,64 @@ class _Draft:
     witnesses: list[Witness] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     quorum: str | None = None
-    names: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)  # of witnesses and groups
     grouped: set[str] = field(default_factory=set)
 
-    def claim(self, name: str) -> None:
-        """Take a name for a witness or group."""
+    def take(self, words: list[str]) -> None:
+        """Take one line."""
+        match words:
+            case ["log", vkey] | ["log", vkey, _]:
+                key = _key(vkey, self.logs)
+                if key.kind is KeyType.COSIGNATURE:
+                    raise _bad("a log needs a signing key, not a cosigner's")
+                self.logs.append(key)
+            case ["witness", name, vkey, *urls] if len(urls) <= 1:
+                key = _key(vkey, (known.key for known in self.witnesses))
+                if key.kind is KeyType.ED25519:
+                    raise _bad(f"witness {name[:64]!r} needs a cosigner key")
+                if urls and not _URL.fullmatch(urls[0]):
+                    raise _bad(f"not an http(s) URL: {urls[0][:64]!r}")
+                self._claim(name)
+                self.witnesses.append(Witness(name, key, *urls))
+            case ["group", name, rule, *members]:
+                for member in members:
+                    if member not in self.names or member in self.grouped:
+                        raise _bad(f"cannot group {member[:64]!r} here")
+                    self.grouped.add(member)
+                self._claim(name)
+                least = _threshold(rule, len(members))
+                self.groups.append(Group(name, least, tuple(members)))
+            case ["quorum", name]:
+                known = name in self.names or name == NO_QUORUM
+                if self.quorum is not None or not known:
+                    raise _bad("the policy needs exactly one known quorum")
+                self.quorum = name
+            case ["log" | "witness" | "group" | "quorum", *_]:
+                raise _bad("a policy line has too few or too many words")
+            case _:
+                raise _bad(f"unknown policy line: {words[0][:32]!r}")
+
+    def _claim(self, name: str) -> None:
         if name in self.names or name == NO_QUORUM:
-            raise TrustError("STO-L003", f"the name {name[:64]!r} is taken")
+            raise _bad(f"the name {name[:64]!r} is taken")
         self.names.add(name)
 
-    def add_log(self, words: list[str]) -> None:
-        """``log <vkey> [<url>]``."""
-        key = parse_vkey(_word(words, 0, at_most=2))
-        if key.kind is KeyType.COSIGNATURE:
-            raise TrustError("STO-L003", "a log needs a signing key, not a cosigner's")
-        if key.public in {known.public for known in self.logs}:
-            raise TrustError("STO-L003", "the policy names one log key twice")
-        self.logs.append(key)
 
-    def add_witness(self, words: list[str]) -> None:
-        """``witness <name> <vkey> [<url>]``."""
-        name, key = _word(words, 0, at_most=3), parse_vkey(_word(words, 1, at_most=3))
-        if key.kind is KeyType.ED25519:
-            raise TrustError("STO-L003", f"witness {name[:64]!r} needs a cosigner key")
-        if key.public in {known.key.public for known in self.witnesses}:
-            raise TrustError("STO-L003", "the policy names one witness key twice")
-        self.claim(name)
-        url = words[2] if len(words) > 2 else ""  # noqa: PLR2004 - the third word
-        self.witnesses.append(Witness(name, key, _check_url(url)))
-
-    def add_group(self, words: list[str]) -> None:
-        """``group <name> all|any|<k> <member>…``."""
-        name, rule, members = _word(words, 0), _word(words, 1), tuple(words[2:])
-        for member in members:
-            if member not in self.names or member in self.grouped:
-                raise TrustError("STO-L003", f"cannot group {member[:64]!r} here")
-            self.grouped.add(member)
-        self.claim(name)
-        self.groups.append(Group(name, _threshold(rule, len(members)), members))
-
-    def set_quorum(self, words: list[str]) -> None:
-        """``quorum <name>|none``."""
-        name = _word(words, 0, at_most=1)
-        if self.quorum is not None or (name != NO_QUORUM and name not in self.names):
-            raise TrustError("STO-L003", "the policy needs exactly one known quorum")
-        self.quorum = name
+def _bad(message: str) -> TrustError:
+    return TrustError("STO-L003", message)
 
 
-def _word(words: list[str], place: int, *, at_most: int | None = None) -> str:
-    if place >= len(words) or (at_most is not None and len(words) > at_most):
-        raise TrustError("STO-L003", "a policy line has too few or too many words")
-    return words[place]
-
-
-def _check_url(url: str) -> str:
-    if url and not _URL.fullmatch(url):
-        raise TrustError("STO-L003", f"not an http(s) URL: {url[:64]!r}")
-    return url
+def _key(vkey: str, known: Iterable[VerifierKey]) -> VerifierKey:
+    key = parse_vkey(vkey)
+    if key.public in {one.public for one in known}:
+        raise _bad("the policy names one key twice")
+    return key
 
 
 def _threshold(rule: str, members: int) -> int:
-    if rule == "all":
-        rule = str(members)
-    elif rule == "any":
-        rule = "1"
+    rule = {"all": str(members), "any": "1"}.get(rule, rule)
     if not _COUNT.fullmatch(rule) or int(rule) > members:
-        raise TrustError("STO-L003", f"a group of {members} cannot need {rule[:8]!r}")
+        raise _bad(f"a group of {members} cannot need {rule[:8]!r}")
     return int(rule)
 
 
@@ -202,23 +199,14 @@ def parse_policy(text: bytes) -> LogPolicy:
         TrustError: ``STO-L003`` for the file, ``STO-L004`` for a key in it.
     """
     if len(text) > MAX_POLICY_BYTES or not _ALLOWED.fullmatch(text):
-        raise TrustError("STO-L003", "the log policy is too long or not text")
+        raise _bad("the log policy is too long or not text")
     draft = _Draft()
-    verbs = {
-        "log": draft.add_log,
-        "witness": draft.add_witness,
-        "group": draft.add_group,
-        "quorum": draft.set_quorum,
-    }
     for line in text.decode(errors="surrogateescape").split("\n"):
         words = re.split(r"[ \t]+", line.strip(" \t"))
-        if not words[0] or words[0].startswith("#"):
-            continue
-        if words[0] not in verbs:
-            raise TrustError("STO-L003", f"unknown policy line: {words[0][:32]!r}")
-        verbs[words[0]](words[1:])
+        if words[0] and not words[0].startswith("#"):
+            draft.take(words)
     if draft.quorum is None:
-        raise TrustError("STO-L003", "the policy has no quorum line")
+        raise _bad("the policy has no quorum line")
     return LogPolicy(
         logs=tuple(draft.logs),
         witnesses=tuple(draft.witnesses),
@@ -351,7 +339,6 @@ def _verified_witnesses(note: Note, policy: LogPolicy) -> dict[str, int]:
 
 MAX_RETIRED = 32
 _HEAD = re.compile(rb"^[ \t]*retired[ \t]+([^\n]*)$", re.MULTILINE)
-_NUMBERS = 3
 
 
 def parse_policies(text: bytes) -> LogPolicy:
@@ -362,7 +349,7 @@ def parse_policies(text: bytes) -> LogPolicy:
             ``retired`` line.
     """
     if len(text) > MAX_POLICY_BYTES:
-        raise TrustError("STO-L003", "the log policy is too long")
+        raise _bad("the log policy is too long")
     first = _HEAD.search(text)
     if first is None:
         return parse_policy(text)
@@ -376,43 +363,35 @@ def with_history(current: LogPolicy, older: tuple[RetiredPolicy, ...]) -> LogPol
     Raises:
         TrustError: ``STO-L060`` when one would do without witnesses and `current` not.
     """
-    if current.quorum != NO_QUORUM and any(_is_bare(one) for one in older):
+    if current.quorum != NO_QUORUM and any(one.is_bare for one in older):
         raise TrustError(
             "STO-L060", "an older policy without witnesses would undo those of today"
         )
     return replace(current, older=older)
 
 
-def _is_bare(retired: RetiredPolicy) -> bool:
-    return retired.policy.quorum == NO_QUORUM
-
-
 def parse_history(text: bytes) -> tuple[RetiredPolicy, ...]:
     """Parse ``retired`` sections, newest first; see `parse_policies`."""
     if len(text) > MAX_POLICY_BYTES:
-        raise TrustError("STO-L003", "the log policy is too long")
+        raise _bad("the log policy is too long")
     before, *pieces = _HEAD.split(text)
     heads, bodies = pieces[::2], pieces[1::2]
     if before.strip(b" \t\n") or not heads or len(heads) > MAX_RETIRED:
         raise TrustError(
             "STO-L060", f"a history has 1 to {MAX_RETIRED} sections, each `retired …`"
         )
-    sections = zip(heads, bodies, strict=True)
-    return tuple(_parse_section(head, body) for head, body in sections)
+    return tuple(map(_parse_section, heads, bodies))
 
 
 def _parse_section(head: bytes, body: bytes) -> RetiredPolicy:
     words = head.decode(errors="replace").split()
-    if len(words) != _NUMBERS:
+    if len(words) != 3:  # noqa: PLR2004 - since, until, size
         raise TrustError("STO-L060", "`retired` takes since, until and size")
     since, until, size = (parse_size(word, code="STO-L060") for word in words)
-    return _checked(RetiredPolicy(parse_policy(body), since, until, size))
-
-
-def _checked(retired: RetiredPolicy) -> RetiredPolicy:
-    if retired.since > retired.until:
+    retired = RetiredPolicy(parse_policy(body), since, until, size)
+    if since > until:
         raise TrustError("STO-L060", "a retired policy's window ends before it begins")
-    if _is_bare(retired) and retired.max_size == MAX_SIZE:
+    if retired.is_bare and size == MAX_SIZE:
         raise TrustError(
             "STO-L060", "a retired policy without a quorum must bound the size"
         )
@@ -451,7 +430,7 @@ def succeed(
         return old
     retired = (RetiredPolicy(old.current, 0, now, size), *old.older)
     if new.quorum != NO_QUORUM:
-        retired = tuple(one for one in retired if not _is_bare(one))
+        retired = tuple(one for one in retired if not one.is_bare)
     if len(retired) > MAX_RETIRED:
         raise TrustError("STO-L060", f"at most {MAX_RETIRED} policies are remembered")
     return with_history(new, retired)

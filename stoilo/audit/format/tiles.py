@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stoilo.audit.format.leaf import MAX_LEAF_BYTES
 from stoilo.audit.format.merkle import (
     HASH_BYTES,
     Frontier,
@@ -25,6 +24,7 @@ from stoilo.audit.format.merkle import (
     range_root,
     root,
 )
+from stoilo.audit.format.proof import MAX_LEAF_BYTES
 from stoilo.core.errors import TrustError
 
 TILE_HEIGHT = 8

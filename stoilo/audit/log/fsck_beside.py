@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, check_record, parse_leaf
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import check_record
 from stoilo.audit.log.fsck_databases import LeafRows
 from stoilo.audit.log.fsck_parts import LogParts
 from stoilo.audit.log.seen import SeenStore

@@ -22,10 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stoilo.audit.format.leaf import MAX_LEAF_BYTES
 from stoilo.audit.format.merkle import leaf_hashes
 from stoilo.audit.format.policy import LogPolicy, render_policy
-from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.proof import MAX_LEAF_BYTES, Proof, render_proof
 from stoilo.audit.format.tiles import TileNodes, inclusion_proofs
 from stoilo.audit.log.batching import AppendQueue, AppendRequest, SequencerSettings
 from stoilo.audit.log.database import NewLeaf

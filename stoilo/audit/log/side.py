@@ -23,11 +23,11 @@ from itertools import chain, islice
 from pathlib import Path
 
 from stoilo.audit.format.facts import MentionKind, Record
-from stoilo.audit.format.leaf import (
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import (
     MAX_RECORD_BYTES,
     Mention,
     mentions,
-    parse_leaf,
     record_digest,
 )
 from stoilo.audit.format.tiles import TILE_WIDTH, encode_bundle

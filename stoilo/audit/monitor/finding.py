@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Mention, task_commitment
+from stoilo.audit.format.proof import LeafKind
+from stoilo.audit.format.records import Mention, task_commitment
 from stoilo.audit.log.seen import result_commitment
 from stoilo.core.errors import UsageError
 

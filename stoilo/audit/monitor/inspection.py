@@ -7,17 +7,10 @@ from typing import Any
 
 import msgspec
 
-from stoilo.audit.format.facts import KeyRecord, LeafKind, Record, WorkunitRecord
-from stoilo.audit.format.leaf import (
-    Leaf,
-    Mention,
-    check_record,
-    mentions,
-    parse_leaf,
-    record_digest,
-    render_leaf,
-)
+from stoilo.audit.format.facts import KeyRecord, Record, WorkunitRecord
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf, render_leaf
+from stoilo.audit.format.records import Mention, check_record, mentions, record_digest
 from stoilo.audit.format.tiles import (
     TILE_WIDTH,
 )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.merkle import Checkpoint, NodeReader
 from stoilo.audit.format.misbehaviour import (
     Misbehaviour,
@@ -20,6 +19,7 @@ from stoilo.audit.format.policy import (
     log_keys_of,
     open_checkpoint,
 )
+from stoilo.audit.format.proof import parse_leaf
 from stoilo.audit.format.tiles import TileNodes
 from stoilo.audit.monitor.cross_check import SeenCheck, check_witnesses
 from stoilo.audit.monitor.finding import Finding, FindingKind, MonitorSettings, Severity

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind, WorkunitRecord
-from stoilo.audit.format.leaf import check_record, parse_leaf
+from stoilo.audit.format.facts import WorkunitRecord
 from stoilo.audit.format.policy import LogPolicy, render_policy
+from stoilo.audit.format.proof import LeafKind, parse_leaf
+from stoilo.audit.format.records import check_record
 from stoilo.audit.format.tiles import (
     ENTRIES,
     TILE_WIDTH,

@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind, Record, WorkunitRecord
-from stoilo.audit.format.leaf import Leaf, check_record, parse_leaf
+from stoilo.audit.format.facts import Record, WorkunitRecord
 from stoilo.audit.format.merkle import check_inclusion, inclusion_proof, leaf_hash
 from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpoint
-from stoilo.audit.format.proof import Proof, parse_proof, render_proof
+from stoilo.audit.format.proof import (
+    Leaf,
+    LeafKind,
+    Proof,
+    parse_leaf,
+    parse_proof,
+    render_proof,
+)
+from stoilo.audit.format.records import check_record
 from stoilo.audit.format.tiles import (
     TILE_WIDTH,
     Tile,

@@ -14,19 +14,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind, MentionKind, Record, WorkunitRecord
-from stoilo.audit.format.leaf import (
-    LEAF_FORMAT,
-    Leaf,
+from stoilo.audit.format.facts import MentionKind, Record, WorkunitRecord
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import LEAF_FORMAT, Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import (
     Mention,
     check_record,
     mentions,
-    parse_leaf,
     parse_record,
     task_commitment,
 )
-from stoilo.audit.format.merkle import leaf_hash
-from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.tiles import TILE_WIDTH
 from stoilo.audit.log.database import LogDatabase
 from stoilo.audit.read.reader import LogView, open_log

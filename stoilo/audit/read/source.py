@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.note import MAX_NOTE_BYTES
 from stoilo.audit.format.policy import MAX_POLICY_BYTES, LogPolicy, parse_policy
+from stoilo.audit.format.proof import parse_leaf
 from stoilo.audit.format.tiles import (
     ENTRIES,
     Tile,
@@ -65,7 +65,7 @@ class LogSource(Protocol):
     def record(self, digest: str) -> bytes | None:
         """Return the record with this digest, None when it is not there.
 
-        It has been hashed (else ``STO-L142``); `stoilo.audit.format.leaf.check_record` says
+        It has been hashed (else ``STO-L142``); `stoilo.audit.format.records.check_record` says
         whether it is what its leaf claims.
         """
 
@@ -73,7 +73,7 @@ class LogSource(Protocol):
         """Return the record of each of `entries`, the first leaves of tile `number`.
 
         None where a leaf has none (as admissions have); nothing is checked,
-        `stoilo.audit.format.leaf.check_record` is for that. Raises ``STO-L010``.
+        `stoilo.audit.format.records.check_record` is for that. Raises ``STO-L010``.
         """
 
     def published_source(self, digest: str) -> bytes | None:

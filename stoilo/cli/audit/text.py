@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import msgspec
 
-from stoilo.audit.format.facts import LeafKind, Record, WorkunitRecord
+from stoilo.audit.format.facts import Record, WorkunitRecord
 from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.proof import LeafKind
 from stoilo.audit.read.reader import Entry, LogView
 from stoilo.audit.read.search import Found, SearchResult, explain_admission
 from stoilo.core.errors import StoiloError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.leaf import MAX_LEAF_BYTES
 from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
+from stoilo.audit.format.proof import MAX_LEAF_BYTES
 from stoilo.audit.log.fsck import LogReport, fsck_log
 from stoilo.audit.log.fsck_parts import MAX_FINDINGS, Fault, Severity
 from stoilo.audit.log.sequencer import Sequencer

@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind, OperatorAct, OperatorRecord
-from stoilo.audit.format.leaf import (
-    Leaf,
-    parse_record,
-    record_leaf,
-    render_leaf,
-    render_record,
-)
+from stoilo.audit.format.facts import OperatorAct, OperatorRecord
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.records import parse_record, record_leaf, render_record
 from stoilo.audit.log.fsck import fsck_log
 from stoilo.audit.log.fsck_parts import Fault
 from stoilo.audit.log.seen import SeenRow, SeenStore, result_commitment

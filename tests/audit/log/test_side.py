@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.audit.format.facts import MentionKind, PolicyRecord
-from stoilo.audit.format.leaf import (
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import (
     Mention,
-    parse_leaf,
     parse_record,
     record_leaf,
     render_record,

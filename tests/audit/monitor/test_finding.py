@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind, MentionKind
-from stoilo.audit.format.leaf import Mention, task_commitment
+from stoilo.audit.format.facts import MentionKind
+from stoilo.audit.format.proof import LeafKind
+from stoilo.audit.format.records import Mention, task_commitment
 from stoilo.audit.log.seen import result_commitment
 from stoilo.audit.monitor.finding import WatchKind, parse_commitments, parse_watches
 from stoilo.core.errors import UsageError

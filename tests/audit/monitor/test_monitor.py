@@ -3,11 +3,10 @@ from collections.abc import Callable
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash, render_checkpoint
 from stoilo.audit.format.misbehaviour import check_misbehaviour
 from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
 from stoilo.audit.format.tiles import ENTRIES, Tile
 from stoilo.audit.monitor.monitor import Monitor
 from stoilo.audit.monitor.state import MonitorState

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.facts import WorkunitRecord
-from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.format.records import task_commitment
 from stoilo.audit.read.reader import open_log
 from stoilo.audit.read.search import explain_admission, find_entries, prove_leaf
 from stoilo.core.errors import UsageError

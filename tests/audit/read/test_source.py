@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.facts import PolicyRecord
-from stoilo.audit.format.leaf import parse_leaf, record_leaf, render_record
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import record_leaf, render_record
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore, render_records
 from stoilo.audit.read.source import DirectorySource, open_source

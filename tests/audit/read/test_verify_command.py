@@ -50,7 +50,11 @@ def test_command_prints_json(filled: Path, capsys: pytest.CaptureFixture[str]) -
     damage(filled / "audit/log/tile/0/001")
     assert main(["audit", "verify", "--all", str(filled), "--json"]) == 4
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["verified"], answer["is_proven"], answer["faults"]) == (False, True, 1)
+    assert (answer["verified"], answer["is_proven"], answer["faults"]) == (
+        False,
+        True,
+        1,
+    )
     assert answer["findings"][0]["place"] == "hash 0 (leaf 256)"
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind, OutcomeRecord
-from stoilo.audit.format.proof import check_proof, parse_proof
+from stoilo.audit.format.facts import OutcomeRecord
+from stoilo.audit.format.proof import LeafKind, check_proof, parse_proof
 from stoilo.audit.read.reader import open_log
 from stoilo.core.errors import TrustError, UsageError, WaitError
 from tests.support.auditlog import SampleLog

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import render_policy
-from stoilo.audit.format.proof import check_proof
+from stoilo.audit.format.proof import Leaf, LeafKind, check_proof, render_leaf
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.cli.main import main
 from stoilo.core.codebook import load_codebook

@@ -26,7 +26,7 @@ from stoilo.audit.format.facts import (
     OutcomeRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import parse_record
+from stoilo.audit.format.records import parse_record
 from stoilo.audit.read.reader import open_log
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb

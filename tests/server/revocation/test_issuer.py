@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import parse_leaf, parse_record
+from stoilo.audit.format.proof import LeafKind, parse_leaf
+from stoilo.audit.format.records import parse_record
 from stoilo.core.errors import (
     InternalError,
     StoiloError,

@@ -1,23 +1,21 @@
-"""Leaves, one short text per event, and the public records that they name. Pure.
+"""Public records, which leaves name, and what can be found by them. Pure.
 
-    stoilo-entry/v1 LF kind LF sha256 LF epoch LF time LF
+A record (`stoilo.audit.format.facts`) is a small JSON text of digests and salted
+commitments, never names, hosts, nonces, task ids or source. Its bytes are what counts:
+nobody re-encodes them. `parse_record` and `check_record` take hostile bytes.
 
-For an admission, the digest is SHA-256 of the statement's DSSE PAE and the time is
-``admitted_at``, so that a verifier can compute the leaf from the statement alone.
-Every other leaf names one *record* (`stoilo.audit.format.facts`): a small JSON text of
-digests and salted commitments, never names, hosts, nonces, task ids or source. Its bytes
-are what counts: nobody re-encodes them. A batch of refusals adds two lines, the count and
-the Merkle root over the refused submissions' commitments: how many were refused is
-public, what they were is not.
+    release.record.json   a release's record
+    release.tlog-proof    the proof of its leaf, which is the proof's ``extra``
 
-Trust: `parse_leaf`, `parse_record` and `check_record` take hostile bytes.
+A leaf's epoch is not in its record, so the leaf itself travels with the proof. It proves
+nothing alone: it must name the record, and the checkpoint must hold it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,96 +25,28 @@ import msgspec
 
 from stoilo.audit.format.facts import (
     CodeCount,
-    LeafKind,
     MentionKind,
     NamedDigest,
     Record,
     RefusalsRecord,
+    ReleaseRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.merkle import leaf_hash, parse_size, root
+from stoilo.audit.format.merkle import leaf_hash, root
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import (
+    Leaf,
+    ProvenLeaf,
+    check_proof,
+    parse_leaf,
+    parse_proof,
+    render_leaf,
+    render_proof,
+)
 from stoilo.core.digests import Digest, Domain, check_digest, domain_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.signatures import pae
 from stoilo.core.strict_json import parse_strict_json
-
-MAX_LEAF_BYTES = 65_535
-LEAF_FORMAT = "stoilo-entry/v1"
-_EPOCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_LINES = 5
-
-
-_KINDS = frozenset(LeafKind)
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """One event in the log."""
-
-    kind: LeafKind  # what happened
-    # SHA-256 of what it happened to; salted wherever it could be guessed
-    digest: Digest
-    epoch: str  # the gate epoch it happened in
-    time: int  # POSIX seconds
-    count: int | None = None  # refusals only, how many
-    # refusals only, Merkle root over the refused digests, hex
-    root: Digest | None = None
-
-
-def render_leaf(leaf: Leaf) -> bytes:
-    """Return the leaf's bytes; raises ``STO-L024`` for unwritable fields."""
-    if not _EPOCH.fullmatch(leaf.epoch) or leaf.time < 0:
-        raise TrustError("STO-L024", "a leaf's epoch or time is malformed")
-    if (leaf.kind is LeafKind.REFUSALS) != (leaf.count is not None):
-        raise TrustError("STO-L024", "refusals carry a count, and nothing else does")
-    digest = check_digest(leaf.digest)
-    text = f"{LEAF_FORMAT}\n{leaf.kind}\n{digest}\n{leaf.epoch}\n{leaf.time}\n"
-    if leaf.count is not None:
-        text += f"{leaf.count}\n{check_digest(leaf.root or '')}\n"
-    return text.encode()
-
-
-def parse_leaf(data: bytes) -> Leaf:
-    """Parse a leaf of any log; raises ``STO-L024``."""
-    if len(data) > MAX_LEAF_BYTES or not data.isascii():
-        raise TrustError("STO-L024", "the leaf is too long or not ASCII")
-    lines = data.decode().split("\n")
-    if len(lines) < _LINES + 1 or lines[0] != LEAF_FORMAT or lines.pop():
-        raise TrustError("STO-L024", "not a leaf of this log format")
-    if lines[1] not in _KINDS:
-        raise TrustError("STO-L024", f"unknown kind of leaf: {lines[1][:32]!r}")
-    kind, rest = LeafKind(lines[1]), lines[_LINES:]
-    expected = 2 if kind is LeafKind.REFUSALS else 0
-    if len(rest) != expected or not _EPOCH.fullmatch(lines[3]):
-        raise TrustError("STO-L024", f"a leaf of kind {kind} is malformed")
-    time = parse_size(lines[4], code="STO-L024")
-    leaf = Leaf(kind, check_digest(lines[2]), lines[3], time)
-    if not rest:
-        return leaf
-    count, batch_root = parse_size(rest[0], code="STO-L024"), check_digest(rest[1])
-    return Leaf(leaf.kind, leaf.digest, leaf.epoch, leaf.time, count, batch_root)
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalBatch:
-    """Refusals of one researcher in one interval."""
-
-    commitment: Digest  # salted commitment of the researcher
-    start: int  # POSIX seconds, inclusive
-    end: int  # POSIX seconds, exclusive
-    count: int  # how many submissions were refused
-    # Merkle root (RFC 6962) over the refused submissions' commitments, hex
-    root: Digest
-
-
-def batch_refusals(
-    commitment: Digest, start: int, end: int, refused: Sequence[Digest]
-) -> RefusalBatch:
-    """Return the batch over `refused` digests, in the order of refusal."""
-    hashes = [leaf_hash(bytes.fromhex(check_digest(one))) for one in refused]
-    batch_root = Digest(root(hashes).hex())
-    return RefusalBatch(commitment, start, end, len(hashes), batch_root)
-
 
 MAX_RECORD_BYTES: Final = 16 * 1024
 RECORD_PAYLOAD: Final = "application/vnd.stoilo.record+json"
@@ -202,8 +132,8 @@ def leaf_of(record: Record, data: bytes, epoch: str) -> bytes:
     """Return the leaf of `record`, whose bytes are `data`; raises ``STO-L024``."""
     digest = record_digest(data)
     if isinstance(record, RefusalsRecord):
-        count, root = record.count, Digest(record.root)
-        leaf = Leaf(record.kind, digest, epoch, record.time, count, root)
+        count, batch_root = record.count, Digest(record.root)
+        leaf = Leaf(record.kind, digest, epoch, record.time, count, batch_root)
     else:
         leaf = Leaf(record.kind, digest, epoch, record.time)
     return render_leaf(leaf)
@@ -261,3 +191,47 @@ def _text(value: str | CodeCount | NamedDigest) -> str:
             return value.digest
         case _:
             return value
+
+
+def refusals_root(refused: Sequence[Digest]) -> Digest:
+    """Return the Merkle root (RFC 6962) over refused submissions' commitments, hex."""
+    hashes = [leaf_hash(bytes.fromhex(check_digest(one))) for one in refused]
+    return Digest(root(hashes).hex())
+
+
+RELEASE_RECORD_FILE: Final = "release.record.json"
+RELEASE_PROOF_FILE: Final = "release.tlog-proof"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRelease:
+    """A release as the log tells of it, and where."""
+
+    record: ReleaseRecord
+    proven: ProvenLeaf
+
+
+def render_release_proof(proof: bytes, leaf: bytes) -> bytes:
+    """Return the log's own `proof` with the bytes of its leaf; raises ``STO-L022``."""
+    return render_proof(dataclasses.replace(parse_proof(proof), extra=leaf))
+
+
+def check_release_proof(
+    record: bytes, proof: bytes, policy: LogPolicy
+) -> LoggedRelease:
+    """Return what the log that `policy` trusts says of a release.
+
+    Raises:
+        TrustError: ``STO-K099`` when record, leaf and proof are not of one release or
+            not in their one written form, else the log's codes.
+    """
+    parsed = parse_proof(proof)
+    if render_proof(parsed) != proof:
+        raise TrustError("STO-K099", "the release's log proof has another form")
+    leaf = parse_leaf(parsed.extra)
+    if render_leaf(leaf) != parsed.extra:
+        raise TrustError("STO-K099", "the leaf of the release has another form")
+    found = check_record(leaf, record)
+    if not isinstance(found, ReleaseRecord):
+        raise TrustError("STO-K099", f"the leaf is of a {found.kind}, not a release")
+    return LoggedRelease(found, check_proof(proof, parsed.extra, policy))

@@ -9,7 +9,6 @@ from stoilo.audit.format.facts import (
     CodeCount,
     FlavorRecord,
     KeyRecord,
-    LeafKind,
     LevelRecord,
     MentionKind,
     NamedDigest,
@@ -25,13 +24,12 @@ from stoilo.audit.format.facts import (
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import (
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import (
     MAX_RECORD_BYTES,
-    Leaf,
     Mention,
     check_record,
     mentions,
-    parse_leaf,
     parse_record,
     record_digest,
     record_leaf,
