@@ -35,7 +35,6 @@ from stoilo.audit.format.policy import (
     Witness,
     open_checkpoint,
     parse_policies,
-    render_policies,
     succeed,
 )
 from stoilo.audit.format.proof import (
@@ -57,6 +56,7 @@ from stoilo.audit.format.tiles import (
 from stoilo.audit.log.seen import SeenRow, parse_seen_page, render_seen_row
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
+from tests.support.faulty_log import render_policies
 from tests.support.memory_tree import MemoryTree
 from tests.support.notekeys import NoteKey
 from tests.support.turns import turns_within

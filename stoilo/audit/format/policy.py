@@ -17,9 +17,6 @@ the current policy demands witnesses no older one may do without, or a thief of 
 key could show a short private fork under it. What this cannot do: a stolen old witness
 key may state an old time. Then take the old policy out, or lower its size to what other
 witnesses saw.
-
-The release holds the two apart: target ``log/policy.txt`` is the current policy, which
-any tool reads, and ``log/history.txt`` (when there is one) begins with ``retired``.
 """
 
 from __future__ import annotations
@@ -38,6 +35,7 @@ from stoilo.audit.format.note import (
     MAX_TIME,
     KeyType,
     Note,
+    NoteSignature,
     VerifierKey,
     parse_note,
     parse_vkey,
@@ -134,7 +132,7 @@ class _Draft:
     names: set[str] = field(default_factory=set)  # of witnesses and groups
     grouped: set[str] = field(default_factory=set)
 
-    def take(self, words: list[str]) -> None:
+    def take(self, words: list[str]) -> None:  # noqa: C901 - a case a kind of line
         """Take one line."""
         match words:
             case ["log", vkey] | ["log", vkey, _]:
@@ -230,11 +228,6 @@ def render_policy(policy: LogPolicy) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
 
 
-def vkey_policy(vkey: str) -> LogPolicy:
-    """Return the policy that trusts one log key and asks for no witness."""
-    return parse_policy(f"log {vkey.strip()}\nquorum none\n".encode())
-
-
 def log_keys_of(policy: LogPolicy) -> LogPolicy:
     """Return the policy that asks for the log's own signature and for no witness.
 
@@ -257,20 +250,17 @@ def open_checkpoint(data: bytes, policy: LogPolicy) -> SignedCheckpoint:
     """
     note = parse_note(data)
     checkpoint = parse_checkpoint(note.text)
-    try:
-        return _open_note(note, checkpoint, RetiredPolicy(policy))
-    except TrustError as refusal:
-        if refusal.code not in _NOT_OURS:
-            raise
-        for older in policy.older:
-            try:
-                found = _open_note(note, checkpoint, older)
-            except TrustError as error:
-                if error.code not in _NOT_OURS:
-                    raise
-            else:
-                return replace(found, retired=True)
-        raise
+    refusals: list[TrustError] = []
+    for rules in (RetiredPolicy(policy), *policy.older):
+        try:
+            found = _open_note(note, checkpoint, rules)
+        except TrustError as error:
+            if error.code not in _NOT_OURS:
+                raise
+            refusals.append(error)
+        else:
+            return replace(found, retired=bool(refusals))
+    raise refusals[0]  # what the policy of today says
 
 
 def _open_note(
@@ -278,21 +268,21 @@ def _open_note(
 ) -> SignedCheckpoint:
     """Verify a parsed checkpoint under one policy and its window."""
     policy = rules.policy
-    if checkpoint.size > rules.max_size or not _signed_by_log(
-        note, policy, checkpoint.origin
-    ):
-        raise TrustError(
-            "STO-L011", f"no trusted log signed the checkpoint of {checkpoint.origin!r}"
-        )
+    signers = {key.name for key in policy.logs if _verified(note, key)}
+    if checkpoint.size > rules.max_size or checkpoint.origin not in signers:
+        text = f"no trusted log signed the checkpoint of {checkpoint.origin!r}"
+        raise TrustError("STO-L011", text)
+    said = {one.name: _verified(note, one.key) for one in policy.witnesses}
     times = {
-        name: time
-        for name, time in _verified_witnesses(note, policy).items()
-        if rules.since <= time <= rules.until
+        name: newest
+        for name, items in said.items()
+        # A witness always states when (tlog-witness).
+        if (newest := max((item.time for item in items), default=0))
+        and rules.since <= newest <= rules.until
     }
     if not has_quorum(policy, times):
-        raise TrustError(
-            "STO-L013", f"the witness quorum {policy.quorum!r} has not cosigned"
-        )
+        text = f"the witness quorum {policy.quorum!r} has not cosigned"
+        raise TrustError("STO-L013", text)
     newest = max(times.values(), default=None)
     agreed = _agreed_time(policy, times)
     return SignedCheckpoint(checkpoint, newest, frozenset(times), agreed=agreed)
@@ -316,25 +306,13 @@ def has_quorum(policy: LogPolicy, cosigners: Iterable[str]) -> bool:
     return policy.quorum == NO_QUORUM or policy.quorum in witnessed
 
 
-def _signed_by_log(note: Note, policy: LogPolicy, origin: str) -> bool:
-    found = False
-    for key in policy.logs:
-        for item in note.signatures:
-            if (item.name, item.key_id) == (key.name, key.key_id):
-                verify_signature(note.text, item, key)
-                found = found or key.name == origin
+def _verified(note: Note, key: VerifierKey) -> list[NoteSignature]:
+    """Return the signatures by one key; one that does not verify spoils the note."""
+    by = (key.name, key.key_id)
+    found = [one for one in note.signatures if (one.name, one.key_id) == by]
+    for item in found:
+        verify_signature(note.text, item, key)
     return found
-
-
-def _verified_witnesses(note: Note, policy: LogPolicy) -> dict[str, int]:
-    times: dict[str, int] = {}
-    for witness in policy.witnesses:
-        for item in note.signatures:
-            if (item.name, item.key_id) == (witness.key.name, witness.key.key_id):
-                verify_signature(note.text, item, witness.key)
-                if item.time:  # a witness always states when (tlog-witness)
-                    times[witness.name] = max(item.time, times.get(witness.name, 0))
-    return times
 
 
 MAX_RETIRED = 32
@@ -348,13 +326,10 @@ def parse_policies(text: bytes) -> LogPolicy:
         TrustError: ``STO-L003`` or ``STO-L004`` for a policy, ``STO-L060`` for a
             ``retired`` line.
     """
-    if len(text) > MAX_POLICY_BYTES:
-        raise _bad("the log policy is too long")
     first = _HEAD.search(text)
-    if first is None:
-        return parse_policy(text)
-    current = parse_policy(text[: first.start()])
-    return with_history(current, parse_history(text[first.start() :]))
+    end = first.start() if first else len(text)
+    current = parse_policy(text[:end])
+    return with_history(current, parse_history(text[end:])) if first else current
 
 
 def with_history(current: LogPolicy, older: tuple[RetiredPolicy, ...]) -> LogPolicy:
@@ -364,22 +339,19 @@ def with_history(current: LogPolicy, older: tuple[RetiredPolicy, ...]) -> LogPol
         TrustError: ``STO-L060`` when one would do without witnesses and `current` not.
     """
     if current.quorum != NO_QUORUM and any(one.is_bare for one in older):
-        raise TrustError(
-            "STO-L060", "an older policy without witnesses would undo those of today"
-        )
+        text = "an older policy without witnesses would undo those of today"
+        raise TrustError("STO-L060", text)
     return replace(current, older=older)
 
 
 def parse_history(text: bytes) -> tuple[RetiredPolicy, ...]:
     """Parse ``retired`` sections, newest first; see `parse_policies`."""
-    if len(text) > MAX_POLICY_BYTES:
-        raise _bad("the log policy is too long")
     before, *pieces = _HEAD.split(text)
     heads, bodies = pieces[::2], pieces[1::2]
-    if before.strip(b" \t\n") or not heads or len(heads) > MAX_RETIRED:
-        raise TrustError(
-            "STO-L060", f"a history has 1 to {MAX_RETIRED} sections, each `retired …`"
-        )
+    is_too_long = len(text) > MAX_POLICY_BYTES or len(heads) > MAX_RETIRED
+    if before.strip(b" \t\n") or not heads or is_too_long:
+        text = f"a history has 1 to {MAX_RETIRED} sections, each `retired …`"
+        raise TrustError("STO-L060", text)
     return tuple(map(_parse_section, heads, bodies))
 
 
@@ -389,18 +361,10 @@ def _parse_section(head: bytes, body: bytes) -> RetiredPolicy:
         raise TrustError("STO-L060", "`retired` takes since, until and size")
     since, until, size = (parse_size(word, code="STO-L060") for word in words)
     retired = RetiredPolicy(parse_policy(body), since, until, size)
-    if since > until:
-        raise TrustError("STO-L060", "a retired policy's window ends before it begins")
-    if retired.is_bare and size == MAX_SIZE:
-        raise TrustError(
-            "STO-L060", "a retired policy without a quorum must bound the size"
-        )
+    if since > until or (retired.is_bare and size == MAX_SIZE):
+        text = "a retired policy's window is empty or, without a quorum, has no bound"
+        raise TrustError("STO-L060", text)
     return retired
-
-
-def render_policies(policy: LogPolicy) -> bytes:
-    """Return the file form of a policy and its older ones."""
-    return render_policy(policy) + render_history(policy.older)
 
 
 def render_history(older: tuple[RetiredPolicy, ...]) -> bytes:

@@ -16,7 +16,7 @@ from stoilo.audit.format.policy import (
     MAX_POLICY_BYTES,
     LogPolicy,
     parse_policies,
-    vkey_policy,
+    parse_policy,
 )
 from stoilo.audit.log.fsck import LogReport, fsck_log
 from stoilo.audit.read.export import export_log
@@ -251,7 +251,7 @@ def read_policy(text: str) -> LogPolicy:
     """
     try:
         if "+" in text and not Path(text).exists():
-            return vkey_policy(text)
+            return parse_policy(f"log {text.strip()}\nquorum none\n".encode())
         with Path(text).open("rb") as file:
             return parse_policies(file.read(MAX_POLICY_BYTES + 1))
     except TrustError as error:

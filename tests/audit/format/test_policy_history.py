@@ -18,12 +18,12 @@ from stoilo.audit.format.policy import (
     parse_policies,
     parse_policy,
     render_history,
-    render_policies,
     render_policy,
     succeed,
     with_history,
 )
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import render_policies
 from tests.support.notekeys import NoteKey
 
 ORIGIN = "log.test/t"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.policy import render_policies, render_policy, succeed
+from stoilo.audit.format.policy import render_policy, succeed
 from stoilo.audit.read.reader import open_log
 from stoilo.cli.audit.text import render_entries, show_entry
 from stoilo.cli.main import main
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
-from tests.support.faulty_log import LogKey
+from tests.support.faulty_log import LogKey, render_policies
 
 
 @pytest.fixture(scope="module")
