@@ -9,7 +9,7 @@ what it is, a fault, and never hidden.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from stoilo.audit.read.source import (
     read_entries,
 )
 from stoilo.core.digests import Digest
-from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
+from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,37 +149,25 @@ class View:
         return self._bundles[number]
 
 
-class Archive:
-    """The public part of a data directory, opened for reading at every look."""
+@contextmanager
+def look(data_dir: Path) -> Iterator[View]:
+    """Give a view of the log of a data directory as it is published now.
 
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
-
-    @contextmanager
-    def look(self) -> Iterator[View]:
-        """Give a view of the log as it is published now.
-
-        Raises:
-            UnreachableError: ``STO-L170`` nothing is published yet, ``STO-L002``.
-            TrustError: the log's own files are broken.
-        """
-        try:
-            source = DirectorySource(self.data_dir)
-        except UsageError as error:
-            raise UnreachableError("STO-L170", "there is no log here") from error
-        note = source.checkpoint()
-        if note is None:
-            raise UnreachableError("STO-L170", "the log has published nothing yet")
-        # The checkpoint first: all that is read after it is at least as new.
-        head = _read_head(note, source)
+    Raises:
+        UnreachableError: ``STO-L170`` nothing is published yet, ``STO-L002``.
+        TrustError: the log's own files are broken.
+    """
+    source = DirectorySource(data_dir) if data_dir.is_dir() else None
+    note = source.checkpoint() if source else None
+    if source is None or note is None:
+        raise UnreachableError("STO-L170", "the log has published nothing yet")
+    # The checkpoint first: all that is read after it is at least as new.
+    head = _read_head(note, source)
+    with ExitStack() as opened:
         side = None
-        if side_path(self.data_dir).is_file():
-            side = SideStore.read(self.data_dir)
-        try:
-            yield View(source, head, side)
-        finally:
-            if side is not None:
-                side.close()
+        if side_path(data_dir).is_file():
+            side = opened.enter_context(closing(SideStore.read(data_dir)))
+        yield View(source, head, side)
 
 
 def _read_head(note: bytes, source: LogSource) -> Head:

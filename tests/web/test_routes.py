@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from stoilo.audit.format.proof import MAX_LEAF_BYTES, check_proof
 from stoilo.audit.format.records import task_commitment
 from stoilo.server.http.web_server import PublicPlace
-from stoilo.web.archive import Archive
+from stoilo.web.archive import look
 from stoilo.web.pages import PAGE_ENTRIES
 from stoilo.web.routes import audit_pages
 from tests.support.archive import ArchiveWriter
@@ -114,7 +114,7 @@ def test_nothing_can_be_written(get, method):
 @pytest.mark.parametrize("place", [0, 8, 21])
 def test_proof_of_any_entry_holds_under_the_logs_policy(get, archive, place):
     answer = get(f"/audit/entry/{place}.tlog-proof")
-    with Archive(archive[0]).look() as view:
+    with look(archive[0]) as view:
         leaf = view.entry(place).data
     assert check_proof(answer.body, leaf, archive[1].policy).index == place
     name = f"entry-{place}.tlog-proof"

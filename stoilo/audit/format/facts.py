@@ -339,6 +339,12 @@ class OperatorRecord(_Public, frozen=True, tag="operator"):
     mark: _Word = ""  # random; keeps equal acts of one second apart
 
 
+# Fields of records that hold POSIX seconds, 0 for none.
+TIME_FIELDS: Final = frozenset(
+    {"time", "admitted_at", "not_before", "not_after", "checkpoint_time"}
+    | {"start", "end", "before", "until"}
+)
+
 Record = (
     WorkunitRecord
     | OutcomeRecord
