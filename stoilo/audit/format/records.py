@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -58,6 +59,21 @@ class Mention(NamedTuple):
     kind: MentionKind  # of the value
     # 64 hex digits; a code for CODE; a role for KEY (``gate``) besides the key's digest
     value: str
+
+
+_VALUES: Final = {
+    MentionKind.COMMITMENT: re.compile(r"[0-9a-f]{64}"),
+    MentionKind.DIGEST: re.compile(r"[0-9a-f]{64}"),
+    MentionKind.CODE: re.compile(r"STO-[A-Z][0-9]{3}"),
+    MentionKind.KEY: re.compile(r"[A-Za-z0-9_.:/+-]{1,128}"),
+}
+
+
+def parse_mention(kind: str, value: str) -> Mention | None:
+    """Return what a user asks for by two words, None when it is nothing of that form."""
+    if kind not in _VALUES or not _VALUES[MentionKind(kind)].fullmatch(value):
+        return None
+    return Mention(MentionKind(kind), value)
 
 
 def task_commitment(task_id: str) -> Digest:

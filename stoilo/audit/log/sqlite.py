@@ -11,6 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import msgspec
+
 from stoilo.core.errors import InternalError, TrustError, UnreachableError
 
 _BUSY_S = 10.0
@@ -56,8 +58,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def damaged(name: str) -> Iterator[None]:
-    """Turn SQLite's complaints about a file into ``STO-L049`` or ``STO-L002``."""
+def damaged(name: str, code: str = "STO-L049") -> Iterator[None]:
+    """Turn SQLite's complaints about a file into TrustError `code`, or ``STO-L002``."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -65,9 +67,9 @@ def damaged(name: str) -> Iterator[None]:
             raise UnreachableError(
                 "STO-L002", f"the {name} cannot be read: {error}"
             ) from error
-        raise TrustError("STO-L049", f"the {name} is damaged: {error}") from error
-    except UnicodeError as error:
-        raise TrustError("STO-L049", f"the {name} holds no text there") from error
+        raise TrustError(code, f"the {name} is damaged: {error}") from error
+    except (UnicodeError, msgspec.MsgspecError) as error:
+        raise TrustError(code, f"the {name} holds no text there") from error
 
 
 def error_code(error: sqlite3.Error) -> int:

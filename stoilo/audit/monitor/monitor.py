@@ -169,7 +169,7 @@ class Monitor:
                 message = f"{shown.size} leaves are shown, {memory.size} were before"
                 with state.change():
                     state.remember(shorter=shown.size)
-                    state.report(_alarm(FindingKind.WENT_BACK, "STO-L121", message))
+                    state.alarm(FindingKind.WENT_BACK, "STO-L121", message)
         elif (signed.time or 0) > memory.cosigned_at or memory.shorter >= 0:
             with state.change():
                 alive = (signed.time or 0) > memory.cosigned_at
@@ -262,7 +262,7 @@ class Monitor:
             if memory.note and not memory.silent and quiet > self._settings.silence_s:
                 message = f"the log has shown no sign of life for {quiet} s"
                 state.remember(silent=True)
-                state.report(_alarm(FindingKind.SILENCE, "STO-L135", message))
+                state.alarm(FindingKind.SILENCE, "STO-L135", message)
 
     def _inspection(self) -> Inspection:
         return Inspection(self._state, self._settings, self._origin(), self._now())
@@ -284,10 +284,6 @@ def _describe(shown: Misbehaviour) -> str:
     if shown.witnesses:
         text += f"; cosigned both: {', '.join(sorted(shown.witnesses))}"
     return text
-
-
-def _alarm(kind: FindingKind, code: str, message: str) -> Finding:
-    return Finding(kind, Severity.ALARM, message, code)
 
 
 _OWN = frozenset({"STO-L123", "STO-L124"})

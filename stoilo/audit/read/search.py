@@ -22,6 +22,7 @@ from stoilo.audit.format.records import (
     Mention,
     check_record,
     mentions,
+    parse_mention,
     parse_record,
     task_commitment,
 )
@@ -32,12 +33,6 @@ from stoilo.core.errors import TrustError, UsageError
 
 MAX_FOUND = 10_000
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_VALUES = {
-    MentionKind.COMMITMENT: _DIGEST,
-    MentionKind.DIGEST: _DIGEST,
-    MentionKind.CODE: re.compile(r"STO-[A-Z][0-9]{3}"),
-    MentionKind.KEY: re.compile(r"[A-Za-z0-9_.:/+-]{1,128}"),
-}
 _DAY_S = 86_400
 _SECONDS = re.compile(r"[0-9]{1,12}")
 
@@ -132,17 +127,15 @@ def _kind(value: str) -> LeafKind:
 
 
 def _mention(name: str, value: str) -> Mention:
-    if name not in set(MentionKind):
-        raise _unclear(f"nothing can be searched by {name[:32]!r}")
-    kind = MentionKind(name)
-    if not _VALUES[kind].fullmatch(value):
-        raise _unclear(f"not a {kind.value}: {value[:80]!r}")
-    return Mention(kind, value)
+    found = parse_mention(name, value)
+    if found is None:
+        raise _unclear(f"not to be searched for: {name[:32]}:{value[:80]}")
+    return found
 
 
 def _bare(word: str) -> set[Mention]:
     kinds = [MentionKind.DIGEST, MentionKind.COMMITMENT, MentionKind.CODE]
-    found = {Mention(kind, word) for kind in kinds if _VALUES[kind].fullmatch(word)}
+    found = {one for kind in kinds if (one := parse_mention(kind, word))}
     if _DIGEST.fullmatch(word):
         found.add(Mention(MentionKind.KEY, word))
     if not found:
