@@ -7,10 +7,11 @@ under the key of the policy, and a size that it tells only chooses the next proo
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -36,12 +37,13 @@ from stoilo.audit.log.publisher import Prove
 from stoilo.audit.witness.protocol import (
     MAX_ANSWER_BYTES,
     AddCheckpoint,
+    Answer,
     Status,
     parse_cosignatures,
     parse_told_size,
     render_add_checkpoint,
 )
-from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
+from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import HttpClient, HttpError
 
 NO_WITNESSES = LogPolicy(())
@@ -123,14 +125,6 @@ _READ_S = 5.0  # as long as a quorum is waited for
 _SHORTEST_S = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A witness's answer, hostile: HTTP status and body."""
-
-    status: int
-    body: bytes
-
-
 class Wire(Protocol):
     """Posts requests to one witness; used from one thread."""
 
@@ -190,49 +184,13 @@ class CosignSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One checkpoint to be cosigned, and where answers go."""
+    """One checkpoint to be cosigned."""
 
     note: bytes
     text: bytes
     checkpoint: Checkpoint
     prove: Prove
-    round: _Round
     deadline: float
-
-
-class _Round:
-    """The answers to one checkpoint, as they come in."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.cosignatures: dict[str, NoteSignature] = {}
-        self.errors: dict[str, StoiloError] = {}
-
-    def add(self, name: str, answer: NoteSignature | StoiloError) -> None:
-        """Take one witness's answer."""
-        with self._changed:
-            if isinstance(answer, StoiloError):
-                self.errors[name] = answer
-            else:
-                self.cosignatures[name] = answer
-            self._changed.notify_all()
-
-    def wait(
-        self, enough: Callable[[set[str]], bool], asked: int, settings: CosignSettings
-    ) -> bool:
-        """Wait for enough cosignatures, and a moment for more; False when there is none."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: enough(set(self.cosignatures)) or self._is_complete(asked),
-                settings.timeout_s,
-            )
-            if not enough(set(self.cosignatures)):
-                return False
-            self._changed.wait_for(lambda: self._is_complete(asked), settings.linger_s)
-            return True
-
-    def _is_complete(self, asked: int) -> bool:
-        return len(self.cosignatures) + len(self.errors) >= asked
 
 
 class Cosigner:
@@ -252,8 +210,6 @@ class Cosigner:
         self._askers = [
             _Asker(one, wire(one.url), clock) for one in policy.witnesses if one.url
         ]
-        for asker in self._askers:
-            asker.start()
 
     def __call__(
         self,
@@ -266,40 +222,44 @@ class Cosigner:
             UnreachableError: ``STO-L101`` without a quorum; it says what each one said.
         """
         parsed = parse_note(note)
-        gathered = _Round()
-        job = _Job(
-            note,
-            parsed.text,
-            parse_checkpoint(parsed.text),
-            prove,
-            gathered,
-            time.monotonic() + self._settings.timeout_s,
-        )
-        for asker in self._askers:
-            asker.put(job)
-        enough = gathered.wait(
-            lambda names: has_quorum(self._policy, names),
-            len(self._askers),
-            self._settings,
-        )
-        if not enough:
-            raise self._too_few(gathered)
-        found = dict(gathered.cosignatures)
+        end = time.monotonic() + self._settings.timeout_s
+        job = _Job(note, parsed.text, parse_checkpoint(parsed.text), prove, end)
+        asked = {one.witness.name: one.begin(job) for one in self._askers}
+        found = self._gather(asked, end)
+        if not has_quorum(self._policy, found):
+            raise self._too_few(asked)
         mine = [found[one.name] for one in self._policy.witnesses if one.name in found]
         return render_note(Note(parsed.text, (*parsed.signatures, *mine)))
 
-    def close(self) -> None:
-        """End the threads; a witness that hangs is not waited for."""
-        for asker in self._askers:
-            asker.put(None)
+    def _gather(
+        self, asked: dict[str, Future[NoteSignature]], end: float
+    ) -> dict[str, NoteSignature]:
+        """Wait for a quorum, and a moment for more; return what there is then."""
 
-    def _too_few(self, gathered: _Round) -> UnreachableError:
+        def found() -> dict[str, NoteSignature]:
+            done = {name: one for name, one in asked.items() if one.done()}
+            return {name: one.result() for name, one in done.items() if _holds(one)}
+
+        while not has_quorum(self._policy, found()):
+            waiting = [one for one in asked.values() if not one.done()]
+            left = end - time.monotonic()
+            if not waiting or left <= 0:
+                return found()
+            wait(waiting, left, FIRST_COMPLETED)
+        wait(asked.values(), self._settings.linger_s)
+        return found()
+
+    def close(self) -> None:
+        """End the threads; one whose witness hangs ends at its deadline."""
+        for asker in self._askers:
+            asker.close()
+
+    def _too_few(self, asked: dict[str, Future[NoteSignature]]) -> UnreachableError:
+        silent = f"no answer in {self._settings.timeout_s:g} s"
         said = [
-            f"{one.witness.name}: {gathered.errors[one.witness.name]}"
-            if one.witness.name in gathered.errors
-            else f"{one.witness.name}: no answer in {self._settings.timeout_s:g} s"
-            for one in self._askers
-            if one.witness.name not in gathered.cosignatures
+            f"{name}: {one.exception() if one.done() else silent}"
+            for name, one in asked.items()
+            if not _holds(one)
         ]
         return UnreachableError(
             "STO-L101",
@@ -308,46 +268,36 @@ class Cosigner:
         )
 
 
-class _Asker(threading.Thread):
-    """Asks one witness, always for the newest checkpoint it was given."""
+def _holds(answer: Future[NoteSignature]) -> bool:
+    return answer.done() and not answer.cancelled() and answer.exception() is None
+
+
+class _Asker:
+    """Asks one witness, always for the newest checkpoint, in a thread of its own."""
 
     def __init__(
         self, witness: Witness, wire: Wire, clock: Callable[[], float]
     ) -> None:
-        super().__init__(name=f"witness-{witness.name}", daemon=True)
         self.witness = witness
         self._wire = wire
         self._clock = clock
-        self._arrived = threading.Condition()
-        self._next: _Job | None = None
-        self._is_open = True
+        self._thread = ThreadPoolExecutor(1, f"witness-{witness.name}")
+        self._newest: Future[NoteSignature] | None = None
         self._size = 0
 
-    def put(self, job: _Job | None) -> None:
-        """Give the next job, in the place of one that was not begun; None ends."""
-        with self._arrived:
-            # A newer checkpoint covers the older one, which nobody waits for any more.
-            self._next, self._is_open = job, job is not None
-            self._arrived.notify()
+    def begin(self, job: _Job) -> Future[NoteSignature]:
+        """Ask for a cosignature as soon as the witness has answered what it was asked."""
+        # A newer checkpoint covers the older one, which nobody waits for any more.
+        if self._newest is not None:
+            self._newest.cancel()
+        self._newest = self._thread.submit(self._ask, job)
+        return self._newest
 
-    def run(self) -> None:
-        """Answer jobs until told to end."""
-        while True:
-            with self._arrived:
-                self._arrived.wait_for(
-                    lambda: self._next is not None or not self._is_open
-                )
-                job, self._next = self._next, None
-            if job is None:
-                self._wire.close()
-                return
-            try:
-                job.round.add(self.witness.name, self._ask(job))
-            except StoiloError as error:
-                job.round.add(self.witness.name, error)
-            except Exception as error:  # noqa: BLE001 - the thread's edge
-                fault = UnreachableError("STO-L105", f"a fault in {type(error)}")
-                job.round.add(self.witness.name, fault)
+    def close(self) -> None:
+        """Give up the connection once the witness has answered."""
+        with contextlib.suppress(RuntimeError):  # closed already
+            self._thread.submit(self._wire.close)
+        self._thread.shutdown(wait=False)
 
     def _ask(self, job: _Job) -> NoteSignature:
         """Return the witness's cosignature; a size that it tells is tried at once."""

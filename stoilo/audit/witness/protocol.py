@@ -53,6 +53,15 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """A witness's answer; hostile where it came over the network."""
+
+    status: int  # of HTTP
+    body: bytes
+    media_type: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
 class AddCheckpoint:
     """A request to cosign, nothing of it verified."""
 

@@ -29,6 +29,7 @@ from stoilo.audit.witness.keys import WitnessKey
 from stoilo.audit.witness.protocol import (
     SIZE_MEDIA_TYPE,
     AddCheckpoint,
+    Answer,
     Judgement,
     Status,
     hash_origin,
@@ -180,19 +181,9 @@ class WitnessStore:
 
 
 LOGGER = logging.getLogger(__name__)
-TEXT_MEDIA_TYPE = "text/plain; charset=utf-8"
 MAX_EVIDENCE = 64
 MAX_STEP_S = 24 * 3600
 """A clock further back than this is broken: the witness rather says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class WitnessAnswer:
-    """What goes back: an HTTP status, a body and its media type."""
-
-    status: int
-    body: bytes
-    media_type: str = TEXT_MEDIA_TYPE
 
 
 class WitnessService:
@@ -226,7 +217,7 @@ class WitnessService:
         """Watch these logs from now on; what was cosigned of others is remembered."""
         self._logs = tuple(logs)
 
-    def add_checkpoint(self, body: bytes) -> WitnessAnswer:
+    def add_checkpoint(self, body: bytes) -> Answer:
         """Answer a request (hostile bytes of any length that the caller bounded).
 
         Raises:
@@ -250,7 +241,7 @@ class WitnessService:
         found = self._store.latest(origin_hash)
         return None if found is None else found.note
 
-    def _decide(self, origin: str, request: AddCheckpoint) -> WitnessAnswer:
+    def _decide(self, origin: str, request: AddCheckpoint) -> Answer:
         """Judge against the memory and store, in one transaction."""
         said: list[tuple[Judgement, Cosigned | None]] = []
 
@@ -271,10 +262,10 @@ class WitnessService:
         newest = fresh or last
         if judgement.status is Status.COSIGNED and newest is not None:
             mine = parse_note(newest.note).signatures[-1:]
-            return WitnessAnswer(Status.COSIGNED, render_cosignatures(mine))
+            return Answer(Status.COSIGNED, render_cosignatures(mine))
         if judgement.status is Status.OTHER_SIZE:
             size = last.checkpoint.size if last else 0
-            return WitnessAnswer(409, b"%d\n" % size, SIZE_MEDIA_TYPE)
+            return Answer(409, b"%d\n" % size, SIZE_MEDIA_TYPE)
         return _refusal(judgement.status, judgement.reason)
 
     def _is_said(self, judgement: Judgement, last: Cosigned | None) -> bool:
@@ -349,7 +340,7 @@ def _check_entry(entry: Cosigned, key: VerifierKey) -> None:
         )
 
 
-def _refusal(status: Status, reason: str) -> WitnessAnswer:
+def _refusal(status: Status, reason: str) -> Answer:
     """Return a refusal in words, free of line breaks that a client might parse."""
     text = reason.encode(errors="replace").replace(b"\n", b" ")[:500]
-    return WitnessAnswer(int(status), text + b"\n")
+    return Answer(int(status), text + b"\n")

@@ -104,13 +104,12 @@ def witness(
     from stoilo.audit.witness.keys import load_witness_key  # noqa: PLC0415 - extra
     from stoilo.audit.witness.process import (  # noqa: PLC0415 - extra
         WitnessSettings,
-        parse_listen,
         run_witness,
     )
 
     settings = WitnessSettings(
         data=data,
-        listen=parse_listen(listen),
+        listen=listen,
         logs=lambda: _read_logs(log_keys, logs),
         certificate=certificate,
         certificate_key=certificate_key,

@@ -6,8 +6,8 @@ import pytest
 
 from stoilo.audit.format.note import NoteSignature
 from stoilo.audit.format.policy import LogPolicy, open_checkpoint, parse_policy
-from stoilo.audit.witness.client import Answer, Cosigner, CosignSettings
-from stoilo.audit.witness.protocol import render_cosignatures
+from stoilo.audit.witness.client import Cosigner, CosignSettings
+from stoilo.audit.witness.protocol import Answer, render_cosignatures
 from stoilo.core.errors import UnreachableError
 from tests.support.faulty_log import LogKey
 from tests.support.local_witness import GrowingLog, LocalWitness

@@ -13,18 +13,19 @@ from stoilo.audit.format.misbehaviour import check_misbehaviour
 from stoilo.audit.format.note import parse_note, parse_vkey, verify_signature
 from stoilo.audit.witness.protocol import (
     AddCheckpoint,
+    Answer,
     hash_origin,
     parse_cosignatures,
     render_add_checkpoint,
 )
-from stoilo.audit.witness.service import WitnessAnswer, WitnessService
+from stoilo.audit.witness.service import WitnessService
 from stoilo.core.errors import InternalError, StoiloError, TrustError
 from tests.support.local_witness import GrowingLog, LocalWitness
 
 MakeWitness = Callable[..., LocalWitness]
 
 
-def ask(one: LocalWitness, log: GrowingLog, old: int, size: int) -> WitnessAnswer:
+def ask(one: LocalWitness, log: GrowingLog, old: int, size: int) -> Answer:
     return one.service.add_checkpoint(render_add_checkpoint(log.request(old, size)))
 
 
@@ -55,9 +56,9 @@ def test_conflict_tells_the_size_in_the_protocol_media_type(
     make_witness: MakeWitness, log: GrowingLog
 ) -> None:
     one = make_witness()
-    assert ask(one, log, 3, 8) == WitnessAnswer(409, b"0\n", "text/x.tlog.size")
+    assert ask(one, log, 3, 8) == Answer(409, b"0\n", "text/x.tlog.size")
     ask(one, log, 0, 8)
-    assert ask(one, log, 3, 9) == WitnessAnswer(409, b"8\n", "text/x.tlog.size")
+    assert ask(one, log, 3, 9) == Answer(409, b"8\n", "text/x.tlog.size")
 
 
 def test_refused_request_changes_nothing(

@@ -9,8 +9,12 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from stoilo.audit.witness.client import Answer, HttpWire
-from stoilo.audit.witness.protocol import MAX_ANSWER_BYTES, parse_cosignatures
+from stoilo.audit.witness.client import HttpWire
+from stoilo.audit.witness.protocol import (
+    MAX_ANSWER_BYTES,
+    Answer,
+    parse_cosignatures,
+)
 from stoilo.core.errors import TrustError, UnreachableError
 
 Behave = Callable[[socket.socket], None]

@@ -29,9 +29,9 @@ from stoilo.audit.format.facts import (
 from stoilo.audit.format.records import parse_record
 from stoilo.audit.read.reader import open_log
 from stoilo.core.codec.skeleton import decode, encode
+from stoilo.core.listen import listen
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.server.http.web_server import listen
 from stoilo.testing.deployment import Deployment
 
 DOUBLE = b"def task(kwargs):\n    print('hi')\n    return kwargs['x'] * 2\n"
