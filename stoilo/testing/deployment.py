@@ -92,7 +92,7 @@ class Deployment:
     def log_key(self) -> str:
         """Return the log's verifier key, which exists before the first start."""
         done = subprocess.run(
-            [sys.executable, "-m", "stoilo", "audit", "log-key",
+            [sys.executable, "-m", "stoilo", "audit", "key", "log",
              "--data", str(self.data)],
             check=True,
             capture_output=True,

@@ -44,7 +44,7 @@ class WitnessProcess:
     def __post_init__(self) -> None:
         """Make the key."""
         done = subprocess.run(
-            [sys.executable, "-m", "stoilo", "audit", "witness-key",
+            [sys.executable, "-m", "stoilo", "audit", "key", "witness",
              "--data", str(self.data), "--name", self.name],
             check=True,
             capture_output=True,

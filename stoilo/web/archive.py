@@ -122,7 +122,7 @@ class View:
         """Return a published source, None when it is not here.
 
         Raises:
-            TrustError: ``STO-L142`` its bytes have changed on the disk.
+            TrustError: ``STO-L141`` its bytes have changed on the disk.
         """
         return self._side.get(ObjectKind.SOURCE, digest) if self._side else None
 
@@ -154,13 +154,13 @@ def look(data_dir: Path) -> Iterator[View]:
     """Give a view of the log of a data directory as it is published now.
 
     Raises:
-        UnreachableError: ``STO-L170`` nothing is published yet, ``STO-L002``.
+        UnreachableError: ``STO-L056`` nothing is published yet, ``STO-L002``.
         TrustError: the log's own files are broken.
     """
     source = DirectorySource(data_dir) if data_dir.is_dir() else None
     note = source.checkpoint() if source else None
     if source is None or note is None:
-        raise UnreachableError("STO-L170", "the log has published nothing yet")
+        raise UnreachableError("STO-L056", "the log has published nothing yet")
     # The checkpoint first: all that is read after it is at least as new.
     head = _read_head(note, source)
     with ExitStack() as opened:

@@ -71,7 +71,7 @@ def answer_download(request: Request, body: bytes, name: str) -> Response:
 
 
 _MAX_INDEX_DIGITS = 18
-_STATUS = {"STO-L171": 404, "STO-L172": 400}
+_STATUS = {"STO-L171": 404, "STO-L063": 400}
 _AT_ONCE = 2  # pages rendered side by side: a long source must not stop the project
 
 

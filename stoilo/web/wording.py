@@ -20,7 +20,6 @@ from stoilo.audit.format.facts import (
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.proof import LeafKind
 from stoilo.core.limits import KIB, MIB
 from stoilo.web.archive import Entry
 from stoilo.web.timeline import Timeline
@@ -41,10 +40,6 @@ _ACTS = {
     "reviewer_enrolled": "A reviewer was enrolled.",
     "account_suspended": "An account was suspended: it may submit nothing.",
     "account_resumed": "A suspended account may submit again.",
-}
-_WITHOUT_RECORD = {
-    LeafKind.ADMISSION.value: "The gate permitted one attempt of a task.",
-    LeafKind.RELEASE.value: "A level or flavor was released.",
 }
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -94,7 +89,7 @@ def describe_entry(entry: Entry) -> str:
         return _describe(entry.record)
     if entry.fault:
         return "It cannot be shown: see its page."
-    return _WITHOUT_RECORD.get(entry.kind, "An entry of an older format.")
+    return "The gate permitted one attempt of a task."
 
 
 def _describe(record: Record) -> str:  # noqa: C901, PLR0911, PLR0912 - a case a kind

@@ -87,7 +87,7 @@ def test_server_whose_clock_alone_falls_back_publishes_once_it_is_right(
     with open_log(policy=witnessed.policy, cosign=witnessed.cosigner) as log:
         witnessed.server.now = NOW - 400 * DAY
         index = log.append(b"acknowledged all the same")
-        with pytest.raises(WaitError, match="STO-L055"):
+        with pytest.raises(WaitError, match="STO-L056"):
             log.wait_published(index, 0.3)
         witnessed.server.now = NOW
         log.wait_published(index, 60)

@@ -9,8 +9,12 @@ from stoilo.audit.format.merkle import consistency_proof, leaf_hash
 from stoilo.audit.format.misbehaviour import check_misbehaviour, render_misbehaviour
 from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.witness.client import Answer, HttpWire
-from stoilo.audit.witness.protocol import AddCheckpoint, render_add_checkpoint
+from stoilo.audit.witness.client import HttpWire
+from stoilo.audit.witness.protocol import (
+    AddCheckpoint,
+    Answer,
+    render_add_checkpoint,
+)
 from stoilo.core.errors import TrustError
 from tests.drills.project import DrillHost, DrillProject, running_witness
 from tests.drills.report import Drill, Notes

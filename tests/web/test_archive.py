@@ -38,7 +38,7 @@ def test_log_without_checkpoint_is_unreachable(tmp_path, made):
     if made:
         (tmp_path / "data" / "audit" / "log").mkdir(parents=True)
     with (
-        pytest.raises(UnreachableError, match="STO-L170"),
+        pytest.raises(UnreachableError, match="STO-L056"),
         look(tmp_path / "data"),
     ):
         pass
@@ -109,7 +109,7 @@ def test_lost_record_is_a_fault(writer):
 def test_changed_source_is_never_given(writer):
     record = writer.admit("t", SOURCE)
     damage(writer, "UPDATE object SET data = ? WHERE kind = 2", b"import os\n")
-    with look(writer.data) as view, pytest.raises(TrustError, match="STO-L142"):
+    with look(writer.data) as view, pytest.raises(TrustError, match="STO-L141"):
         view.source(record.source)
 
 

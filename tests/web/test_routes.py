@@ -131,7 +131,7 @@ def test_log_that_is_not_there_is_503(tmp_path, serve_app):
     routes = audit_pages(PublicPlace(tmp_path, "http://nowhere.test/"))
     answer = serve_app(Starlette(routes=routes), "/audit/")
     assert answer.status == 503
-    assert "STO-L170" in answer.text
+    assert "STO-L056" in answer.text
 
 
 def test_older_entries_are_reached_by_links(get):

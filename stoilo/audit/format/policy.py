@@ -274,11 +274,11 @@ def _open_note(
         raise TrustError("STO-L011", text)
     said = {one.name: _verified(note, one.key) for one in policy.witnesses}
     times = {
-        name: newest
+        name: time
         for name, items in said.items()
         # A witness always states when (tlog-witness).
-        if (newest := max((item.time for item in items), default=0))
-        and rules.since <= newest <= rules.until
+        if (time := max((item.time for item in items), default=0))
+        and rules.since <= time <= rules.until
     }
     if not has_quorum(policy, times):
         text = f"the witness quorum {policy.quorum!r} has not cosigned"
@@ -323,8 +323,7 @@ def parse_policies(text: bytes) -> LogPolicy:
     """Parse a policy and the older ones below it, if any.
 
     Raises:
-        TrustError: ``STO-L003`` or ``STO-L004`` for a policy, ``STO-L060`` for a
-            ``retired`` line.
+        TrustError: ``STO-L003``, or ``STO-L004`` for a key.
     """
     first = _HEAD.search(text)
     end = first.start() if first else len(text)
@@ -336,11 +335,10 @@ def with_history(current: LogPolicy, older: tuple[RetiredPolicy, ...]) -> LogPol
     """Return `current` with its predecessors, newest first.
 
     Raises:
-        TrustError: ``STO-L060`` when one would do without witnesses and `current` not.
+        TrustError: ``STO-L003`` when one would do without witnesses and `current` not.
     """
     if current.quorum != NO_QUORUM and any(one.is_bare for one in older):
-        text = "an older policy without witnesses would undo those of today"
-        raise TrustError("STO-L060", text)
+        raise _bad("an older policy without witnesses would undo those of today")
     return replace(current, older=older)
 
 
@@ -350,20 +348,18 @@ def parse_history(text: bytes) -> tuple[RetiredPolicy, ...]:
     heads, bodies = pieces[::2], pieces[1::2]
     is_too_long = len(text) > MAX_POLICY_BYTES or len(heads) > MAX_RETIRED
     if before.strip(b" \t\n") or not heads or is_too_long:
-        text = f"a history has 1 to {MAX_RETIRED} sections, each `retired …`"
-        raise TrustError("STO-L060", text)
+        raise _bad(f"a history has 1 to {MAX_RETIRED} sections, each `retired …`")
     return tuple(map(_parse_section, heads, bodies))
 
 
 def _parse_section(head: bytes, body: bytes) -> RetiredPolicy:
     words = head.decode(errors="replace").split()
     if len(words) != 3:  # noqa: PLR2004 - since, until, size
-        raise TrustError("STO-L060", "`retired` takes since, until and size")
-    since, until, size = (parse_size(word, code="STO-L060") for word in words)
+        raise _bad("`retired` takes since, until and size")
+    since, until, size = (parse_size(word, code="STO-L003") for word in words)
     retired = RetiredPolicy(parse_policy(body), since, until, size)
     if since > until or (retired.is_bare and size == MAX_SIZE):
-        text = "a retired policy's window is empty or, without a quorum, has no bound"
-        raise TrustError("STO-L060", text)
+        raise _bad("a retired policy's window is empty, or nothing bounds its size")
     return retired
 
 
@@ -388,7 +384,7 @@ def succeed(
     Where `new` demands witnesses, predecessors that demanded none are forgotten.
 
     Raises:
-        TrustError: ``STO-L060`` when there are too many to remember.
+        TrustError: ``STO-L003`` when there are too many to remember.
     """
     if new.current == old.current:
         return old
@@ -396,5 +392,5 @@ def succeed(
     if new.quorum != NO_QUORUM:
         retired = tuple(one for one in retired if not one.is_bare)
     if len(retired) > MAX_RETIRED:
-        raise TrustError("STO-L060", f"at most {MAX_RETIRED} policies are remembered")
+        raise _bad(f"at most {MAX_RETIRED} policies are remembered")
     return with_history(new, retired)

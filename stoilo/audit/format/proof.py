@@ -39,7 +39,7 @@ _LINES = 5
 
 
 class LeafKind(StrEnum):
-    """What happened; in logs of early versions RELEASE was a level's or flavor's too."""
+    """What happened."""
 
     ADMISSION = "admission"
     WORKUNIT = "workunit"
@@ -74,11 +74,11 @@ class Leaf:
 
 
 def render_leaf(leaf: Leaf) -> bytes:
-    """Return the leaf's bytes; raises ``STO-L024`` for unwritable fields."""
+    """Return the leaf's bytes; raises ``STO-L010`` for unwritable fields."""
     if not _EPOCH.fullmatch(leaf.epoch) or leaf.time < 0:
-        raise TrustError("STO-L024", "a leaf's epoch or time is malformed")
+        raise TrustError("STO-L010", "a leaf's epoch or time is malformed")
     if (leaf.kind is LeafKind.REFUSALS) != (leaf.count is not None):
-        raise TrustError("STO-L024", "refusals carry a count, and nothing else does")
+        raise TrustError("STO-L010", "refusals carry a count, and nothing else does")
     digest = check_digest(leaf.digest)
     text = f"{LEAF_FORMAT}\n{leaf.kind}\n{digest}\n{leaf.epoch}\n{leaf.time}\n"
     if leaf.count is not None:
@@ -87,23 +87,23 @@ def render_leaf(leaf: Leaf) -> bytes:
 
 
 def parse_leaf(data: bytes) -> Leaf:
-    """Parse a leaf of any log; raises ``STO-L024``."""
+    """Parse a leaf of any log; raises ``STO-L010``."""
     if len(data) > MAX_LEAF_BYTES or not data.isascii():
-        raise TrustError("STO-L024", "the leaf is too long or not ASCII")
+        raise TrustError("STO-L010", "the leaf is too long or not ASCII")
     lines = data.decode().split("\n")
     if len(lines) < _LINES + 1 or lines[0] != LEAF_FORMAT or lines.pop():
-        raise TrustError("STO-L024", "not a leaf of this log format")
+        raise TrustError("STO-L010", "not a leaf of this log format")
     if lines[1] not in _KINDS:
-        raise TrustError("STO-L024", f"unknown kind of leaf: {lines[1][:32]!r}")
+        raise TrustError("STO-L010", f"unknown kind of leaf: {lines[1][:32]!r}")
     kind, rest = LeafKind(lines[1]), lines[_LINES:]
     expected = 2 if kind is LeafKind.REFUSALS else 0
     if len(rest) != expected or not _EPOCH.fullmatch(lines[3]):
-        raise TrustError("STO-L024", f"a leaf of kind {kind} is malformed")
-    time = parse_size(lines[4], code="STO-L024")
+        raise TrustError("STO-L010", f"a leaf of kind {kind} is malformed")
+    time = parse_size(lines[4], code="STO-L010")
     leaf = Leaf(kind, check_digest(lines[2]), lines[3], time)
     if not rest:
         return leaf
-    count, batch_root = parse_size(rest[0], code="STO-L024"), check_digest(rest[1])
+    count, batch_root = parse_size(rest[0], code="STO-L010"), check_digest(rest[1])
     return Leaf(leaf.kind, leaf.digest, leaf.epoch, leaf.time, count, batch_root)
 
 
@@ -149,31 +149,31 @@ def parse_proof(data: bytes) -> Proof:
     """Parse hostile bytes.
 
     Raises:
-        TrustError: ``STO-L022``.
+        TrustError: ``STO-L010``.
     """
     if len(data) > BOUNDS.proof_bytes:
-        raise TrustError("STO-L022", f"a proof has at most {BOUNDS.proof_bytes} bytes")
+        raise TrustError("STO-L010", f"a proof has at most {BOUNDS.proof_bytes} bytes")
     head, blank, checkpoint = data.partition(b"\n\n")
     if not blank or not head.isascii():
-        raise TrustError("STO-L022", "the proof has no checkpoint or is not ASCII")
+        raise TrustError("STO-L010", "the proof has no checkpoint or is not ASCII")
     lines = head.decode().split("\n")
     if lines.pop(0) != _FIRST_LINE:
-        raise TrustError("STO-L022", f"a proof begins with {_FIRST_LINE}")
+        raise TrustError("STO-L010", f"a proof begins with {_FIRST_LINE}")
     extra = b""
     if lines and lines[0].startswith("extra "):
-        extra = decode_base64(lines.pop(0).removeprefix("extra "), code="STO-L022")
+        extra = decode_base64(lines.pop(0).removeprefix("extra "), code="STO-L010")
     if not lines or not lines[0].startswith("index "):
-        raise TrustError("STO-L022", "the proof has no index line")
-    index = parse_size(lines.pop(0).removeprefix("index "), code="STO-L022")
+        raise TrustError("STO-L010", "the proof has no index line")
+    index = parse_size(lines.pop(0).removeprefix("index "), code="STO-L010")
     if len(lines) > _MAX_PATH:
-        raise TrustError("STO-L022", "the proof has too many hashes")
+        raise TrustError("STO-L010", "the proof has too many hashes")
     return Proof(index, tuple(_parse_hash(line) for line in lines), checkpoint, extra)
 
 
 def _parse_hash(line: str) -> bytes:
-    value = decode_base64(line, code="STO-L022")
+    value = decode_base64(line, code="STO-L010")
     if len(value) != HASH_BYTES:
-        raise TrustError("STO-L022", "a proof's hash has 32 bytes")
+        raise TrustError("STO-L010", "a proof's hash has 32 bytes")
     return value
 
 
@@ -183,7 +183,7 @@ def check_proof(proof_text: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf
     `proof_text` is hostile; the caller computed `leaf`; `policy` is trusted.
 
     Raises:
-        TrustError: ``STO-L022`` malformed, ``STO-L010``…``STO-L016`` checkpoint not
+        TrustError: ``STO-L010``…``STO-L016`` malformed, or checkpoint not
             trusted, ``STO-L020`` leaf not included.
     """
     proof = parse_proof(proof_text)

@@ -99,15 +99,15 @@ def render_record(record: Record) -> bytes:
     """Return the bytes to store and to log; call once per event and keep them.
 
     Raises:
-        TrustError: ``STO-L140`` when the record would be refused by `parse_record`.
+        TrustError: ``STO-L010`` when the record would be refused by `parse_record`.
     """
     data = msgspec.json.encode(record)
     try:  # the bytes are our own: the fast parser has one meaning for them
         same = _reader().decode(data) == record
     except msgspec.ValidationError as error:
-        raise TrustError("STO-L140", f"a record cannot be written: {error}") from error
+        raise TrustError("STO-L010", f"a record cannot be written: {error}") from error
     if not same or len(data) > MAX_RECORD_BYTES:
-        raise TrustError("STO-L140", "a record would not be read as it was written")
+        raise TrustError("STO-L010", "a record would not be read as it was written")
     return data
 
 
@@ -118,7 +118,7 @@ def _reader() -> msgspec.json.Decoder[Record]:
 
 
 def parse_record(data: bytes) -> Record:
-    """Parse a hostile record, at most `MAX_RECORD_BYTES`; raises ``STO-L140``."""
+    """Parse a hostile record, at most `MAX_RECORD_BYTES`; raises ``STO-L010``."""
     # Bytes that come out again as they went in have one meaning; only others need the
     # strict parser, which takes ten times as long and is most of checking a long log.
     if len(data) <= MAX_RECORD_BYTES:
@@ -130,7 +130,7 @@ def parse_record(data: bytes) -> Record:
         document = parse_strict_json(data, max_bytes=MAX_RECORD_BYTES, what="record")
         record: Record = msgspec.convert(document, type=Record)
     except (TrustError, msgspec.ValidationError) as error:
-        raise TrustError("STO-L140", f"not a record: {error}") from error
+        raise TrustError("STO-L010", f"not a record: {error}") from error
     return record
 
 
@@ -140,12 +140,12 @@ def record_digest(data: bytes) -> Digest:
 
 
 def record_leaf(data: bytes, epoch: str) -> bytes:
-    """Return the leaf that names the record `data`; raises ``STO-L140``, ``STO-L024``."""
+    """Return the leaf that names the record `data`; raises ``STO-L010``."""
     return leaf_of(parse_record(data), data, epoch)
 
 
 def leaf_of(record: Record, data: bytes, epoch: str) -> bytes:
-    """Return the leaf of `record`, whose bytes are `data`; raises ``STO-L024``."""
+    """Return the leaf of `record`, whose bytes are `data`; raises ``STO-L010``."""
     digest = record_digest(data)
     if isinstance(record, RefusalsRecord):
         count, batch_root = record.count, Digest(record.root)
@@ -159,7 +159,7 @@ def check_record(leaf: Leaf, data: bytes) -> Record:
     """Return the hostile record `data` if it is the one that `leaf` names.
 
     Raises:
-        TrustError: ``STO-L140`` not a record, ``STO-L141`` not this leaf's.
+        TrustError: ``STO-L010`` not a record, ``STO-L141`` not this leaf's.
     """
     if record_digest(data) != leaf.digest:
         raise TrustError("STO-L141", f"the record is not the one of {leaf.digest[:16]}")
@@ -228,7 +228,7 @@ class LoggedRelease:
 
 
 def render_release_proof(proof: bytes, leaf: bytes) -> bytes:
-    """Return the log's own `proof` with the bytes of its leaf; raises ``STO-L022``."""
+    """Return the log's own `proof` with the bytes of its leaf; raises ``STO-L010``."""
     return render_proof(dataclasses.replace(parse_proof(proof), extra=leaf))
 
 

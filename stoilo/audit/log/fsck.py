@@ -186,7 +186,7 @@ def _read_policy(parts: LogParts, given: LogPolicy | None) -> LogPolicy | None:
     # Its last line is a digest of the others: a flipped bit in a comment shows too.
     if unseal(text) != render_policy(own):
         message = "is not in the form in which the log writes it"
-        parts.fault("STO-L094", name, message, remedy=remedy)
+        parts.fault("STO-L032", name, message, remedy=remedy)
     return given or own
 
 
@@ -205,7 +205,7 @@ def _find_anchor(
         size = f"; one of {kept.checkpoint.size} leaves was published" if kept else ""
         text = f"is missing or unreadable{size}"
         remedy = "restore the log directory; the head database holds a copy of it"
-        parts.fault("STO-L034", name, text, remedy=remedy)
+        parts.fault("STO-L031", name, text, remedy=remedy)
     if published is not None and kept is not None:
         _compare(parts, published, kept)
     signed = [one for one in (published, kept) if one is not None and one.signed]
@@ -256,8 +256,8 @@ def _compare(parts: LogParts, published: Anchor, copy: Anchor) -> None:
     size, known = published.checkpoint.size, copy.checkpoint.size
     if size < known:
         text = f"covers {size} leaves, but a checkpoint of {known} was published"
-        parts.fault("STO-L045", published.file, text)
+        parts.fault("STO-L041", published.file, text)
     elif size == known and published.checkpoint != copy.checkpoint:
         text = f"has another root than its copy in {copy.file} of the same size"
         remedy = "keep both: signed by one key they prove misbehaviour"
-        parts.fault("STO-L046", published.file, text, remedy=remedy)
+        parts.fault("STO-L044", published.file, text, remedy=remedy)

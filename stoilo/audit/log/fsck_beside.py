@@ -64,14 +64,14 @@ def check_beside(
     side = side_path(parts.top)
     if side.exists():
         name = parts.name(side)
-        _report(parts, name, "STO-L142", parts.guard(name, lambda: _objects(side)))
+        _report(parts, name, "STO-L141", parts.guard(name, lambda: _objects(side)))
         if rows is not None:
             leaves = (one for one in rows.acknowledged(size) if one[0] not in damaged)
             _check_leaves(parts, side, leaves, size)
     seen = side.with_name("seen.sqlite")
     if seen.exists():
         name = parts.name(seen)
-        _report(parts, name, "STO-L132", parts.guard(name, lambda: list(_seen(seen))))
+        _report(parts, name, "STO-L141", parts.guard(name, lambda: list(_seen(seen))))
 
 
 def _report(
@@ -89,9 +89,9 @@ def _objects(path: Path) -> list[SideFault]:
 def _check_leaves(
     parts: LogParts, path: Path, leaves: Iterable[tuple[int, bytes]], size: int
 ) -> None:
-    """Check each leaf's record; the oldest may have none, the newest no index yet."""
+    """Check each leaf's record; the newest may have no index yet."""
     name = parts.name(path)
-    faults, before = parts.guard(name, lambda: _unfit(path, leaves)) or ([], -1)
+    faults = parts.guard(name, lambda: _unfit(path, leaves)) or []
     newest = size - 1
     # The server adds rows to the index after the leaf: a crash leaves the newest
     # without.
@@ -102,28 +102,13 @@ def _check_leaves(
         text = "these leaves are not in the index yet; the server adds them"
         place = f"leaves {newest + 1} to {size - 1}"
         parts.notice("STO-L096", name, text, place=place)
-    if before >= 0:
-        text = "leaves from before records were kept have none"
-        parts.notice("STO-L096", name, text, place=f"to leaf {before}")
     wrong = [SideFault(f"leaf {place}", problem) for place, problem in faults]
     _report(parts, name, "STO-L141", wrong)
 
 
-def _unfit(
-    path: Path, leaves: Iterable[tuple[int, bytes]]
-) -> tuple[list[tuple[int, str]], int]:
-    """Return the leaves that do not fit, and the last of the oldest without a record."""
-    faults: list[tuple[int, str]] = []
-    before, has_begun = -1, False
+def _unfit(path: Path, leaves: Iterable[tuple[int, bytes]]) -> list[tuple[int, str]]:
     with closing(SideStore.read_file(path)) as side:
-        for place, problem in find_unfit_leaves(side, leaves):
-            if problem == _MISSING and not has_begun:
-                before = place
-                continue
-            has_begun = True
-            if problem:
-                faults.append((place, problem))
-    return faults, before
+        return [one for one in find_unfit_leaves(side, leaves) if one[1]]
 
 
 def _seen(path: Path) -> Iterator[SideFault]:

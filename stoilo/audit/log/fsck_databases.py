@@ -238,14 +238,14 @@ def check_ages(
     acknowledged = states.acknowledged
     if states.log is not None and states.log.frontier.size < acknowledged:
         parts.fault(
-            "STO-L043",
+            "STO-L041",
             log,
             f"holds {states.log.frontier.size} leaves, but {acknowledged} were "
             f"acknowledged: it is older than {head}",
         )
     if states.head is not None and acknowledged < published:
         text = f"knows {acknowledged} leaves, but {published} were published"
-        parts.fault("STO-L045", head, text)
+        parts.fault("STO-L041", head, text)
     tellers = ((log, states.log), (head, states.head))
     origins = {file: one.origin for file, one in tellers if one is not None}
     if anchor is not None:

@@ -138,7 +138,7 @@ class LogParts:
             # Missing permission says nothing about the log: no fault of it.
             if error.errno in _FORBIDDEN:
                 raise _no_permission(name, str(error.strerror)) from error
-            code, text = "STO-L098", f"cannot be read: {error.strerror}"
+            code, text = "STO-L032", f"cannot be read: {error.strerror}"
         except (sqlite3.DatabaseError, UnicodeError) as error:
             code, text = "STO-L049", f"cannot be read: {error}"
         except StoiloError as error:

@@ -298,7 +298,7 @@ class TreeCheck:
                     continue
                 text = f"lies beyond the {self._size} leaves of the databases"
                 remedy = "restore the newest backup of both databases"
-                self._parts.fault("STO-L047", name, text, remedy=remedy)
+                self._parts.fault("STO-L044", name, text, remedy=remedy)
 
 
 def _hash_rows(leaves: list[bytes | None]) -> Hashes:

@@ -170,7 +170,7 @@ class SeenStore:
         """Return a page as it is published, None beyond the last one.
 
         Raises:
-            TrustError: ``STO-L049`` the file is damaged, ``STO-L132`` a row or note is
+            TrustError: ``STO-L049`` the file is damaged, ``STO-L141`` a row or note is
                 not what was kept.
         """
         rows = self.rows(number * PAGE_ROWS, (number + 1) * PAGE_ROWS)
@@ -220,10 +220,10 @@ def _make_row(place: int, fields: tuple[int, bytes, str, str, bytes | None]) -> 
     """Return one row as it was kept; `fields` in the order of the query."""
     stored, body, note, total, text = fields
     if stored != place or _sum(place, body, note) != total:
-        raise TrustError("STO-L132", f"row {place} of seen.sqlite is not what was kept")
+        raise TrustError("STO-L141", f"row {place} of seen.sqlite is not what was kept")
     if text is None or content_digest(text) != note:
         raise TrustError(
-            "STO-L132", f"the note of row {place} of seen.sqlite is not what was kept"
+            "STO-L141", f"the note of row {place} of seen.sqlite is not what was kept"
         )
     row = msgspec.json.decode(body, type=SeenRow)
     return msgspec.structs.replace(row, checkpoint=text.decode())

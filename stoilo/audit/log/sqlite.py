@@ -142,8 +142,8 @@ def with_our_errors(
     """Let `work` raise our errors where the machine fails it.
 
     Raises:
-        InternalError: ``STO-L052`` disk full, ``STO-L067`` a database is locked,
-            ``STO-L099`` anything else.
+        InternalError: ``STO-L052`` disk full, ``STO-L040`` a database is locked,
+            ``STO-L051`` anything else.
     """
 
     @functools.wraps(work)
@@ -155,7 +155,7 @@ def with_our_errors(
             if harmless is not None:
                 raise harmless from error
             raise InternalError(
-                "STO-L099", f"the log's files cannot be used: {error}"
+                "STO-L051", f"the log's files cannot be used: {error}"
             ) from error
 
     return run
@@ -174,7 +174,7 @@ def harmless_refusal(error: Exception) -> InternalError | None:
     cause = error.__cause__ if isinstance(error, UnreachableError) else error
     if isinstance(cause, sqlite3.Error) and error_code(cause) & 0xFF in _LOCKED:
         return InternalError(
-            "STO-L067", "another process locks the log; nothing was acknowledged"
+            "STO-L040", "another process locks the log; nothing was acknowledged"
         )
     return None
 

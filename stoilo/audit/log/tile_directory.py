@@ -80,7 +80,7 @@ class TileDirectory:
         """Write tiles durably; those that exist already must be equal.
 
         Raises:
-            TrustError: ``STO-L047`` when a name is taken by other bytes.
+            TrustError: ``STO-L044`` when a name is taken by other bytes.
             InternalError: ``STO-L051`` after `close`.
         """
         fresh = {
@@ -108,7 +108,7 @@ class TileDirectory:
         name = render_tile_path(tile)
         present = self.read(name, MAX_BUNDLE_BYTES)
         if present is not None and present != data:
-            raise TrustError("STO-L047", f"{name} exists with other contents")
+            raise TrustError("STO-L044", f"{name} exists with other contents")
         return present is not None
 
     def replace(self, name: str, data: bytes) -> None:

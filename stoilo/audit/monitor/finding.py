@@ -80,7 +80,7 @@ def parse_watches(texts: Sequence[str]) -> WatchList:
     """Return the watches that a user gave; ``@FILE`` is read.
 
     Raises:
-        UsageError: ``STO-L126``.
+        UsageError: ``STO-L063``.
     """
     lines = [line for text in texts for line in _expand(text)]
     return WatchList({_parse(line): line for line in lines})
@@ -90,7 +90,7 @@ def parse_commitments(texts: Sequence[str]) -> frozenset[str]:
     """Return the submitters that a user named as known: 64 hex digits or ``@FILE``.
 
     Raises:
-        UsageError: ``STO-L126``.
+        UsageError: ``STO-L063``.
     """
     prefix = f"{MentionKind.COMMITMENT}:"
     lines = [line.removeprefix(prefix) for text in texts for line in _expand(text)]
@@ -107,7 +107,7 @@ def _parse(text: str) -> Watch:
     watch = found or parse_mention(name, value)
     if watch is None:
         raise UsageError(
-            "STO-L126",
+            "STO-L063",
             f"not something to watch for: {text[:80]!r}",
             hint="commitment:HEX, digest:HEX, code:STO-R052, key:HEX, kind:NAME, @FILE",
         )
@@ -123,10 +123,10 @@ def _expand(text: str) -> list[str]:
             data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            "STO-L126", f"the watches cannot be read: {error.strerror}"
+            "STO-L063", f"the watches cannot be read: {error.strerror}"
         ) from error
     if len(data) > _MAX_FILE_BYTES:
-        raise UsageError("STO-L126", "a file of watches has at most 16 MiB")
+        raise UsageError("STO-L063", "a file of watches has at most 16 MiB")
     lines = data.decode(errors="replace").split("\n")
     return [line for raw in lines if (line := raw.partition("#")[0].strip())]
 

@@ -24,8 +24,6 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 
 _TOLD = 2**62  # time since when a record is missing, once the alarm was raised
-# Admissions are explained by another leaf's record; RELEASE is of logs before records.
-_WITHOUT_RECORD = frozenset({LeafKind.ADMISSION, LeafKind.RELEASE})
 
 
 class Inspection:
@@ -57,8 +55,6 @@ class Inspection:
             return
         if leaf.kind is LeafKind.ADMISSION:
             self._take_admission(place, leaf, leaf_hash(entry))
-        elif leaf.kind in _WITHOUT_RECORD:
-            self._match(place, leaf)
         elif record is None:
             self._wait_for(place, entry, self._since(leaf))
         else:
@@ -183,7 +179,7 @@ class Inspection:
 
     def _contradict(self, place: int, leaf: Leaf, what: str) -> None:
         message = f"the record of leaf {place} {what}"
-        self._state.alarm(FindingKind.RECORD_WRONG, "STO-L139", message, place, leaf)
+        self._state.alarm(FindingKind.RECORD_WRONG, "STO-L141", message, place, leaf)
 
 
 def _describes(record: WorkunitRecord, digest: bytes, own_hash: bytes) -> bool:

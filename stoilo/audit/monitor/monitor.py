@@ -37,7 +37,7 @@ class Monitor:
     """Follows one log; not thread-safe.
 
     Raises:
-        UsageError: ``STO-L123`` the state is another log's.
+        UsageError: ``STO-L048`` the state is another log's.
         TrustError: ``STO-L124`` the state is damaged.
     """
 
@@ -101,7 +101,7 @@ class Monitor:
         memory = self._state.memory
         if note is None:
             if memory.note:
-                raise TrustError("STO-L129", "the log shows no checkpoint any more")
+                raise TrustError("STO-L031", "the log shows no checkpoint any more")
             return True
         shown = open_checkpoint(note, log_keys_of(self._policy)).checkpoint
         if memory.note and shown.origin != self._origin():
@@ -286,7 +286,7 @@ def _describe(shown: Misbehaviour) -> str:
     return text
 
 
-_OWN = frozenset({"STO-L123", "STO-L124"})
+_OWN = frozenset({"STO-L048", "STO-L124"})
 _VERIFICATION_FAILED = TrustError.exit_code
 
 

@@ -178,7 +178,7 @@ class MonitorState:
         """Open or begin the state that lies in a directory of its own.
 
         Raises:
-            UsageError: ``STO-L125`` another monitor uses it.
+            UsageError: ``STO-L040`` another monitor uses it.
             TrustError: ``STO-L124`` it is damaged or of another version.
             UnreachableError: ``STO-L002`` it cannot be made or opened there.
         """
@@ -204,7 +204,7 @@ class MonitorState:
         """Return the remembered checkpoint, compared with the hashes kept beside it.
 
         Raises:
-            UsageError: ``STO-L123`` `policy` does not accept it: it is another log's.
+            UsageError: ``STO-L048`` `policy` does not accept it: it is another log's.
             TrustError: ``STO-L124`` they do not fit.
         """
         if not self.memory.note:
@@ -214,7 +214,7 @@ class MonitorState:
             signed = open_checkpoint(self.memory.note, log_keys_of(policy))
         except TrustError as error:
             raise UsageError(
-                "STO-L123", f"the policy does not accept what was seen: {error.message}"
+                "STO-L048", f"the policy does not accept what was seen: {error.message}"
             ) from error
         with _whole():
             found = self.mirror.root_at(self.memory.size)
@@ -338,14 +338,14 @@ def _about(finding: Finding, leaf: Leaf | None) -> Finding:
 
 
 def _take_lock(path: Path) -> int:
-    """Return the descriptor of a locked file, or raise ``STO-L125``."""
+    """Return the descriptor of a locked file, or raise ``STO-L040``."""
     # Two monitors on one state would each take findings away from the other.
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
-        raise UsageError("STO-L125", "another monitor uses this state") from error
+        raise UsageError("STO-L040", "another monitor uses this state") from error
     return lock
 
 

@@ -56,7 +56,6 @@ class Entry:
     # the record that the leaf names, checked; None when it names none or the record is
     # not here. An admission names none: `explain_admission` finds what explains it.
     record: Record | None = None
-    record_text: bytes = b""  # the record's bytes
     record_index: int | None = None  # where the record's own leaf lies, if elsewhere
     source: bytes | None = None  # the published source that the record names, hostile
     # ``.tlog-proof`` text, with the leaf in its ``extra``; empty where one was checked
@@ -93,8 +92,8 @@ class LogView:
         """
         data, proof = self.prove(index)
         leaf = _parse_leaf(data)
-        record, text = self._record(index, leaf)
-        return Entry(index, data, leaf, self.signed, record, text, proof=proof)
+        record = self._record(index, leaf)
+        return Entry(index, data, leaf, self.signed, record, proof=proof)
 
     def prove(self, index: int) -> tuple[bytes, bytes]:
         """Return the leaf at `index` and its proof's text; see `entry`."""
@@ -170,12 +169,12 @@ class LogView:
             text = "the tree built from the entries has another root than signed"
             raise TrustError("STO-L033", text)
 
-    def _record(self, index: int, leaf: Leaf | None) -> tuple[Record | None, bytes]:
+    def _record(self, index: int, leaf: Leaf | None) -> Record | None:
         if leaf is None or leaf.kind is LeafKind.ADMISSION:
-            return None, b""
+            return None
         number, place = divmod(index, TILE_WIDTH)
         data = self.source.records_of(number, self.bundle(number))[place]
-        return (None, b"") if data is None else (check_record(leaf, data), data)
+        return None if data is None else check_record(leaf, data)
 
 
 def open_log(
@@ -243,9 +242,9 @@ def check_evidence(
 
     Raises:
         UsageError: ``STO-L061`` there is no leaf, or a source without a record.
-        TrustError: ``STO-L022`` malformed, ``STO-L010``…``STO-L016`` checkpoint not
-            trusted, ``STO-L020`` not included, ``STO-L024`` no leaf of this format,
-            ``STO-L062``, ``STO-L140`` and ``STO-L141`` record or source of another.
+        TrustError: ``STO-L010``…``STO-L016`` malformed, or checkpoint not
+            trusted, ``STO-L020`` not included, ``STO-L010`` no leaf of this format,
+            ``STO-L141`` record or source of another.
     """
     parsed = parse_proof(proof)
     data = parsed.extra if leaf is None else leaf
@@ -259,7 +258,7 @@ def check_evidence(
         known = check_record(said, record)
     if source is not None:
         _check_source(known, source)
-    return Entry(parsed.index, data, said, signed, known, record or b"", source=source)
+    return Entry(parsed.index, data, said, signed, known, source=source)
 
 
 def _parse_leaf(data: bytes, *, needed: bool = False) -> Leaf | None:
@@ -278,6 +277,6 @@ def _check_source(record: Record | None, source: bytes) -> None:
             "STO-L061", "a source is checked against a record", hint="pass --record"
         )
     if not isinstance(record, WorkunitRecord) or not record.public_source:
-        raise TrustError("STO-L062", "this record publishes no source")
+        raise TrustError("STO-L141", "this record publishes no source")
     if content_digest(source) != record.source:
-        raise TrustError("STO-L062", "the source is not the one that was admitted")
+        raise TrustError("STO-L141", "the source is not the one that was admitted")

@@ -28,7 +28,7 @@ from stoilo.audit.format.records import (
 )
 from stoilo.audit.format.tiles import TILE_WIDTH
 from stoilo.audit.log.database import LogDatabase
-from stoilo.audit.read.reader import LogView, open_log
+from stoilo.audit.read.reader import Entry, LogView, open_log
 from stoilo.core.errors import TrustError, UsageError
 
 MAX_FOUND = 10_000
@@ -217,25 +217,15 @@ _EXPLAINED_WITHIN = 8
 """Bundles, the admission's own first, in which its record is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundProof:
-    """A leaf, where it lies, and the proof's text; checked before it is handed out."""
-
-    index: int
-    size: int
-    leaf: bytes
-    proof: bytes
-
-
 def prove_leaf(
     location: str | Path, name: str, policy: LogPolicy | None = None
-) -> FoundProof:
-    """Return the proof of a task's leaf (newest admission first) or of a plain index.
+) -> Entry:
+    """Return a task's leaf with its proof (newest admission first) or of a plain index.
 
     The leaf itself travels in the proof's ``extra``.
 
     Raises:
-        UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy, ``STO-L057`` no such
+        UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy, ``STO-L023`` no such
             task.
         WaitError: ``STO-L056`` the leaf is not published yet.
         TrustError: the log does not prove what it says.
@@ -247,7 +237,7 @@ def prove_leaf(
     admitted = [at for at, leaf in leaves.items() if _is_admission(leaf)]
     index = max(admitted or leaves)
     leaf, proof = log.prove(index)
-    return FoundProof(index, log.size, leaf, proof)
+    return Entry(index, leaf, None, log.signed, proof=proof)
 
 
 def find_entries(
@@ -259,7 +249,7 @@ def find_entries(
     """Return the places that a name means, lowest first, never none.
 
     Raises:
-        UsageError: ``STO-L057`` when the log has none.
+        UsageError: ``STO-L023`` when the log has none.
         TrustError: the log is not what was signed.
     """
     found = _labelled(log, name)
@@ -277,7 +267,7 @@ def find_entries(
             if at < log.size and is_explained_by(entry.record, at, log.prove(at)[0]):
                 places.add(at)
     if not places:
-        raise UsageError("STO-L057", f"the log has no leaf for {name[:80]!r}")
+        raise UsageError("STO-L023", f"the log has no leaf for {name[:80]!r}")
     return sorted(places)
 
 

@@ -65,7 +65,7 @@ class LogSource(Protocol):
     def record(self, digest: str) -> bytes | None:
         """Return the record with this digest, None when it is not there.
 
-        It has been hashed (else ``STO-L142``); `stoilo.audit.format.records.check_record` says
+        It has been hashed (else ``STO-L141``); `stoilo.audit.format.records.check_record` says
         whether it is what its leaf claims.
         """
 
@@ -79,7 +79,7 @@ class LogSource(Protocol):
     def published_source(self, digest: str) -> bytes | None:
         """Return a source whose submitter chose publication, None when it is not there.
 
-        It has been hashed (else ``STO-L142``); its text is hostile.
+        It has been hashed (else ``STO-L141``); its text is hostile.
         """
 
     def seen(self, number: int) -> bytes | None:

@@ -54,7 +54,7 @@ def read_witnesses(path: str) -> LogPolicy:
     """Return the policy in file `path`, its logs left out; empty: `NO_WITNESSES`.
 
     Raises:
-        UsageError: ``STO-L116`` when it cannot be read or is malformed, ``STO-L117``
+        UsageError: ``STO-L003`` when it cannot be read or is malformed, ``STO-L003``
             when the quorum can never be reached.
     """
     if not path:
@@ -64,21 +64,21 @@ def read_witnesses(path: str) -> LogPolicy:
             text = file.read(MAX_POLICY_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            "STO-L116", f"the log policy cannot be read: {error.strerror}"
+            "STO-L003", f"the log policy cannot be read: {error.strerror}"
         ) from error
     try:
         policy = parse_policy(text)
     except TrustError as error:
-        raise UsageError("STO-L116", f"the log policy: {error.message}") from error
+        raise UsageError("STO-L003", f"the log policy: {error.message}") from error
     if policy.logs:
         raise UsageError(
-            "STO-L116",
+            "STO-L003",
             "the log policy names a log",
             hint="leave the log line out: the project's own is added",
         )
     for one in policy.witnesses:
         if one.url and not _is_reachable(one.url):
-            raise UsageError("STO-L116", f"the log policy: no such URL: {one.url!r}")
+            raise UsageError("STO-L003", f"the log policy: no such URL: {one.url!r}")
     check_witnesses(policy)
     return policy
 
@@ -93,24 +93,24 @@ def _is_reachable(url: str) -> bool:
 
 
 def check_witnesses(policy: LogPolicy) -> None:
-    """Raise ``STO-L117`` when the witnesses that have an address are no quorum."""
+    """Raise ``STO-L003`` when the witnesses that have an address are no quorum."""
     asked = {one.name for one in policy.witnesses if one.url}
     if not has_quorum(policy, asked):
         raise UsageError(
-            "STO-L117",
+            "STO-L003",
             f"the quorum {policy.quorum!r} needs witnesses that have no URL",
             hint="witness NAME VKEY URL",
         )
 
 
 def with_log(policy: LogPolicy, vkey: str) -> LogPolicy:
-    """Return `policy` with the project's own log; raises ``STO-L116``.
+    """Return `policy` with the project's own log; raises ``STO-L003``.
 
     A witness must not be the log itself under another name.
     """
     key = parse_vkey(vkey)
     if key.public in {one.key.public for one in policy.witnesses}:
-        raise UsageError("STO-L116", "a witness has the log's own key")
+        raise UsageError("STO-L003", "a witness has the log's own key")
     return dataclasses.replace(policy, logs=(key,))
 
 
@@ -305,7 +305,7 @@ class _Asker:
             if self._size > job.checkpoint.size:
                 size, self._size = self._size, 0  # it may have lied: ask anew next time
                 raise TrustError(
-                    "STO-L104",
+                    "STO-L103",
                     f"it has cosigned {size} leaves, but this log has only "
                     f"{job.checkpoint.size}",
                 )
@@ -337,10 +337,10 @@ class _Asker:
                 verify_signature(job.text, item, key)
                 self._check_time(item.time)
                 return item
-        raise TrustError("STO-L102", f"no cosignature by {key.name} came back")
+        raise TrustError("STO-L010", f"no cosignature by {key.name} came back")
 
     def _check_time(self, cosigned: int) -> None:
         """Refuse a cosignature that volunteers would take for a proof of a wrong clock."""
         off = cosigned - int(self._clock())
         if abs(off) > WITNESS_SKEW_S:
-            raise TrustError("STO-L109", f"its clock is {off} s off")
+            raise TrustError("STO-L108", f"its clock is {off} s off")

@@ -12,6 +12,11 @@ from typing import Any
 import click
 import platformdirs
 
+from stoilo.audit.format.misbehaviour import (
+    MAX_MISBEHAVIOUR_BYTES,
+    check_misbehaviour,
+    is_accusation,
+)
 from stoilo.audit.format.policy import (
     MAX_POLICY_BYTES,
     LogPolicy,
@@ -26,6 +31,7 @@ from stoilo.audit.read.source import read_url
 from stoilo.cli.audit.text import (
     render_entries,
     render_json,
+    render_misbehaviour,
     render_refusal,
     render_search,
     show_entry,
@@ -123,8 +129,8 @@ def prove(task: str, data: str | Path, policy: str | None, as_json: bool) -> Non
         json.dumps(
             {
                 "index": found.index,
-                "size": found.size,
-                "leaf": base64.b64encode(found.leaf).decode(),
+                "size": found.signed.checkpoint.size,
+                "leaf": base64.b64encode(found.data).decode(),
                 "proof": found.proof.decode(),
             }
         )
@@ -150,14 +156,19 @@ def check(
     source: str | None,
     as_json: bool,
 ) -> None:
-    """Verify one entry: a .tlog-proof file (or its URL), without asking the log.
+    """Verify one entry (a .tlog-proof file or its URL), or a proof of misbehaviour.
 
-    Exit code 0: the entry is in the log that the policy trusts; 4: it is not shown to be.
+    The log is not asked; nothing is needed but its key. Exit code 0: the entry is in the
+    log that the policy trusts, or the log has signed two histories; 4: not shown to be.
     """
     try:
+        trusted, data = read_policy(policy), _read(proof, MAX_MISBEHAVIOUR_BYTES) or b""
+        if is_accusation(data):
+            click.echo(render_misbehaviour(check_misbehaviour(data, trusted), as_json))
+            return
         found = check_evidence(
-            _read(proof, BOUNDS.proof_bytes) or b"",
-            read_policy(policy),
+            data,
+            trusted,
             leaf=_read(leaf),
             record=_read(record),
             source=_read(source, BOUNDS.source_bytes),
@@ -246,7 +257,7 @@ def read_policy(text: str) -> LogPolicy:
     (`stoilo.audit.format.policy`).
 
     Raises:
-        UsageError: ``STO-L003``, ``STO-L004`` or ``STO-L060`` when it is malformed,
+        UsageError: ``STO-L003`` or ``STO-L004`` when it is malformed,
             ``STO-U004`` when the file cannot be read.
     """
     try:

@@ -10,6 +10,7 @@ import msgspec
 
 from stoilo.audit.format.facts import TIME_FIELDS, Record, WorkunitRecord
 from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.misbehaviour import Misbehaviour
 from stoilo.audit.format.proof import LeafKind
 from stoilo.audit.read.reader import Entry, LogView
 from stoilo.audit.read.search import Found, SearchResult, explain_admission
@@ -159,3 +160,25 @@ def _row(found: Found) -> dict[str, Json]:
         "time": found.leaf.time,
         "record": _fields(found.record),
     }
+
+
+def render_misbehaviour(shown: Misbehaviour, as_json: bool) -> str:
+    """Return what a proof of misbehaviour shows, for machines or for people."""
+    first, second = shown.first, shown.second
+    witnesses: list[Json] = [*sorted(shown.witnesses)]
+    if as_json:
+        trees: list[Json] = [
+            {"size": one.size, "root": one.root.hex()} for one in (first, second)
+        ]
+        fields: dict[str, Json] = {"proven": True, "origin": first.origin}
+        fields |= {"checkpoints": trees, "root_of_second_at_first": shown.root.hex()}
+        return json.dumps(fields | {"witnesses": witnesses})
+    lines = [f"Proven: the log {show_plainly(first.origin)} has signed two histories."]
+    lines += [
+        f"{one.size} leaves with root {one.root.hex()}" for one in (first, second)
+    ]
+    if first.size != second.size:
+        lines.append(f"whose first {first.size} leaves have root {shown.root.hex()}")
+    if witnesses:
+        lines.append(f"These witnesses cosigned both: {', '.join(map(str, witnesses))}")
+    return "\n".join(lines)

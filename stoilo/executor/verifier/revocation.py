@@ -41,7 +41,7 @@ SKEW_S: Final = 24 * 3600
 SETTLE_S: Final = 3600
 """How far witnesses' clocks and the server's may differ."""
 
-_NOT_IN_LOG: Final = frozenset({"STO-L020", "STO-L022"})
+_NOT_IN_LOG: Final = frozenset({"STO-L020", "STO-L010"})
 
 
 @dataclass(frozen=True, slots=True)

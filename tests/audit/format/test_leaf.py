@@ -54,7 +54,7 @@ def test_refusals_leaf_shows_how_many_and_proves_each() -> None:
     ],
 )
 def test_malformed_leaf_is_refused(data: bytes) -> None:
-    with pytest.raises(TrustError, match="STO-L024"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_leaf(data)
 
 
@@ -69,7 +69,7 @@ def test_malformed_leaf_is_refused(data: bytes) -> None:
     ],
 )
 def test_unwritable_leaf_is_refused(leaf: Leaf) -> None:
-    with pytest.raises(TrustError, match="STO-L024"):
+    with pytest.raises(TrustError, match="STO-L010"):
         render_leaf(leaf)
 
 

@@ -188,7 +188,7 @@ def test_refusals_of_another_number_than_their_leaf_are_refused() -> None:
     ],
 )
 def test_malformed_record_is_refused(data: bytes) -> None:
-    with pytest.raises(TrustError, match="STO-L140"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_record(data)
 
 
@@ -197,11 +197,11 @@ def test_any_bytes_are_a_record_or_our_error(data: bytes) -> None:
     try:
         assert mentions(parse_record(data))
     except TrustError as error:
-        assert error.code == "STO-L140"
+        assert error.code == "STO-L010"
 
 
 def test_record_that_would_not_be_read_is_not_written() -> None:
-    with pytest.raises(TrustError, match="STO-L140"):
+    with pytest.raises(TrustError, match="STO-L010"):
         render_record(msgspec.structs.replace(WORKUNIT, task="ada's task"))
 
 

@@ -207,7 +207,7 @@ def test_older_log_database_is_named(
         log.wait_published(log.append(b"today"), 60)
     shutil.copy(tmp_path / "yesterday", filled / "audit/log.sqlite")
     found = faults(filled, key)
-    assert found[0].code == "STO-L043"
+    assert found[0].code == "STO-L041"
     assert "600 leaves, but 601 were acknowledged" in found[0].message
 
 
@@ -218,7 +218,7 @@ def test_older_publication_is_named(
     with open_log() as log:
         log.wait_published(log.append(b"today"), 60)
     shutil.copy(tmp_path / "yesterday", filled / "audit/log/checkpoint")
-    assert places(faults(filled, key)) == [("STO-L045", "audit/log/checkpoint", "")]
+    assert places(faults(filled, key)) == [("STO-L041", "audit/log/checkpoint", "")]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_older_publication_is_named(
     [
         ("audit/log.sqlite", "STO-L041"),
         ("audit-head/head.sqlite", "STO-L041"),
-        ("audit/log/checkpoint", "STO-L034"),
+        ("audit/log/checkpoint", "STO-L031"),
         ("audit/log/tile/0/000", "STO-L031"),
     ],
 )
@@ -273,7 +273,7 @@ def test_unpublished_leaves_of_a_stopped_signer_are_no_fault(
 
 def test_tile_beyond_the_log_is_a_fault(filled: Path, key: LogKey) -> None:
     (filled / "audit/log/tile/0/009").write_bytes(bytes(8192))
-    assert places(faults(filled, key)) == [("STO-L047", "audit/log/tile/0/009", "")]
+    assert places(faults(filled, key)) == [("STO-L044", "audit/log/tile/0/009", "")]
 
 
 @pytest.mark.parametrize("keep", [0, 1, 31, 32, 4096, 8191])
@@ -320,7 +320,7 @@ def test_checkpoint_of_another_history_is_found(filled: Path, key: LogKey) -> No
     fork = key.sign(render_checkpoint(Checkpoint("log.test/t", 600, b"\5" * 32)))
     (filled / "audit/log/checkpoint").write_bytes(fork)
     found = {(one.code, one.file) for one in faults(filled, key)}
-    assert ("STO-L046", "audit/log/checkpoint") in found
+    assert ("STO-L044", "audit/log/checkpoint") in found
 
 
 def test_foreign_head_database_is_named(filled: Path, key: LogKey) -> None:
@@ -346,7 +346,7 @@ def test_unreadable_piece_is_a_fault_with_its_place(
     monkeypatch.setattr(TileDirectory, "read", bad_sector)
     found = faults(filled, key)
     assert {(one.code, one.file) for one in found} == {
-        ("STO-L098", "audit/log/tile/0/001")
+        ("STO-L032", "audit/log/tile/0/001")
     }
 
 

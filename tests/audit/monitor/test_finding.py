@@ -49,7 +49,7 @@ def test_file_gives_one_watch_a_line(tmp_path: Path) -> None:
      f"commitment:{HEX}\n", "task:", "task:a b", "result:\u00e9", "key:" + "x" * 200],
 )  # fmt: skip
 def test_what_is_no_watch_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="STO-L126"):
+    with pytest.raises(UsageError, match="STO-L063"):
         parse_watches([text])
 
 

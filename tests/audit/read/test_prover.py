@@ -38,7 +38,7 @@ def test_index_is_itself(sample: SampleLog) -> None:
 @pytest.mark.parametrize("name", ["task-9", "0" * 64, "../x", ""])
 def test_unknown_task_is_named(sample: SampleLog, tmp_path: Path, name: str) -> None:
     public = open_log(without_databases(sample, tmp_path), sample.policy)
-    with pytest.raises(UsageError, match="STO-L057"):
+    with pytest.raises(UsageError, match="STO-L023"):
         find_entries(public, name)
 
 

@@ -146,7 +146,7 @@ def test_superseded_partial_tile_may_be_gone(filled: Path) -> None:
 
 def test_removed_checkpoint_is_found(filled: Path) -> None:
     (filled / "audit/log/checkpoint").unlink()
-    with pytest.raises(TrustError, match="STO-L034"):
+    with pytest.raises(TrustError, match="STO-L031"):
         verify_log(filled)
 
 
@@ -159,7 +159,7 @@ def test_rolled_back_publication_is_found(
     shutil.rmtree(filled / "audit/log")
     shutil.copytree(tmp_path / "old", filled / "audit/log")
     assert verify_log(filled / "audit/log").size == 600  # consistent in itself
-    with pytest.raises(TrustError, match="STO-L045"):
+    with pytest.raises(TrustError, match="STO-L041"):
         verify_log(filled)
 
 

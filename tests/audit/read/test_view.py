@@ -64,7 +64,7 @@ def test_changed_record_is_not_shown(sample: SampleLog, tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "audit/side.sqlite")) as side:
         side.execute("UPDATE object SET data = replace(data, 'succeeded', 'cancelled')")
         side.commit()
-    with pytest.raises(TrustError, match="STO-L142"):
+    with pytest.raises(TrustError, match="STO-L141"):
         open_log(tmp_path / "audit/log").entry(outcome)
 
 

@@ -70,7 +70,7 @@ class TreeLog:
     def wait_published(self, index: int, timeout: float | None = None) -> None:
         del timeout
         if self.silent:
-            raise WaitError("STO-L055", f"leaf {index} was not published")
+            raise WaitError("STO-L056", f"leaf {index} was not published")
 
     def proof(self, index: int) -> bytes:
         return self.made[index]
