@@ -22,7 +22,8 @@ from stoilo.audit.format.records import (
 )
 from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile, encode_bundle
 from stoilo.audit.log.seen import PAGE_ROWS, SeenRow, render_seen_row, result_commitment
-from stoilo.audit.log.store import LogPaths
+from stoilo.audit.log.side import ObjectKind
+from stoilo.audit.read.source import LogSource
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
@@ -34,7 +35,7 @@ __all__ = ["MemoryLogSource"]
 _SOME = "0" * 63
 
 
-class MemoryLogSource:
+class MemoryLogSource(LogSource):
     """A `LogSource` whose content is lists that a test may change.
 
     Attributes:
@@ -44,8 +45,6 @@ class MemoryLogSource:
         seen_rows: rows of seen checkpoints.
         reads: names of what was asked for, in order.
     """
-
-    paths: LogPaths | None = None
 
     def __init__(self, key: LogKey | None = None) -> None:
         self.key = key or LogKey("log.test/t")
@@ -167,23 +166,21 @@ class MemoryLogSource:
         except IndexError:
             return None
 
-    def record(self, digest: str) -> bytes | None:
-        """Return the record with this digest."""
+    def _object(self, kind: ObjectKind, digest: str) -> bytes | None:
+        """Return the record with this digest; no source is published here."""
         for data in self.records.values():
-            if record_digest(data) == digest:
+            if kind is ObjectKind.RECORD and record_digest(data) == digest:
                 return data
         return None
+
+    def _read(self, name: str, limit: int) -> bytes | None:
+        raise NotImplementedError(name, limit)
 
     def records_of(self, number: int, entries: Sequence[bytes]) -> list[bytes | None]:
         """Return the records of a tile's leaves."""
         self.reads.append(f"records {number}")
         start = number * TILE_WIDTH
         return [self.records.get(start + at) for at in range(len(entries))]
-
-    def published_source(self, digest: str) -> bytes | None:
-        """Return nothing: no source is published here."""
-        del digest
-        return None
 
     def seen(self, number: int) -> bytes | None:
         """Return a page of seen checkpoints."""

@@ -5,7 +5,6 @@ See `stoilo.audit.format.records` for how records are written, read and found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -27,11 +26,6 @@ class MentionKind(StrEnum):
 
     __hash__ = str.__hash__  # asked a dozen times a record; `Enum`'s own is in Python
 
-
-_COMMITMENT: Final = MentionKind.COMMITMENT
-_DIGEST: Final = MentionKind.DIGEST
-_CODE: Final = MentionKind.CODE
-_KEY: Final = MentionKind.KEY
 
 _Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Sha256OrNone = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
@@ -57,13 +51,9 @@ _Named = Annotated[tuple[NamedDigest, ...], msgspec.Meta(max_length=64)]
 class _Public(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="record"
 ):
-    """What all records share.
-
-    `kind` is the kind of its leaf; `named` says which fields it is found by.
-    """
+    """What all records share; `kind` is the kind of its leaf."""
 
     kind: ClassVar[LeafKind]
-    named: ClassVar[Mapping[str, MentionKind]]
 
     origin: _Name  # of project and log
     time: _Time  # when it happened, POSIX seconds; also the leaf's time
@@ -77,20 +67,6 @@ class WorkunitRecord(_Public, frozen=True, tag="workunit"):
     """
 
     kind: ClassVar[LeafKind] = LeafKind.WORKUNIT
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "admission_leaf": _DIGEST,
-        "task": _COMMITMENT,
-        "submitter": _COMMITMENT,
-        "validator": _COMMITMENT,
-        "arguments": _COMMITMENT,
-        "blobs": _COMMITMENT,
-        "level_digest": _DIGEST,
-        "policy_digest": _DIGEST,
-        "language_digest": _DIGEST,
-        "flavor": _DIGEST,
-        "codes": _CODE,
-        "reviews": _COMMITMENT,
-    }
 
     # ``issued``, or ``withdrawn`` when no workunit was made of the admission
     state: Literal["issued", "withdrawn"]
@@ -127,11 +103,6 @@ class OutcomeRecord(_Public, frozen=True, tag="outcome"):
     """The one final outcome of a task."""
 
     kind: ClassVar[LeafKind] = LeafKind.RESULT
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "task": _COMMITMENT,
-        "result": _COMMITMENT,
-        "code": _CODE,
-    }
 
     task: _Sha256  # `task_commitment` of the task's id
     attempt: _Count  # the attempt that decided
@@ -153,10 +124,6 @@ class RefusalsRecord(_Public, frozen=True, tag="refusals"):
     """One researcher's refused submissions in one interval."""
 
     kind: ClassVar[LeafKind] = LeafKind.REFUSALS
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "submitter": _COMMITMENT,
-        "codes": _CODE,
-    }
 
     submitter: _Sha256  # salted commitment of the account
     start: _Time  # s, inclusive
@@ -171,12 +138,6 @@ class ReviewRecord(_Public, frozen=True, tag="review"):
     """A reviewer's word."""
 
     kind: ClassVar[LeafKind] = LeafKind.REVIEW
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "review": _COMMITMENT,
-        "source": _COMMITMENT,
-        "task": _COMMITMENT,
-        "reviewer": _KEY,
-    }
 
     decision: Literal["signed", "refused"]  # what he said
     # digest of his public key; empty for a refusal, which bears no signature
@@ -194,11 +155,6 @@ class KeyRecord(_Public, frozen=True, tag="key"):
     """The birth or death of a key that the project uses."""
 
     kind: ClassVar[LeafKind] = LeafKind.KEY
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "role": _KEY,
-        "key": _KEY,
-        "file": _DIGEST,
-    }
 
     event: Literal["born", "died"]  # ``born`` or ``died``
     # whose key: ``root``, ``gate``, ``log``, ``reviewer``, ``revocation``, …
@@ -217,7 +173,6 @@ class PolicyRecord(_Public, frozen=True, tag="policy"):
     """A policy comes into force or is retired."""
 
     kind: ClassVar[LeafKind] = LeafKind.POLICY
-    named: ClassVar[Mapping[str, MentionKind]] = {"digest": _DIGEST}
 
     change: Literal["in_force", "retired"]  # what happened to it
     digest: _Sha256  # of the policy
@@ -229,7 +184,6 @@ class LevelRecord(_Public, frozen=True, tag="level"):
     """A level, or the language layer below all of them, changes."""
 
     kind: ClassVar[LeafKind] = LeafKind.LEVEL
-    named: ClassVar[Mapping[str, MentionKind]] = {"digest": _DIGEST}
 
     change: Literal["in_force", "retired"]  # what happened to it
     name: _Name  # of the level; ``language`` for the language layer
@@ -241,10 +195,6 @@ class FlavorRecord(_Public, frozen=True, tag="flavor"):
     """A flavor is released or withdrawn."""
 
     kind: ClassVar[LeafKind] = LeafKind.FLAVOR
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "flavor": _DIGEST,
-        "archives": _DIGEST,
-    }
 
     change: Literal["released", "withdrawn"]  # what happened to it
     name: _Name  # of the flavor
@@ -260,11 +210,6 @@ class ReleaseRecord(_Public, frozen=True, tag="release"):
     """
 
     kind: ClassVar[LeafKind] = LeafKind.RELEASE
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "metadata": _DIGEST,
-        "parts": _DIGEST,
-        "transcript": _DIGEST,
-    }
 
     root: _Count  # version of the newest root
     targets: _Count  # version of the offline targets role
@@ -283,19 +228,12 @@ class RevocationRecord(RevocationStatement, frozen=True, tag="revocation"):
     """
 
     kind: ClassVar[LeafKind] = LeafKind.REVOCATION
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "issuer": _KEY,
-        "offline": _DIGEST,
-        "digests": _DIGEST,
-        "flavors": _DIGEST,
-    }
 
 
 class RetentionRecord(_Public, frozen=True, tag="retention"):
     """Something was deleted on purpose; leaves and records never are."""
 
     kind: ClassVar[LeafKind] = LeafKind.RETENTION
-    named: ClassVar[Mapping[str, MentionKind]] = {"published": _DIGEST}
 
     # ``sources``, ``arguments``, ``results`` or ``salts``
     what: Literal["sources", "arguments", "results", "salts"]
@@ -322,11 +260,6 @@ class OperatorRecord(_Public, frozen=True, tag="operator"):
     """An act of the operator."""
 
     kind: ClassVar[LeafKind] = LeafKind.OPERATOR
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "subject": _COMMITMENT,
-        "task": _COMMITMENT,
-        "versions": _DIGEST,
-    }
 
     act: OperatorAct  # what was done
     # salted commitment of the account concerned; empty for none

@@ -28,6 +28,7 @@ from stoilo.audit.format.facts import (
     CodeCount,
     MentionKind,
     NamedDigest,
+    OperatorRecord,
     Record,
     RefusalsRecord,
     ReleaseRecord,
@@ -176,18 +177,38 @@ def check_record(leaf: Leaf, data: bytes) -> Record:
     return record
 
 
+# The fields by which records can be found; a name means the same in each of them.
+_FOUND_BY: Final = {
+    MentionKind.COMMITMENT: "task submitter validator arguments blobs reviews review "
+    "source result subject",
+    MentionKind.DIGEST: "admission_leaf level_digest policy_digest language_digest "
+    "flavor flavors file digest digests archives metadata parts transcript offline "
+    "published versions",
+    MentionKind.CODE: "code codes",
+    MentionKind.KEY: "key role reviewer issuer",
+}
+_KIND_OF: Final = {
+    name: kind for kind, names in _FOUND_BY.items() for name in names.split()
+}
+
+
+@cache
+def _named(record: type[Record]) -> tuple[tuple[str, MentionKind], ...]:
+    """Return the fields of a kind of record that it can be found by."""
+    fields = [name for name in record.__struct_fields__ if name in _KIND_OF]
+    if record is OperatorRecord:  # its role is a token's, not a key's
+        fields.remove("role")
+    return tuple((name, _KIND_OF[name]) for name in fields)
+
+
 def mentions(record: Record) -> frozenset[Mention]:
     """Return everything by which `record` can be searched and watched."""
-    found = [
-        Mention(kind, value)
-        for field, kind in record.named.items()
+    public = isinstance(record, WorkunitRecord) and record.public_source
+    return frozenset(
+        Mention(MentionKind.DIGEST if public and field == "source" else kind, value)
+        for field, kind in _named(type(record))
         for value in _values(getattr(record, field))
-    ]
-    if isinstance(record, WorkunitRecord):
-        public = record.public_source
-        kind = MentionKind.DIGEST if public else MentionKind.COMMITMENT
-        found.append(Mention(kind, record.source))
-    return frozenset(found)
+    )
 
 
 def _values(field: str | tuple[str | CodeCount | NamedDigest, ...]) -> Sequence[str]:

@@ -11,7 +11,6 @@ import abc
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from stoilo.audit.format.note import MAX_NOTE_BYTES
 from stoilo.audit.format.policy import MAX_POLICY_BYTES, LogPolicy, parse_policy
@@ -48,49 +47,10 @@ _LOG = "log"
 _FOLDERS = {ObjectKind.RECORD: "records", ObjectKind.SOURCE: "source"}
 
 
-class LogSource(Protocol):
+class LogSource(abc.ABC):
     """One log as its readers see it. Methods raise ``STO-L002`` when it is out of reach."""
 
-    paths: LogPaths | None
-
-    def checkpoint(self) -> bytes | None:
-        """Return the published checkpoint, None when there is none."""
-
-    def policy(self) -> bytes | None:
-        """Return the log's own copy of its policy, None when there is none."""
-
-    def tile(self, tile: Tile) -> bytes | None:
-        """Return a tile, None when it does not exist."""
-
-    def record(self, digest: str) -> bytes | None:
-        """Return the record with this digest, None when it is not there.
-
-        It has been hashed (else ``STO-L141``); `stoilo.audit.format.records.check_record` says
-        whether it is what its leaf claims.
-        """
-
-    def records_of(self, number: int, entries: Sequence[bytes]) -> list[bytes | None]:
-        """Return the record of each of `entries`, the first leaves of tile `number`.
-
-        None where a leaf has none (as admissions have); nothing is checked,
-        `stoilo.audit.format.records.check_record` is for that. Raises ``STO-L010``.
-        """
-
-    def published_source(self, digest: str) -> bytes | None:
-        """Return a source whose submitter chose publication, None when it is not there.
-
-        It has been hashed (else ``STO-L141``); its text is hostile.
-        """
-
-    def seen(self, number: int) -> bytes | None:
-        """Return a page of the checkpoints that executors saw, None beyond the last.
-
-        Hostile; `stoilo.audit.log.seen.parse_seen_page` reads it.
-        """
-
-
-class _PublishedFiles(abc.ABC):
-    """What readers ask for, by the names under which a log publishes it."""
+    paths: LogPaths | None = None  # where it lies below a data directory
 
     def checkpoint(self) -> bytes | None:
         """Return the published checkpoint, None when there is none."""
@@ -105,21 +65,45 @@ class _PublishedFiles(abc.ABC):
         return self._read(render_tile_path(tile), tile.max_bytes)
 
     def record(self, digest: str) -> bytes | None:
-        """Return the record with this digest, None when it is not there."""
+        """Return the record with this digest, None when it is not there.
+
+        It has been hashed (else ``STO-L141``); `stoilo.audit.format.records.check_record`
+        says whether it is what its leaf claims.
+        """
         return self._object(ObjectKind.RECORD, digest)
 
     def published_source(self, digest: str) -> bytes | None:
-        """Return a published source, None when it is not there."""
+        """Return a source whose submitter chose publication, None when it is not there.
+
+        It has been hashed (else ``STO-L141``); its text is hostile.
+        """
         return self._object(ObjectKind.SOURCE, digest)
 
     @abc.abstractmethod
-    def _read(self, name: str, limit: int) -> bytes | None: ...
+    def records_of(self, number: int, entries: Sequence[bytes]) -> list[bytes | None]:
+        """Return the record of each of `entries`, the first leaves of tile `number`.
+
+        None where a leaf has none (as admissions have); nothing is checked,
+        `stoilo.audit.format.records.check_record` is for that. Raises ``STO-L010``.
+        """
 
     @abc.abstractmethod
-    def _object(self, kind: ObjectKind, digest: str) -> bytes | None: ...
+    def seen(self, number: int) -> bytes | None:
+        """Return a page of the checkpoints that executors saw, None beyond the last.
+
+        Hostile; `stoilo.audit.log.seen.parse_seen_page` reads it.
+        """
+
+    @abc.abstractmethod
+    def _read(self, name: str, limit: int) -> bytes | None:
+        """Return at most limit+1 bytes of a file of the log, None for none."""
+
+    @abc.abstractmethod
+    def _object(self, kind: ObjectKind, digest: str) -> bytes | None:
+        """Return an object from beside the log, hashed, None for none."""
 
 
-class DirectorySource(_PublishedFiles):
+class DirectorySource(LogSource):
     """A log directory, or the one inside a data directory (then `paths` is set)."""
 
     def __init__(self, path: Path) -> None:
@@ -175,10 +159,8 @@ class DirectorySource(_PublishedFiles):
             ) from error
 
 
-class HttpSource(_PublishedFiles):
+class HttpSource(LogSource):
     """A log below an ``http(s)://`` prefix, or below ``audit/log/`` of that prefix."""
-
-    paths: LogPaths | None = None
 
     def __init__(self, url: str) -> None:
         self._prefix = url.rstrip("/") + "/"
