@@ -6,7 +6,6 @@ Defaults < ``DIR/stoilo.toml`` < ``STOILO_*`` variables < flags. Unknown keys ar
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
+from stoilo.core.listen import parse_address
 from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
 from stoilo.server.engines.workunits import parse_replication
 
 EVERY_ONE = 100
 """Percent."""
 
-LARGEST_PORT = 65_535
 DEFAULT_ORIGIN = "stoilo.local/development"
 """Name of a project whose operator chose none."""
 
@@ -32,50 +31,10 @@ _PROJECT_URL = re.compile(
 
 __all__ = [
     "DEFAULT_ORIGIN",
-    "Address",
     "Origin",
     "ServerConfig",
     "load_config",
-    "parse_address",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host and a port; port 0 = any free one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-
-def parse_address(text: str) -> Address:
-    """Return ``host:port`` as an address, or raise ``STO-R091``."""
-    host, _, port = text.rpartition(":")
-    host = host.strip("[]")
-    if (
-        not host
-        or not port.isascii()
-        or not port.isdecimal()
-        or int(port) > LARGEST_PORT
-    ):
-        raise UsageError(
-            "STO-R091", f"{text[:80]!r} is not host:port", hint="use 127.0.0.1:0"
-        )
-    return Address(host, int(port))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class Deployment(ServedCommand):
 
     def log_key(self) -> str:
         """Return the log's verifier key, which exists before the first start."""
-        return run_stoilo("audit", "log-key", "--data", str(self.data)).strip()
+        return run_stoilo("audit", "key", "log", "--data", str(self.data)).strip()
 
     def account(self, email: str) -> str:
         """Return the authenticator of a volunteer's account on this project."""

@@ -29,7 +29,7 @@ class WitnessProcess(ServedCommand):
     def __post_init__(self) -> None:
         """Make the key."""
         words = ("--data", str(self.data), "--name", self.name)
-        self.vkey = run_stoilo("audit", "witness-key", *words).strip()
+        self.vkey = run_stoilo("audit", "key", "witness", *words).strip()
 
     def start(self) -> str:
         """Run it and return its URL; later starts reuse the bound port."""

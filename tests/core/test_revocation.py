@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoilo.audit.format.facts import RevocationRecord
-from stoilo.audit.format.leaf import (
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import (
     MAX_RECORD_BYTES,
     check_record,
     mentions,
-    parse_leaf,
     parse_record,
     record_digest,
 )

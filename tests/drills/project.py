@@ -220,7 +220,7 @@ def running_witness(folder: Path, log_vkey: str) -> Iterator[str]:
     name = "drill.example/w1"
     made = [sys.executable, "-m", "stoilo", "audit"]
     subprocess.run(
-        [*made, "witness-key", "--data", str(state), "--name", name],
+        [*made, "key", "witness", "--data", str(state), "--name", name],
         check=True,
         capture_output=True,
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.proof import check_release_proof
+from stoilo.audit.format.records import check_release_proof
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest
 from stoilo.executor.verifier.targets import InstalledRelease, RevocationFile

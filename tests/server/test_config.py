@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.core.listen import parse_address
 from stoilo.server.app.run import check_addresses
-from stoilo.server.config import load_config, parse_address
+from stoilo.server.config import load_config
 from stoilo.server.engines.workunits import Homogeneity, Replication, parse_replication
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.audit.format.facts import LeafKind, OperatorRecord, Record
-from stoilo.audit.format.leaf import Leaf, check_record, parse_leaf
+from stoilo.audit.format.facts import OperatorRecord, Record
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import check_record
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest

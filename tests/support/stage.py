@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from stoilo.audit.format.facts import ReleaseRecord
-from stoilo.audit.format.leaf import record_leaf, render_record
 from stoilo.audit.format.merkle import (
     Checkpoint,
     inclusion_proof,
@@ -26,11 +25,12 @@ from stoilo.audit.format.merkle import (
     render_checkpoint,
 )
 from stoilo.audit.format.policy import render_policy
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
-    Proof,
-    render_proof,
+    record_leaf,
+    render_record,
     render_release_proof,
 )
 from stoilo.audit.witness.client import without_urls

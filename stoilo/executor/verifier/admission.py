@@ -11,12 +11,17 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Final
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
+from stoilo.audit.format.proof import (
+    Leaf,
+    LeafKind,
+    ProvenLeaf,
+    check_proof,
+    parse_proof,
+    render_leaf,
+)
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.levels import Level

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.proof import ProvenLeaf
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     LoggedRelease,
-    ProvenLeaf,
     check_release_proof,
 )
 from stoilo.core.digests import Digest

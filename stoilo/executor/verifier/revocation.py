@@ -14,10 +14,14 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.proof import ProvenLeaf, check_proof
+from stoilo.audit.format.proof import (
+    Leaf,
+    LeafKind,
+    ProvenLeaf,
+    check_proof,
+    render_leaf,
+)
 from stoilo.core.errors import TrustError
 from stoilo.core.signatures import parse_envelope, verify_envelope
 from stoilo.core.statement import (
@@ -37,7 +41,7 @@ SKEW_S: Final = 24 * 3600
 SETTLE_S: Final = 3600
 """How far witnesses' clocks and the server's may differ."""
 
-_NOT_IN_LOG: Final = frozenset({"STO-L020", "STO-L022"})
+_NOT_IN_LOG: Final = frozenset({"STO-L020", "STO-L010"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
-from stoilo.audit.format.proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
+from stoilo.audit.format.records import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.boinc.messages import AppVersion, ProgramFile
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError

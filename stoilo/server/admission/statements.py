@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
 from stoilo.core.statement import (
     CODEC_VERSION,
     Statement,

@@ -50,7 +50,7 @@ def open_log(
     """Open the log below `data`; `stack` closes it.
 
     Raises:
-        TrustError: ``STO-L045`` it is shorter than what others remember; ``STO-L04x``.
+        TrustError: ``STO-L041`` it is shorter than what others remember; ``STO-L04x``.
     """
     # A connection of its own: admissions must not wait behind a checkpoint's signature.
     signer = SignerClient(project.socket, revive=project.ensure_signer)
@@ -100,7 +100,7 @@ def check_log_size(size: int, signed: int, store: Store) -> None:
         store: where the indices of admissions and events are noted.
 
     Raises:
-        TrustError: ``STO-L045``.
+        TrustError: ``STO-L041``.
     """
     with store.read() as connection:
         noted = [
@@ -110,7 +110,7 @@ def check_log_size(size: int, signed: int, store: Store) -> None:
     known = max([signed, *(index + 1 for index in noted if index is not None)])
     if size < known:
         raise TrustError(
-            "STO-L045",
+            "STO-L041",
             f"the log holds {size} leaves, but {known} were signed or acknowledged: "
             "it was lost or replaced",
             hint="restore audit/ and audit-head/ from the newest backup",

@@ -21,6 +21,7 @@ import grpc
 import msgspec
 
 from stoilo.core.errors import DeniedError, UsageError
+from stoilo.core.listen import bracket, cannot_bind, listen, parse_address
 from stoilo.server.admission import tokens
 from stoilo.server.api.grpc_server import bind_grpc, set_serving, tell_health
 from stoilo.server.app.build import ServerParts, assemble, clock
@@ -28,7 +29,7 @@ from stoilo.server.app.engine import WorkEngine
 from stoilo.server.app.process_limits import allow_open_files, give_large_blocks_back
 from stoilo.server.app.task_server import TaskServer
 from stoilo.server.app.trust import load_policy
-from stoilo.server.config import ServerConfig, parse_address
+from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import ConnectionFile, DataDir, claim_directory
 from stoilo.server.db.store import Store
 from stoilo.server.http.log_files import log_routes, seen_routes, side_routes
@@ -38,10 +39,7 @@ from stoilo.server.http.web_server import (
     GRACE_S,
     Face,
     PublicPlace,
-    bracket,
-    cannot_bind,
     http_url,
-    listen,
     stop_web,
     wait_until_started,
     web_server,

@@ -28,7 +28,7 @@ import msgspec
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from stoilo.audit.format.proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
+from stoilo.audit.format.records import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.errors import TrustError
 from stoilo.server.http.log_files import (
     FOREVER,

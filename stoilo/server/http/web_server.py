@@ -17,40 +17,11 @@ from typing import Final
 import uvicorn
 from starlette.routing import BaseRoute
 
-from stoilo.core.errors import InternalError
-from stoilo.server.config import ServerConfig, parse_address
+from stoilo.core.listen import bracket, parse_address
+from stoilo.server.config import ServerConfig
 from stoilo.server.http.http_timeout import TimedProtocol
 
 GRACE_S: Final = 2.0  # Time that open requests get at the end, s
-
-
-def listen(text: str) -> socket.socket:
-    """Return a bound socket for HTTP, or raise ``STO-R074``."""
-    address = parse_address(text)
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Accepted sockets inherit it. A reply's body would otherwise wait 40 ms for the
-    # client's delayed acknowledgement of its head.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        listener.bind((address.host, address.port))
-    except OSError as error:
-        listener.close()
-        raise cannot_bind(text) from error
-    return listener
-
-
-def cannot_bind(text: str) -> InternalError:
-    """Return the error of an address that is taken or is none."""
-    return InternalError(
-        "STO-R074", f"{text} cannot be bound", hint="port 0 takes any free one"
-    )
-
-
-def bracket(host: str) -> str:
-    """Return `host` as it stands before a colon and a port."""
-    return f"[{host}]" if ":" in host else host
 
 
 def http_url(config: ServerConfig, listener: socket.socket) -> str:

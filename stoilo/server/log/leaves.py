@@ -21,7 +21,12 @@ from stoilo.audit.format.facts import (
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import leaf_of, parse_record, record_digest, render_record
+from stoilo.audit.format.records import (
+    leaf_of,
+    parse_record,
+    record_digest,
+    render_record,
+)
 from stoilo.audit.log.side import ObjectKind, SideObject
 from stoilo.core.errors import InternalError
 from stoilo.server.db import rows, schema

@@ -18,8 +18,8 @@ import msgspec
 from sqlalchemy import select, update
 
 from stoilo.audit.format.facts import OutcomeRecord, WorkunitRecord
-from stoilo.audit.format.leaf import salted_commitment, task_commitment
 from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.records import salted_commitment, task_commitment
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert, select, update
 
 from stoilo.audit.format.facts import CodeCount, RefusalsRecord
-from stoilo.audit.format.leaf import batch_refusals
+from stoilo.audit.format.records import refusals_root
 from stoilo.core.digests import Digest, Domain, check_digest, domain_digest
 from stoilo.server.db import schema
 from stoilo.server.db.batcher import Batcher
@@ -125,15 +125,14 @@ def _batch_record(
 ) -> RefusalsRecord:
     """Return the public record of a batch."""
     names = [refusal_commitment(salt, one.digest) for one in refused]
-    batch = batch_refusals(submitter_commitment(salt), start, end, names)
     codes = Counter(one.code for one in refused).most_common(MOST_CODES)
     return RefusalsRecord(
         origin=NO_ORIGIN,
         time=now,
-        submitter=batch.commitment,
-        start=batch.start,
-        end=batch.end,
-        count=batch.count,
-        root=batch.root,
+        submitter=submitter_commitment(salt),
+        start=start,
+        end=end,
+        count=len(names),
+        root=refusals_root(names),
         codes=tuple(CodeCount(code, count) for code, count in sorted(codes)),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.audit.format.leaf import task_commitment
 from stoilo.audit.format.note import Note, parse_note, render_note, verify_signature
+from stoilo.audit.format.records import task_commitment
 from stoilo.audit.log.seen import SeenRow, open_seen, result_commitment
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, StoiloError, TrustError

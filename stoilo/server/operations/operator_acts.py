@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.facts import NamedDigest, OperatorAct, OperatorRecord
-from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.format.records import task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
 from stoilo.policies.levels import load_levels

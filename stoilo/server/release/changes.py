@@ -23,7 +23,7 @@ from stoilo.audit.format.facts import (
     Record,
     ReleaseRecord,
 )
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     render_release_proof,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert, select
 
 from stoilo.audit.format.facts import ReviewRecord
-from stoilo.audit.format.leaf import salted_commitment
+from stoilo.audit.format.records import salted_commitment
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.review import OpenedReview, open_review

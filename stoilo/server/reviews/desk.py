@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.facts import ReviewRecord
-from stoilo.audit.format.leaf import salted_commitment, task_commitment
+from stoilo.audit.format.records import salted_commitment, task_commitment
 from stoilo.core.errors import PolicyRefusal, TrustError, UsageError, show_plainly
 from stoilo.core.rpc import reviews_pb2 as pb
 from stoilo.core.types import TaskState

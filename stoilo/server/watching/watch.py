@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from stoilo.core.listen import listen
 from stoilo.server.http.web_server import (
-    listen,
     stop_web,
     wait_until_started,
     web_server,

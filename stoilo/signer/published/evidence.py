@@ -12,12 +12,12 @@ from typing import Final
 from stoilo.audit.format.facts import NamedDigest
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.proof import parse_proof
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     LoggedRelease,
     check_release_proof,
-    parse_proof,
 )
 from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import content_digest

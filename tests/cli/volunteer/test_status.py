@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from stoilo.audit.format.facts import NamedDigest, ReleaseRecord
-from stoilo.audit.format.leaf import record_leaf, render_record
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash, render_checkpoint
 from stoilo.audit.format.note import Note, render_note, sign_note
-from stoilo.audit.format.proof import Proof, render_proof, render_release_proof
+from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.records import record_leaf, render_record, render_release_proof
 from stoilo.cli.main import main
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stoilo
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.note import (
     KeyType,
     Note,
@@ -21,7 +19,13 @@ from stoilo.audit.format.note import (
     render_vkey,
 )
 from stoilo.audit.format.policy import parse_policy
-from stoilo.audit.format.proof import ProvenLeaf, parse_proof, render_proof
+from stoilo.audit.format.proof import (
+    LeafKind,
+    ProvenLeaf,
+    parse_leaf,
+    parse_proof,
+    render_proof,
+)
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.limits import RunLimits

@@ -8,8 +8,13 @@ import msgspec
 import pytest
 
 from stoilo.audit.format.facts import NamedDigest, ReleaseRecord
-from stoilo.audit.format.leaf import record_leaf, render_record
-from stoilo.audit.format.proof import LoggedRelease, ProvenLeaf, render_release_proof
+from stoilo.audit.format.proof import ProvenLeaf
+from stoilo.audit.format.records import (
+    LoggedRelease,
+    record_leaf,
+    render_record,
+    render_release_proof,
+)
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.inspection import (
     OwnParts,

@@ -12,14 +12,14 @@ import pytest
 from sqlalchemy import select, update
 
 from stoilo.audit.format.facts import (
-    LeafKind,
     OutcomeRecord,
     PolicyRecord,
     RefusalsRecord,
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import parse_leaf, record_leaf, task_commitment
+from stoilo.audit.format.proof import LeafKind, parse_leaf
+from stoilo.audit.format.records import record_leaf, task_commitment
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError

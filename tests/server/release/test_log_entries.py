@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.facts import ReleaseRecord
-from stoilo.audit.format.leaf import parse_record, record_digest
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     check_release_proof,
+    parse_record,
+    record_digest,
 )
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideStore

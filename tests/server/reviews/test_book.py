@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from stoilo.audit.format.facts import Record, ReviewRecord, WorkunitRecord
-from stoilo.audit.format.leaf import parse_leaf, parse_record, task_commitment
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import parse_record, task_commitment
 from stoilo.audit.log.side import ObjectKind
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest

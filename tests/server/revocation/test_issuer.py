@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import parse_leaf, parse_record
+from stoilo.audit.format.proof import LeafKind, parse_leaf
+from stoilo.audit.format.records import parse_record
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -70,7 +70,7 @@ class TreeLog:
     def wait_published(self, index: int, timeout: float | None = None) -> None:
         del timeout
         if self.silent:
-            raise WaitError("STO-L055", f"leaf {index} was not published")
+            raise WaitError("STO-L056", f"leaf {index} was not published")
 
     def proof(self, index: int) -> bytes:
         return self.made[index]

@@ -9,7 +9,6 @@ from stoilo.audit.format.facts import (
     CodeCount,
     FlavorRecord,
     KeyRecord,
-    LeafKind,
     LevelRecord,
     MentionKind,
     NamedDigest,
@@ -25,13 +24,12 @@ from stoilo.audit.format.facts import (
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import (
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import (
     MAX_RECORD_BYTES,
-    Leaf,
     Mention,
     check_record,
     mentions,
-    parse_leaf,
     parse_record,
     record_digest,
     record_leaf,
@@ -190,7 +188,7 @@ def test_refusals_of_another_number_than_their_leaf_are_refused() -> None:
     ],
 )
 def test_malformed_record_is_refused(data: bytes) -> None:
-    with pytest.raises(TrustError, match="STO-L140"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_record(data)
 
 
@@ -199,11 +197,11 @@ def test_any_bytes_are_a_record_or_our_error(data: bytes) -> None:
     try:
         assert mentions(parse_record(data))
     except TrustError as error:
-        assert error.code == "STO-L140"
+        assert error.code == "STO-L010"
 
 
 def test_record_that_would_not_be_read_is_not_written() -> None:
-    with pytest.raises(TrustError, match="STO-L140"):
+    with pytest.raises(TrustError, match="STO-L010"):
         render_record(msgspec.structs.replace(WORKUNIT, task="ada's task"))
 
 

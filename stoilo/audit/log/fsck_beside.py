@@ -3,58 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, check_record, parse_leaf
-from stoilo.audit.format.tiles import parse_tile_path
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import check_record
+from stoilo.audit.log.fsck_databases import LeafRows
+from stoilo.audit.log.fsck_parts import LogParts
 from stoilo.audit.log.seen import SeenStore
 from stoilo.audit.log.side import SideFault, SideStore, side_path
-from stoilo.audit.read.fsck_databases import LeafRows
-from stoilo.audit.read.fsck_parts import LogParts
 from stoilo.core.errors import StoiloError, TrustError
 
-_PUBLISHED = frozenset({"checkpoint", "policy.txt"})
-_DATABASES = ("log.sqlite", "side.sqlite", "seen.sqlite", "head.sqlite")
-_SUFFIXES = ("", "-wal", "-shm", "-journal")
-_BESIDE = frozenset({"lock", *(a + b for a in _DATABASES for b in _SUFFIXES)})
 _CHUNK = 256
 _MISSING = "its record is missing"
 _NOT_INDEXED = "the index does not lead to it"
 _NAMED = 100
-
-
-def check_strays(parts: LogParts) -> None:
-    """Take notice of files that nothing of the log is kept in."""
-    for folder, _, names in os.walk(parts.files.path):
-        for path in (Path(folder, name) for name in sorted(names)):
-            name = str(path.relative_to(parts.files.path))
-            if name not in _PUBLISHED and not _is_tile(name):
-                _notice(parts, path)
-    if parts.paths is None:
-        return
-    for place in (parts.paths.database.parent, parts.paths.head.parent):
-        for path in sorted(place.iterdir()) if place.is_dir() else ():
-            if path.name not in _BESIDE and path != parts.files.path:
-                _notice(parts, path)
-
-
-def _is_tile(name: str) -> bool:
-    try:
-        parse_tile_path(name)
-    except TrustError:
-        return False
-    return True
-
-
-def _notice(parts: LogParts, path: Path) -> None:
-    if path.name.startswith(".") and path.name.endswith(".tmp"):
-        parts.notice("STO-L096", parts.name(path), "an interrupted write left it")
-    else:
-        parts.notice("STO-L097", parts.name(path), "does not belong to the log")
 
 
 def find_unfit_leaves(
@@ -100,14 +64,14 @@ def check_beside(
     side = side_path(parts.top)
     if side.exists():
         name = parts.name(side)
-        _report(parts, name, "STO-L142", parts.guard(name, lambda: _objects(side)))
+        _report(parts, name, "STO-L141", parts.guard(name, lambda: _objects(side)))
         if rows is not None:
             leaves = (one for one in rows.acknowledged(size) if one[0] not in damaged)
             _check_leaves(parts, side, leaves, size)
     seen = side.with_name("seen.sqlite")
     if seen.exists():
         name = parts.name(seen)
-        _report(parts, name, "STO-L132", parts.guard(name, lambda: list(_seen(seen))))
+        _report(parts, name, "STO-L141", parts.guard(name, lambda: list(_seen(seen))))
 
 
 def _report(
@@ -125,9 +89,9 @@ def _objects(path: Path) -> list[SideFault]:
 def _check_leaves(
     parts: LogParts, path: Path, leaves: Iterable[tuple[int, bytes]], size: int
 ) -> None:
-    """Check each leaf's record; the oldest may have none, the newest no index yet."""
+    """Check each leaf's record; the newest may have no index yet."""
     name = parts.name(path)
-    faults, before = parts.guard(name, lambda: _unfit(path, leaves)) or ([], -1)
+    faults = parts.guard(name, lambda: _unfit(path, leaves)) or []
     newest = size - 1
     # The server adds rows to the index after the leaf: a crash leaves the newest
     # without.
@@ -138,28 +102,13 @@ def _check_leaves(
         text = "these leaves are not in the index yet; the server adds them"
         place = f"leaves {newest + 1} to {size - 1}"
         parts.notice("STO-L096", name, text, place=place)
-    if before >= 0:
-        text = "leaves from before records were kept have none"
-        parts.notice("STO-L096", name, text, place=f"to leaf {before}")
     wrong = [SideFault(f"leaf {place}", problem) for place, problem in faults]
     _report(parts, name, "STO-L141", wrong)
 
 
-def _unfit(
-    path: Path, leaves: Iterable[tuple[int, bytes]]
-) -> tuple[list[tuple[int, str]], int]:
-    """Return the leaves that do not fit, and the last of the oldest without a record."""
-    faults: list[tuple[int, str]] = []
-    before, has_begun = -1, False
+def _unfit(path: Path, leaves: Iterable[tuple[int, bytes]]) -> list[tuple[int, str]]:
     with closing(SideStore.read_file(path)) as side:
-        for place, problem in find_unfit_leaves(side, leaves):
-            if problem == _MISSING and not has_begun:
-                before = place
-                continue
-            has_begun = True
-            if problem:
-                faults.append((place, problem))
-    return faults, before
+        return [one for one in find_unfit_leaves(side, leaves) if one[1]]
 
 
 def _seen(path: Path) -> Iterator[SideFault]:

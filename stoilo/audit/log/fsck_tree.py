@@ -26,8 +26,8 @@ from stoilo.audit.format.tiles import (
     encode_bundle,
     tile_at,
 )
-from stoilo.audit.read.fsck_databases import LeafRows, States
-from stoilo.audit.read.fsck_parts import Anchor, LogParts
+from stoilo.audit.log.fsck_databases import LeafRows, States
+from stoilo.audit.log.fsck_parts import Anchor, LogParts
 
 Hashes = list[bytes | None]
 # Two copies that differ in six places; beyond that a backup is the way.
@@ -124,6 +124,8 @@ class TreeCheck:
             self._stored[tile.full].append(tile.width)
         self._wrong_rows: set[int] = set()
         self._roots: dict[int, bytes | None] = {0: EMPTY_ROOT}
+        # the tree above the blocks before that in which the checkpoint ends
+        self.published = BlockTree()
         self.checked = 0  # tiles and bundles compared
         self.frontier: tuple[bytes, ...] | None = None
 
@@ -160,6 +162,8 @@ class TreeCheck:
         self._check_files(Tile(0, index, width), settled)
         self._check_files(Tile(ENTRIES, index, width), settled)
         hashes = complete(settled)
+        if start < self._published <= start + width:
+            self.published = self._tree.copy()
         for stop in self._stops:
             if start < stop <= start + width:
                 known = hashes if self._is_known else None
@@ -294,7 +298,7 @@ class TreeCheck:
                     continue
                 text = f"lies beyond the {self._size} leaves of the databases"
                 remedy = "restore the newest backup of both databases"
-                self._parts.fault("STO-L047", name, text, remedy=remedy)
+                self._parts.fault("STO-L044", name, text, remedy=remedy)
 
 
 def _hash_rows(leaves: list[bytes | None]) -> Hashes:

@@ -17,9 +17,9 @@ from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.tiles import TILE_WIDTH
 from stoilo.audit.log import database, seen, side, store
 from stoilo.audit.log.database import LogDatabase, LogState, label_sum
+from stoilo.audit.log.fsck_parts import Anchor, LogParts
 from stoilo.audit.log.sqlite import connect
 from stoilo.audit.log.store import HeadDatabase, HeadState
-from stoilo.audit.read.fsck_parts import Anchor, LogParts
 
 _WAL_HEADER = struct.Struct(">IIIIIIII")
 _WAL_FRAME = struct.Struct(">IIIIII")
@@ -215,56 +215,47 @@ def read_states(parts: LogParts) -> States:
         return States(parts.guard(parts.name(path), rows.load), head)
 
 
-def check_ages(parts: LogParts, states: States, anchor: Anchor | None) -> None:
-    """Report missing databases, foreign ones, and one older than the others."""
+def check_ages(
+    parts: LogParts, states: States, anchor: Anchor | None, *, begun: bool
+) -> None:
+    """Report missing databases, foreign ones, and one older than the others.
+
+    `begun` says whether anything of the log was published before.
+    """
     if parts.paths is None:
         return
     log, head = parts.name(parts.paths.database), parts.name(parts.paths.head)
-    _check_presence(parts, states, anchor)
+    for path, state, other in (
+        (parts.paths.database, states.log, states.acknowledged),
+        (parts.paths.head, states.head, states.log and states.log.frontier.size),
+    ):
+        name = parts.name(path)
+        is_told = path.exists() and any(one.file == name for one in parts.findings)
+        if state is None and (begun or anchor or other) and not is_told:
+            text = "is gone or empty, but this log has been written before"
+            parts.fault("STO-L041", name, text)
     published = anchor.checkpoint.size if anchor else 0
     acknowledged = states.acknowledged
     if states.log is not None and states.log.frontier.size < acknowledged:
         parts.fault(
-            "STO-L043",
+            "STO-L041",
             log,
             f"holds {states.log.frontier.size} leaves, but {acknowledged} were "
             f"acknowledged: it is older than {head}",
         )
     if states.head is not None and acknowledged < published:
         text = f"knows {acknowledged} leaves, but {published} were published"
-        parts.fault("STO-L045", head, text)
-    origins = {}
-    if states.log is not None:
-        origins[log] = states.log.origin
-    if states.head is not None:
-        origins[head] = states.head.origin
+        parts.fault("STO-L041", head, text)
+    tellers = ((log, states.log), (head, states.head))
+    origins = {file: one.origin for file, one in tellers if one is not None}
     if anchor is not None:
-        origins[anchor.file] = anchor.checkpoint.origin
-    is_signed = anchor is not None and anchor.signed is not None
-    right = (
-        origins[anchor.file]
-        if anchor and is_signed
-        else next(iter(origins.values()), "")
-    )
+        said = {anchor.file: anchor.checkpoint.origin}
+        origins = said | origins if anchor.signed else origins | said
+    right = next(iter(origins.values()), "")  # the most trusted is asked first
     for file, origin in origins.items():
         if origin != right:
             text = f"is of the log {origin!r}, the others are of {right!r}"
             parts.fault("STO-L048", file, text)
-
-
-def _check_presence(parts: LogParts, states: States, anchor: Anchor | None) -> None:
-    assert parts.paths is not None  # noqa: S101 - the caller looked
-    begun = anchor is not None or bool(parts.tiles())
-    sizes = (
-        (parts.paths.database, states.log, states.acknowledged),
-        (parts.paths.head, states.head, states.log and states.log.frontier.size),
-    )
-    for path, state, other in sizes:
-        name = parts.name(path)
-        is_told = path.exists() and any(one.file == name for one in parts.findings)
-        if state is None and (begun or other) and not is_told:
-            text = "is gone or empty, but this log has been written before"
-            parts.fault("STO-L041", name, text)
 
 
 # -- rows ---------------------------------------------------------------------------
@@ -278,15 +269,6 @@ class LeafRows:
         self._parts = parts
         self._path = path
         self._connection: sqlite3.Connection | None = None
-
-    def is_there(self) -> bool:
-        """Tell whether the table of leaves can be read at all; closes it when not."""
-        try:
-            self.select("SELECT idx FROM leaves LIMIT 1").fetchall()
-        except (sqlite3.DatabaseError, UnicodeError):
-            self.close()
-            return False
-        return True
 
     def block(self, index: int, width: int) -> list[bytes | None]:
         """Return the leaves of a block, None where there is no row."""
@@ -330,9 +312,23 @@ class LeafRows:
     def close(self) -> None:
         """Close the database."""
         if self._connection is not None:
-            with suppress(sqlite3.Error), closing(self._connection):
-                pass
+            with suppress(sqlite3.Error):
+                self._connection.close()
             self._connection = None
+
+
+@contextmanager
+def open_rows(parts: LogParts, states: States) -> Iterator[LeafRows | None]:
+    """Open the log database's leaves; None where it is gone or has no such table."""
+    if parts.paths is None or not parts.paths.database.exists():
+        yield None
+        return
+    with closing(LeafRows(parts, parts.paths.database)) as rows:
+        is_there = states.log is not None
+        with suppress(sqlite3.DatabaseError, UnicodeError):
+            rows.select("SELECT idx FROM leaves LIMIT 1").fetchall()
+            is_there = True
+        yield rows if is_there else None
 
 
 def check_indexes(parts: LogParts, rows: LeafRows, damaged: frozenset[int]) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.audit.log.fsck_beside import find_unfit_leaves
 from stoilo.audit.log.side import SideStore, side_path
 from stoilo.audit.log.sqlite import connect
-from stoilo.audit.read.fsck_beside import find_unfit_leaves
-from stoilo.audit.read.view import open_log
+from stoilo.audit.read.reader import open_log
 from tests.support.auditlog import SampleLog, write_sample_log
 
 CHANGES = {

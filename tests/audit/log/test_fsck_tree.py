@@ -10,7 +10,7 @@ from stoilo.audit.format.tiles import (
     TileBuilder,
     encode_bundle,
 )
-from stoilo.audit.read.fsck_tree import Hashes, complete, read_bundle, settle
+from stoilo.audit.log.fsck_tree import Hashes, complete, read_bundle, settle
 
 LEAVES = [b"%d" % number for number in range(TILE_WIDTH)]
 HASHES = [leaf_hash(leaf) for leaf in LEAVES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import TypeVar
 from stoilo.audit.format.merkle import Checkpoint
 from stoilo.audit.format.policy import SignedCheckpoint
 from stoilo.audit.format.tiles import Tile, render_tile_path
-from stoilo.audit.log.store import locate_log
+from stoilo.audit.log.store import LogPaths, locate_log
 from stoilo.audit.log.tile_directory import TileDirectory
-from stoilo.core.errors import StoiloError, UnreachableError, UsageError
+from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
 
 # A disk that lost everything must not fill the memory with reports of it.
 MAX_FINDINGS = 1000
@@ -62,18 +62,16 @@ class LogParts:
     """Where the parts are, guarded ways to read them, and what was found about them.
 
     At most `MAX_FINDINGS` are kept in `findings`; the others are counted.
-
-    Raises:
-        UsageError: ``STO-L001`` when there is no log.
     """
 
-    def __init__(self, location: Path) -> None:
-        log, self.paths = locate_log(location)
-        begun = (log / "checkpoint").exists() or (log / "tile").exists()
-        if self.paths is None and not begun:
-            raise UsageError("STO-L001", f"there is no log in {location}")
+    def __init__(
+        self,
+        log: Path,  # the log directory
+        paths: LogPaths | None,  # of its data directory, None where there is none
+    ) -> None:
+        self.paths = paths
         self.files = TileDirectory(log)
-        self.top = log if self.paths is None else self.paths.head.parent.parent
+        self.top = log if paths is None else paths.head.parent.parent
         self.findings: list[Fault] = []
         self.omitted = 0
         self.faults = 0
@@ -140,7 +138,7 @@ class LogParts:
             # Missing permission says nothing about the log: no fault of it.
             if error.errno in _FORBIDDEN:
                 raise _no_permission(name, str(error.strerror)) from error
-            code, text = "STO-L098", f"cannot be read: {error.strerror}"
+            code, text = "STO-L032", f"cannot be read: {error.strerror}"
         except (sqlite3.DatabaseError, UnicodeError) as error:
             code, text = "STO-L049", f"cannot be read: {error}"
         except StoiloError as error:
@@ -154,6 +152,24 @@ class LogParts:
         # SQLite would only say that it cannot open the file, which damage can cause too.
         if path.exists() and not os.access(path, os.R_OK):
             raise _no_permission(self.name(path), "permission denied")
+
+
+def refuse_faults(findings: Iterable[Fault]) -> None:
+    """Raise TrustError for the first fault, with its place; notices do not count."""
+    for fault in findings:
+        if fault.severity is Severity.FAULT:
+            place = f", {fault.place}" if fault.place else ""
+            text = f"{fault.file}{place}: {fault.message}"
+            raise TrustError(fault.code, text, hint=fault.remedy)
+
+
+def find_parts(location: Path) -> LogParts:
+    """Return the parts of the log at a path; raises ``STO-L001`` when there is none."""
+    log, paths = locate_log(location)
+    begun = (log / "checkpoint").exists() or (log / "tile").exists()
+    if paths is None and not begun:
+        raise UsageError("STO-L001", f"there is no log in {location}")
+    return LogParts(log, paths)
 
 
 def _no_permission(name: str, reason: str) -> UnreachableError:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.audit.log.fsck_databases import check_database_file, check_write_ahead_log
 from stoilo.audit.log.sqlite import connect
-from stoilo.audit.read.fsck_databases import check_database_file, check_write_ahead_log
 
 ROWS = 400
 

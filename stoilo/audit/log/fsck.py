@@ -1,9 +1,9 @@
 """Find and locate every fault of a log: go on after the first, change nothing.
 
-`stoilo.audit.log.startup` and `.read.reader` stop at the first disagreement, for then
-nothing may be trusted. An operator who must decide which backup to restore needs more:
-which file, and where in it. Everything is compared with everything else; the signed root
-decides. May run beside the writer.
+An operator who must decide which backup to restore needs to know which file, and where in
+it. Everything is compared with everything else; the signed root decides. May run beside
+the writer. `stoilo.audit.log.startup` asks the same question, of databases and tree alone,
+before a log goes on; what a crash between two steps can leave is no fault.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.merkle import parse_checkpoint
+from stoilo.audit.format.merkle import EMPTY_ROOT, parse_checkpoint
 from stoilo.audit.format.note import (
     MAX_NOTE_BYTES,
     NoteSignature,
@@ -21,57 +21,79 @@ from stoilo.audit.format.note import (
 from stoilo.audit.format.policy import (
     MAX_POLICY_BYTES,
     LogPolicy,
-    SignedCheckpoint,
     open_checkpoint,
     parse_policy,
     render_policy,
 )
-from stoilo.audit.log.store import unseal
-from stoilo.audit.read.fsck_beside import check_beside, check_strays
-from stoilo.audit.read.fsck_databases import (
-    LeafRows,
+from stoilo.audit.log.fsck_beside import check_beside
+from stoilo.audit.log.fsck_databases import (
     States,
     check_ages,
     check_indexes,
     check_structure,
+    open_rows,
     read_head,
     read_states,
 )
-from stoilo.audit.read.fsck_parts import Anchor, Fault, LogParts, Severity
-from stoilo.audit.read.fsck_tree import TreeCheck, check_roots
+from stoilo.audit.log.fsck_parts import (
+    Anchor,
+    Fault,
+    LogParts,
+    find_parts,
+    refuse_faults,
+)
+from stoilo.audit.log.fsck_tree import TreeCheck, check_roots
+from stoilo.audit.log.store import unseal
 from stoilo.core.errors import StoiloError
 
 _FLIPPED_BITS = 4  # in a key id; another key's differs in 16 of 32, give or take
 
 
 @dataclass(frozen=True, slots=True)
-class FsckReport:
+class LogReport:
     """What a check of a whole log found."""
 
     origin: str  # the log's name, empty when nothing tells it
-    published: int  # leaves under the checkpoint that was used
-    acknowledged: int | None  # leaves that the head database knows; None without one
+    size: int  # leaves under the published checkpoint
+    root: str  # the tree's root there, hex
+    tiles_checked: int  # tiles and bundles compared
+    # True when the key came from the log itself: it then only agrees with itself, and
+    # somebody who replaced all of it would not be noticed
+    own_policy: bool
+    # newest witness time, POSIX seconds, None without witnesses
+    checkpoint_time: int | None
+    witnesses: tuple[str, ...]  # policy names of those who cosigned, sorted
+    # acknowledged leaves not yet published; None without databases
+    unpublished: int | None = None
     # leaves that the log database says it holds; None without one
-    committed: int | None
+    committed: int | None = None
     # whether the tree built from the sound copies has a signed root: then every finding
     # about a copy is certain
-    is_proven: bool
-    own_policy: bool  # whether the key came from the log itself
+    is_proven: bool = True
     # faults and notices, in the order in which they were found
-    findings: tuple[Fault, ...]
-    omitted: int  # further findings that were only counted
-    faults: int  # how many of all findings are faults
-
-    @property
-    def first_fault(self) -> Fault | None:
-        """The first fault, None when there is none."""
-        faults = (one for one in self.findings if one.severity is Severity.FAULT)
-        return next(faults, None)
+    findings: tuple[Fault, ...] = ()
+    omitted: int = 0  # further findings that were only counted
+    faults: int = 0  # how many of all findings are faults
 
     @property
     def is_sound(self) -> bool:
         """Whether there is no fault."""
         return self.faults == 0
+
+    def refuse_faults(self) -> None:
+        """Raise the first fault, if there is one."""
+        refuse_faults(self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class LogContents:
+    """What databases and tiles of one log say, once they were compared."""
+
+    states: States  # of the databases
+    note: bytes | None  # the published checkpoint
+    anchor: Anchor | None  # what the log was measured by
+    tree: TreeCheck  # the walk over all leaves
+    is_proven: bool
 
 
 def fsck_log(
@@ -79,22 +101,46 @@ def fsck_log(
     location: str | Path,
     # whose signatures count; None takes the log's own copy
     policy: LogPolicy | None = None,
-) -> FsckReport:
+) -> LogReport:
     """Check every part of the log at a path; nothing is written.
 
     Raises:
         UsageError: ``STO-L001`` when there is no log.
         UnreachableError: ``STO-L002`` when permission to read is missing.
     """
-    return check_log(Path(location), policy)[0]
-
-
-def check_log(
-    path: Path, policy: LogPolicy | None = None
-) -> tuple[FsckReport, SignedCheckpoint | None, int]:
-    """Check a log as `fsck_log`; also return what is signed, and how many tiles were read."""
-    parts = LogParts(path)
+    parts = find_parts(Path(location))
     trusted = _read_policy(parts, policy)
+    check_structure(parts)
+    found = compare_parts(parts, trusted, every=True)
+    anchor, states = found.anchor, found.states
+    checkpoint = anchor.checkpoint if anchor else None
+    signed = anchor.signed if anchor else None
+    size = checkpoint.size if checkpoint else 0
+    told = checkpoint or states.log or states.head
+    return LogReport(
+        origin=told.origin if told else "",
+        size=size,
+        root=(checkpoint.root if checkpoint else EMPTY_ROOT).hex(),
+        tiles_checked=found.tree.checked,
+        own_policy=policy is None,
+        checkpoint_time=signed.time if signed else None,
+        witnesses=tuple(sorted(signed.witnesses)) if signed else (),
+        unpublished=max(states.acknowledged - size, 0) if states.head else None,
+        committed=states.log.frontier.size if states.log else None,
+        is_proven=found.is_proven,
+        findings=tuple(parts.findings),
+        omitted=parts.omitted,
+        faults=parts.faults,
+    )
+
+
+def compare_parts(
+    parts: LogParts,  # takes what is found
+    policy: LogPolicy | None,  # whose signatures count; None takes checkpoints as said
+    *,
+    every: bool,  # also what no leaf depends on: indexes, records, seen checkpoints
+) -> LogContents:
+    """Compare databases, tiles and checkpoint with each other, leaf by leaf."""
     # What is read first is older: a writer beside us only ever adds. It publishes before
     # it remembers that, so what it remembers is read before what it has published.
     remembered = read_head(parts)
@@ -102,47 +148,17 @@ def check_log(
     stored = parts.tiles()
     states = read_states(parts)
     copy = remembered.published if remembered else None
-    anchor = _find_anchor(parts, note, copy, trusted)
-    check_structure(parts)
-    check_ages(parts, states, anchor)
-    rows = _open_rows(parts, states)
-    try:
-        walk = TreeCheck(parts, stored, rows, states, anchor)
-        walk.run()
-        if rows is not None and states.log is not None:
-            check_indexes(parts, rows, walk.damaged)
-        check_beside(parts, rows, states.acknowledged, walk.damaged)
-    finally:
-        if rows is not None:
-            rows.close()
-    is_proven = check_roots(parts, states, anchor, walk)
-    check_strays(parts)
-    report = FsckReport(
-        origin=_origin(states, anchor),
-        published=anchor.checkpoint.size if anchor else 0,
-        acknowledged=states.head.head.size if states.head else None,
-        committed=states.log.frontier.size if states.log else None,
-        is_proven=is_proven,
-        own_policy=policy is None,
-        findings=tuple(parts.findings),
-        omitted=parts.omitted,
-        faults=parts.faults,
-    )
-    return report, anchor.signed if anchor else None, walk.checked
-
-
-def _origin(states: States, anchor: Anchor | None) -> str:
-    if anchor is not None:
-        return anchor.checkpoint.origin
-    state = states.log or states.head
-    return state.origin if state is not None else ""
-
-
-def _open_rows(parts: LogParts, states: States) -> LeafRows | None:
-    if parts.paths is None or not parts.paths.database.exists():
-        return None
-    rows = LeafRows(parts, parts.paths.database)
-    return rows if states.log is not None or rows.is_there() else None
+    anchor = _find_anchor(parts, note, copy, policy)
+    check_ages(parts, states, anchor, begun=bool(stored))
+    with open_rows(parts, states) as rows:
+        tree = TreeCheck(parts, stored, rows, states, anchor)
+        tree.run()
+        if every:
+            if rows is not None and states.log is not None:
+                check_indexes(parts, rows, tree.damaged)
+            check_beside(parts, rows, states.acknowledged, tree.damaged)
+    is_proven = check_roots(parts, states, anchor, tree)
+    return LogContents(states, note, anchor, tree, is_proven)
 
 
 # -- what is signed ---------------------------------------------------------------
@@ -170,7 +186,7 @@ def _read_policy(parts: LogParts, given: LogPolicy | None) -> LogPolicy | None:
     # Its last line is a digest of the others: a flipped bit in a comment shows too.
     if unseal(text) != render_policy(own):
         message = "is not in the form in which the log writes it"
-        parts.fault("STO-L094", name, message, remedy=remedy)
+        parts.fault("STO-L032", name, message, remedy=remedy)
     return given or own
 
 
@@ -189,7 +205,7 @@ def _find_anchor(
         size = f"; one of {kept.checkpoint.size} leaves was published" if kept else ""
         text = f"is missing or unreadable{size}"
         remedy = "restore the log directory; the head database holds a copy of it"
-        parts.fault("STO-L034", name, text, remedy=remedy)
+        parts.fault("STO-L031", name, text, remedy=remedy)
     if published is not None and kept is not None:
         _compare(parts, published, kept)
     signed = [one for one in (published, kept) if one is not None and one.signed]
@@ -240,8 +256,8 @@ def _compare(parts: LogParts, published: Anchor, copy: Anchor) -> None:
     size, known = published.checkpoint.size, copy.checkpoint.size
     if size < known:
         text = f"covers {size} leaves, but a checkpoint of {known} was published"
-        parts.fault("STO-L045", published.file, text)
+        parts.fault("STO-L041", published.file, text)
     elif size == known and published.checkpoint != copy.checkpoint:
         text = f"has another root than its copy in {copy.file} of the same size"
         remedy = "keep both: signed by one key they prove misbehaviour"
-        parts.fault("STO-L046", published.file, text, remedy=remedy)
+        parts.fault("STO-L044", published.file, text, remedy=remedy)
