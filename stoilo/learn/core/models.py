@@ -64,13 +64,13 @@ def check_module(module: nn.Module) -> None:
     """Refuse a module that volunteers could not be sent, or whose numbers do not travel.
 
     Raises:
-        UsageError: ``STO-T007`` naming the parameter or buffer, and why.
+        UsageError: ``STO-T001`` naming the parameter or buffer, and why.
     """
     named = [*module.named_parameters(), *module.named_buffers()]
     for name, tensor in named:
         problem = _problem_of(tensor)
         if problem:
-            raise UsageError("STO-T007", f"{name} {problem[0]}", hint=problem[1])
+            raise UsageError("STO-T001", f"{name} {problem[0]}", hint=problem[1])
 
 
 def _problem_of(tensor: torch.Tensor) -> tuple[str, str] | None:
@@ -307,7 +307,7 @@ def _read_reduction(loss: object, given: str | None) -> str:
     """Return ``mean`` or ``sum``: what the caller says, and the loss where it says it.
 
     Raises:
-        UsageError: ``STO-T002`` when they differ, or it is neither.
+        UsageError: ``STO-T001`` when they differ, or it is neither.
     """
     said = getattr(loss, "reduction", None)
     # KL divergence's name for the mean that is meant here.
@@ -316,7 +316,7 @@ def _read_reduction(loss: object, given: str | None) -> str:
     if found not in {"mean", "sum"} or (isinstance(said, str) and said != found):
         given_word = "" if given is None else f", and {given!r} was asked for"
         raise UsageError(
-            "STO-T002",
+            "STO-T001",
             f"the loss's reduction is {said or found!r}{given_word}",
             hint="'mean' or 'sum', as the loss has it: gradients are added up",
         )
@@ -340,7 +340,7 @@ def _check_parameters(parameters: Tensors) -> None:
 def _find_kernel(module: object, name: str) -> Kernel:
     if name not in getattr(module, "__all__", ()):
         raise UsageError(
-            "STO-T003",
+            "STO-T040",
             f"this kind of model has no kernel {name!r}",
             hint=f"kernels: {', '.join(getattr(module, '__all__', ()))}",
         )

@@ -8,7 +8,7 @@ import statistics
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.backends.interface import Backend, Handle, Job
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
-from stoilo.learn.core.orders import Order, Plain, Snapshot, State
-from stoilo.learn.core.tensors import Array, Tensors
+from stoilo.learn.core.orders import Order, Snapshot
+from stoilo.learn.core.states import State, parse, render, unfit
+from stoilo.learn.core.tensors import Array
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import asked
@@ -144,84 +145,83 @@ class Flights:
 
     def save(self) -> State:
         """Return all flights with the versions that they start from, each once."""
-        tensors: dict[str, Array] = {}
-        for flight in self._flights:
-            snapshot = flight.order.snapshot
-            for group, arrays in (("p", snapshot.parameters), ("b", snapshot.buffers)):
-                for name, array in arrays.items():
-                    # Once a version, however many orders start from it.
-                    tensors[f"{snapshot.version}/{group}/{name}"] = array
-            if flight.rows is not None:
-                tensors[_rows_name(flight.order.key)] = flight.rows
-        rows: list[Plain] = [_row(flight) for flight in self._flights]
-        plain: dict[str, Plain] = {
-            "orders": rows,
-            "attempts": dict(self._attempts),
-            "failures": dict(self._failures),
-        }
-        return State(tensors, plain)
+        orders = [flight.order for flight in self._flights]
+        saved = _Saved(
+            {str(order.snapshot.version): order.snapshot for order in orders},
+            [_Row.of(flight) for flight in self._flights],
+            self._attempts,
+            self._failures,
+        )
+        return render(saved)
 
-    def load(self, state: State, like: Snapshot) -> None:
+    def load(self, state: State) -> None:
         """Take up saved flights; no job of this process carries them yet.
 
         Raises:
             UsageError: ``STO-T012`` when something is missing.
         """
-        try:
-            rows = cast("list[dict[str, Any]]", state.plain["orders"])
-            self._flights = [_flight(row, state.tensors, like) for row in rows]
-            self._attempts = _counts(state.plain["attempts"])
-            self._failures = _counts(state.plain["failures"])
-        except (KeyError, TypeError, ValueError):
-            raise UsageError(
-                "STO-T012", "the checkpoint's orders are not of this run"
-            ) from None
+        saved = parse(state, _Saved)
+        if any(str(row.version) not in saved.snapshots for row in saved.flights):
+            raise unfit("a version that orders start from is missing")
+        self._flights = [
+            row.open(saved.snapshots[str(row.version)]) for row in saved.flights
+        ]
+        self._attempts, self._failures = saved.attempts, saved.failures
 
 
-def _row(flight: Flight) -> dict[str, Plain]:
-    order = flight.order
-    return {
-        "key": order.key,
-        "kernel": order.kernel,
-        "version": order.snapshot.version,
-        "part": order.part,
-        "samples": order.samples,
-        "settings": dict(order.settings),
-        "has_rows": order.rows is not None,
-        "attempt": flight.attempt,
-        "late": flight.is_late,
-    }
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A flight as it is saved: of its snapshot, the version."""
+
+    key: str
+    kernel: str
+    version: int
+    part: int
+    samples: int
+    settings: dict[str, Any]
+    rows: Array | None
+    attempt: int
+    is_late: bool
+
+    @classmethod
+    def of(cls, flight: Flight) -> _Row:
+        """Return the row of a flight."""
+        order = flight.order
+        return cls(
+            order.key,
+            order.kernel,
+            order.snapshot.version,
+            order.part,
+            order.samples,
+            dict(order.settings),
+            flight.rows,
+            flight.attempt,
+            flight.is_late,
+        )
+
+    def open(self, snapshot: Snapshot) -> Flight:
+        """Return the flight, which starts from `snapshot`."""
+        rows = None if self.rows is None else tuple(self.rows.tolist())
+        order = Order(
+            self.key,
+            self.kernel,
+            snapshot,
+            self.part,
+            self.samples,
+            self.settings,
+            rows,
+        )
+        return Flight(order, self.attempt, is_late=self.is_late, _rows=self.rows)
 
 
-def _rows_name(key: str) -> str:
-    return f"rows/{key}"
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What `Flights` saves."""
 
-
-def _flight(row: Mapping[str, Any], tensors: Tensors, like: Snapshot) -> Flight:
-    version = int(row["version"])
-    snapshot = Snapshot(
-        version,
-        {name: tensors[f"{version}/p/{name}"] for name in like.parameters},
-        {name: tensors[f"{version}/b/{name}"] for name in like.buffers},
-    )
-    rows = tensors[_rows_name(str(row["key"]))] if row["has_rows"] else None
-    order = Order(
-        key=str(row["key"]),
-        kernel=str(row["kernel"]),
-        snapshot=snapshot,
-        part=int(row["part"]),
-        samples=int(row["samples"]),
-        settings=dict(row["settings"]),
-        rows=None if rows is None else tuple(rows.tolist()),
-    )
-    return Flight(order, int(row["attempt"]), is_late=bool(row["late"]), _rows=rows)
-
-
-def _counts(plain: Plain) -> dict[str, int]:
-    return {
-        str(key): int(str(count))
-        for key, count in cast("dict[str, Plain]", plain).items()
-    }
+    snapshots: dict[str, Snapshot]  # by their versions
+    flights: list[_Row]
+    attempts: dict[str, int]
+    failures: dict[str, int]
 
 
 KEPT = 100  # how many durations the median looks back over

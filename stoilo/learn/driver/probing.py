@@ -19,7 +19,8 @@ import numpy as np
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel, Model, TorchModel, torch_lock
-from stoilo.learn.core.orders import Order, Plain
+from stoilo.learn.core.orders import Order
+from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Tensors, add, forms_of
 from stoilo.learn.driver.transport import receive
 from stoilo.learn.methods.robust import safe_norm
@@ -176,7 +177,7 @@ def rehearse(model: Model, part: Part) -> None:
     """Refuse a model or loss that gives what training cannot use.
 
     Raises:
-        UsageError: ``STO-T031``: the loss is not one number, or its reduction is another
+        UsageError: ``STO-T001``: the loss is not one number, or its reduction is another
             than said; a function's gradients are not as its parameters.
     """
     few = part.take(slice(0, SAMPLES))
@@ -195,7 +196,7 @@ def _rehearse_arrays(model: ArrayModel, few: Part) -> None:
         return
     if shapes != wanted:
         raise UsageError(
-            "STO-T031",
+            "STO-T001",
             f"the function returns gradients {shapes} for parameters {wanted}",
             hint="name → gradient, of the parameters' names and shapes",
         )
@@ -209,7 +210,7 @@ def _rehearse_torch(model: TorchModel, few: Part) -> None:
     if getattr(whole, "numel", lambda: 0)() != 1:
         shape = tuple(whole.shape) if hasattr(whole, "shape") else type(whole).__name__
         raise UsageError(
-            "STO-T031",
+            "STO-T001",
             f"the loss of {len(few)} samples is {shape}, not one number",
             hint="let it return the mean or the sum, as a tensor",
         )
@@ -252,7 +253,7 @@ def _check_reduction(whole: float, single: list[float], said: str) -> None:
     right = [kind for kind, value in fits.items() if abs(whole - value) <= room]
     if right and said not in right:
         raise UsageError(
-            "STO-T031",
+            "STO-T001",
             f"the loss is the samples' {right[0]}, and their {said} was said",
             hint=f"reduction={right[0]!r}, or let the loss return the {said}",
         )

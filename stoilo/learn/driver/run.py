@@ -158,7 +158,7 @@ class Run:
         self._jobs.ident = saved_run.ident
         self._guard.memory = saved_run.memory
         self.method.load(saved_run.method)
-        self._flights.load(saved_run.flights, self.method.snapshot)
+        self._flights.load(saved_run.flights)
 
     async def step(self) -> Update:
         """Wait for the next answer that counts or is discarded, and return what it did.

@@ -10,7 +10,8 @@ from typing import Literal, Protocol, TypeAlias, cast, get_args
 import numpy as np
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.learn.core.orders import Order, Plain
+from stoilo.learn.core.orders import Order
+from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Array, Form
 from stoilo.learn.kernels.encoding import unpack
 
@@ -88,7 +89,7 @@ class Ternary:
         """Refuse a block that no scale could be shared by."""
         if type(self.block) is not int or not 1 <= self.block <= MOST_BLOCK:
             raise UsageError(
-                "STO-T091",
+                "STO-T040",
                 f"a block of {self.block} entries cannot be encoded",
                 hint=f"a whole number from 1 to {MOST_BLOCK}; 256 is usual",
             )
@@ -110,7 +111,7 @@ def as_transport(wanted: Transport | TransportName) -> Transport:
     """Return the codec of that name with its usual settings, or the codec itself.
 
     Raises:
-        UsageError: ``STO-T091`` for another name.
+        UsageError: ``STO-T040`` for another name.
     """
     if not isinstance(wanted, str):
         return wanted
@@ -122,7 +123,7 @@ def as_transport(wanted: Transport | TransportName) -> Transport:
         case "ternary":
             return Ternary()
     raise UsageError(
-        "STO-T091",
+        "STO-T040",
         f"arrays cannot travel as {wanted!r}",
         hint=f"one of {', '.join(get_args(TransportName))}, or an object of their classes",
     )
@@ -154,7 +155,7 @@ def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:
     check comes after this one.
 
     Raises:
-        TrustError: ``STO-T090`` for arrays that are not encoded as was asked for.
+        TrustError: ``STO-T010`` for arrays that are not encoded as was asked for.
     """
     told = asked(order)
     if told is None or not isinstance(raw, dict):
@@ -165,7 +166,7 @@ def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:
         found = read(told, raw.get("tensors"), plain)
     except ValueError as fault:
         raise TrustError(
-            "STO-T090", f"a volunteer's answer is not used: {fault}"
+            "STO-T010", f"a volunteer's answer is not used: {fault}"
         ) from None
     if told["codec"] == "ternary" and order.settings.get("give") == "parameters":
         base = order.snapshot.parameters

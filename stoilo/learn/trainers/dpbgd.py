@@ -176,7 +176,7 @@ class DPBGDTrainer(Trainer):
         `epoch_number` is below what you want.
 
         Raises:
-            UsageError: ``STO-T006`` without a dataset, ``STO-T081`` after the stop rule.
+            UsageError: ``STO-T004`` without a dataset, ``STO-T081`` after the stop rule.
             UserError: the researcher's own code failed too often on volunteers.
         """
         if self._is_elsewhere and self._own is not None:
@@ -208,7 +208,7 @@ class DPBGDTrainer(Trainer):
         step: a killed trainer goes on with the step in which it was, from its beginning.
 
         Raises:
-            UsageError: ``STO-T086`` with a folder and a dataset.
+            UsageError: ``STO-T081`` with a folder and a dataset.
         """
         await self.change_data(read_batches(data_loader), self._make_step)
         self._is_elsewhere = True
@@ -222,12 +222,12 @@ class DPBGDTrainer(Trainer):
         """Wait for those gradients, make the step, return the model and the mean loss.
 
         Raises:
-            UsageError: ``STO-T086`` when `works` are not what `epoch_create_work` returned.
+            UsageError: ``STO-T081`` when `works` are not what `epoch_create_work` returned.
             UserError: the researcher's own code failed too often on volunteers.
         """
         if not works or tuple(works) != self._works:
             raise UsageError(
-                "STO-T086",
+                "STO-T081",
                 "these tasks are not those of the present step",
                 hint="epoch_aggregate_results(await epoch_create_work(data_loader))",
             )

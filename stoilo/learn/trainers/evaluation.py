@@ -40,11 +40,11 @@ def count_confusion(labels: Array, predicted: Array) -> NDArray[np.int64]:
     Classes are the labels that occur on either side, in their order.
 
     Raises:
-        UsageError: ``STO-T034`` unless there are as many of one as of the other.
+        UsageError: ``STO-T004`` unless there are as many of one as of the other.
     """
     if labels.shape != predicted.shape or labels.ndim != 1 or not len(labels):
         raise UsageError(
-            "STO-T034",
+            "STO-T004",
             f"{labels.shape} labels and {predicted.shape} predictions do not compare",
             hint="one whole number a sample on both sides",
         )

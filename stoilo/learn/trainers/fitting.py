@@ -189,12 +189,12 @@ def make_trainer(
     """Return the trainer of `method`; the arguments are those of `fit`.
 
     Raises:
-        UsageError: ``STO-T080``, ``STO-T082``.
+        UsageError: ``STO-T005``, ``STO-T040``.
     """
     make = METHODS.get(method)
     if make is None:
         raise UsageError(
-            "STO-T082",
+            "STO-T040",
             f"no training method is named {method!r}",
             hint=f"methods: {', '.join(METHODS)}",
         )
@@ -253,7 +253,7 @@ async def fit(
         settings: further ones of the method's settings class.
 
     Raises:
-        UsageError: ``STO-T080``, ``STO-T082``, or what the method says of its settings.
+        UsageError: ``STO-T005``, ``STO-T040``, or what the method says of its settings.
         UserError: the researcher's own code failed too often on volunteers.
     """
     chosen = options or TrainerOptions()

@@ -198,7 +198,7 @@ def read_optimizer(
     Adam is AdamW without decay; a decay of Adam's own would be another thing.
 
     Raises:
-        UsageError: ``STO-T080`` for another class or argument.
+        UsageError: ``STO-T005`` for another class or argument.
     """
     name = kind.__name__
     known = (
@@ -207,7 +207,7 @@ def read_optimizer(
     odd = sorted(set(arguments) - known)
     if not known or odd:
         raise UsageError(
-            "STO-T080",
+            "STO-T005",
             f"volunteers do not train locally by {name}"
             + (f" with {odd[0]}" if known else ""),
             hint="SGD (lr, momentum, weight_decay), Adam (lr), AdamW (lr, weight_decay)",

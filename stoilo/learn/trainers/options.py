@@ -33,13 +33,13 @@ def as_model(model: object, loss: Loss | None = None) -> Model:
     """Return `model` as volunteers can compute with it.
 
     Raises:
-        UsageError: ``STO-T080`` for a torch module without a loss.
+        UsageError: ``STO-T005`` for a torch module without a loss.
     """
     if hasattr(model, "first") and hasattr(model, "kernel"):
         return model  # type: ignore[return-value]  # a Model: it has a model's methods
     if loss is None or not hasattr(model, "named_parameters"):
         raise UsageError(
-            "STO-T080",
+            "STO-T005",
             f"a {type(model).__name__} cannot be trained like that",
             hint="give an ArrayModel, a TorchModel, or a torch module and a loss",
         )
@@ -107,7 +107,7 @@ class StopRule:
         unused = self.target is None and self.patience is None
         if unused or not patient or not finite or not self.least_gain >= 0.0:
             raise UsageError(
-                "STO-T085",
+                "STO-T040",
                 f"target {self.target}, patience {self.patience} and least gain"
                 f" {self.least_gain} stop no training",
                 hint="a finite target or a patience ≥ 1; least_gain ≥ 0",
@@ -117,7 +117,7 @@ class StopRule:
         """Say whether a training with these epochs ends now.
 
         Raises:
-            UsageError: ``STO-T085`` when the last epoch has not the watched number.
+            UsageError: ``STO-T040`` when the last epoch has not the watched number.
         """
         if not epochs:
             return False
@@ -147,7 +147,7 @@ class StopRule:
             found = epoch.average_loss if median is None else median
         if not isinstance(found, int | float):
             raise UsageError(
-                "STO-T085",
+                "STO-T040",
                 f"epoch {epoch.epoch} has no {self.watch} to stop by",
                 hint='watch="loss", or give held_out data and a model that counts',
             )

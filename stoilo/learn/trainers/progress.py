@@ -63,7 +63,7 @@ class Conditions:
         least = ("poll_s", "validate_s")
         wrong += [name for name in least if not getattr(self, name) >= 0]
         if wrong:
-            raise UsageError("STO-T084", f"{wrong[0]} is too small for an estimate")
+            raise UsageError("STO-T040", f"{wrong[0]} is too small for an estimate")
 
 
 @dataclass(frozen=True, slots=True)

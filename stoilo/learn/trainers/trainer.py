@@ -18,6 +18,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import find_least_loss
 from stoilo.learn.core.orders import Method, Order, Snapshot, Update
+from stoilo.learn.core.states import Keeper
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.driver.transport import as_transport
@@ -26,11 +27,10 @@ from stoilo.learn.trainers.epochs import (
     EpochCheckpoint,
     EpochLog,
     EpochMetrics,
-    Saveable,
     Trained,
     TrainingUpdate,
     Waits,
-    render,
+    restore,
     sum_up,
 )
 from stoilo.learn.trainers.evaluation import evaluate
@@ -75,7 +75,7 @@ class Trainer:
         loss: Loss | None = None,
         options: TrainerOptions | None = None,
         name: str = "run",
-        kept: Saveable | None = None,
+        kept: Keeper | None = None,
     ) -> None:
         self.options = options or TrainerOptions()
         self.form = as_model(model, loss)
@@ -167,11 +167,11 @@ class Trainer:
         """The run over the present data.
 
         Raises:
-            UsageError: ``STO-T006`` before there is any.
+            UsageError: ``STO-T004`` before there is any.
         """
         if self._run is None:
             raise UsageError(
-                "STO-T006",
+                "STO-T004",
                 "this trainer has no dataset",
                 hint="give one to the trainer, or a data loader to each epoch",
             )
@@ -204,7 +204,7 @@ class Trainer:
     @property
     def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
         """The researcher's module with the newest weights; arrays without torch."""
-        return render(self.form, self.snapshot)
+        return restore(self.form, self.snapshot)
 
     def get_model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
         """Return `model` (name of the later interface)."""
@@ -248,12 +248,12 @@ class Trainer:
             make: makes the method; the trainer's own when None.
 
         Raises:
-            UsageError: ``STO-T086`` with a folder and data of its own: its checkpoint
+            UsageError: ``STO-T081`` with a folder and data of its own: its checkpoint
                 would know nothing of what happens elsewhere.
         """
         if self.options.folder is not None and self._has_own:
             raise UsageError(
-                "STO-T086",
+                "STO-T081",
                 "the checkpoint in the folder is of the trainer's own data",
                 hint="train_epoch() alone, or a trainer without data or without folder",
             )
@@ -288,7 +288,7 @@ class Trainer:
         """Return how long a step will take; a few samples are computed here to know.
 
         Raises:
-            UsageError: ``STO-T006`` without data, ``STO-T040`` when the method orders
+            UsageError: ``STO-T004`` without data, ``STO-T040`` when the method orders
                 nothing.
         """
         most = self.run.settings.in_flight

@@ -87,10 +87,10 @@ async def test_work_that_is_not_the_present_one_is_refused():
         old = await trainer.epoch_create_work(make_loader())
         new = await trainer.epoch_create_work(make_loader())
         for works in ((), old):
-            with pytest.raises(UsageError, match="STO-T086"):
+            with pytest.raises(UsageError, match="STO-T081"):
                 await trainer.epoch_aggregate_results(works)
         await trainer.epoch_aggregate_results(new)
-        with pytest.raises(UsageError, match="STO-T086"):
+        with pytest.raises(UsageError, match="STO-T081"):
             await trainer.epoch_aggregate_results(new)
     assert trainer.snapshot.version == 1
 
@@ -109,13 +109,13 @@ async def test_datasets_and_loaders_take_turns_and_no_step_is_lost(calls):
 async def test_loader_beside_a_folder_of_the_dataset_is_refused(tmp_path):
     options = stoilo.ml.DPBGDOptions(folder=tmp_path)
     async with make_trainer(dataset=make_data(), options=options) as trainer:
-        with pytest.raises(UsageError, match="STO-T086"):
+        with pytest.raises(UsageError, match="STO-T081"):
             await trainer.epoch(make_loader())
 
 
 async def test_empty_loader_is_named():
     async with make_trainer() as trainer:
-        with pytest.raises(UsageError, match="STO-T006"):
+        with pytest.raises(UsageError, match="STO-T004"):
             await trainer.epoch([])
 
 
@@ -190,5 +190,5 @@ def test_optimiser_of_torch_becomes_local_work(kind, arguments, work):
     [(torch.optim.Adagrad, {}), (torch.optim.Adam, {"weight_decay": 0.1})],
 )
 def test_optimiser_that_volunteers_do_not_know_is_named(kind, arguments):
-    with pytest.raises(UsageError, match="STO-T080"):
+    with pytest.raises(UsageError, match="STO-T005"):
         read_optimizer(kind, arguments)

@@ -44,7 +44,7 @@ def test_tasks_that_are_too_small_or_too_large_are_warned_of(compute_s, warning)
     "changes", [{"volunteers": 0}, {"download": 0.0}, {"poll_s": -1.0}]
 )
 def test_conditions_without_sense_are_refused(changes):
-    with pytest.raises(UsageError, match=f"{next(iter(changes))}.*STO-T084"):
+    with pytest.raises(UsageError, match=f"{next(iter(changes))}.*STO-T040"):
         Conditions(**changes)
 
 

@@ -1,7 +1,7 @@
 """A run on disk: a small file, replaced as a whole, that names arrays written once.
 
     FOLDER/run.json         what is plain, and where each array lies
-    FOLDER/arrays/N…        packs of arrays: see `stoilo.learn.driver.checkpoint`
+    FOLDER/arrays/N…        packs of arrays: see `stoilo.learn.core.checkpoint`
     FOLDER/history.jsonl    as long as run.json says; what is behind that is cut off
     FOLDER/lock             locked by the process that trains there
 
@@ -23,9 +23,14 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.errors import (
+    InternalError,
+    TrustError,
+    UnreachableError,
+    UsageError,
+)
 from stoilo.core.files import sync_directory, write_durably
-from stoilo.learn.core.orders import Plain, State
+from stoilo.learn.core.states import Plain, State
 from stoilo.learn.core.tensors import Array, Tensors
 
 _FORMAT = "stoilo-arrays-1"
@@ -207,7 +212,8 @@ class FolderLock:
             before = _HOLDERS.pop(self._folder.resolve(), None)
             if before is not None:
                 before.close(is_lost=True)
-            self._descriptor, self._is_lost = _lock(self._folder), False
+            self._descriptor = lock_file(self._folder / "lock")
+            self._is_lost = False
             _HOLDERS[self._folder.resolve()] = self
 
     def check(self) -> None:
@@ -217,7 +223,7 @@ class FolderLock:
             UsageError: ``STO-T023`` when it was.
         """
         if self._is_lost:
-            raise _taken("another run of this process", self._folder)
+            raise _taken("another run of this process", self._folder / "lock")
 
     def free(self) -> None:
         """Let the folder go, if it is held."""
@@ -234,25 +240,34 @@ class FolderLock:
             self._descriptor = -1
 
 
-def _lock(folder: Path) -> int:
-    """Return the descriptor that keeps other processes out; -1 where none can be kept."""
+def lock_file(path: Path) -> int:
+    """Return the descriptor that keeps other processes out; -1 where none can be kept.
+
+    Raises:
+        UsageError: ``STO-T023`` when another process has it.
+        UnreachableError: ``STO-L002`` when the file cannot be opened.
+    """
     try:
         import fcntl  # noqa: PLC0415 - not on every system
     except ImportError:
         return -1
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UnreachableError("STO-L002", f"{path.name}: {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
-        raise _taken("another process", folder) from None
+        raise _taken("another process", path) from None
     return lock
 
 
-def _taken(by: str, folder: Path) -> UsageError:
+def _taken(by: str, path: Path) -> UsageError:
+    place = path.stem if path.name != "lock" else path.parent.name
     return UsageError(
         "STO-T023",
-        f"{by} trains in {folder.name}",
+        f"{by} uses {place}",
         hint="wait for it or end it, or give another folder",
     )
 

@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as arrays
 from safetensors.numpy import save_file
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.learn.core.orders import State
-from stoilo.learn.driver.checkpoint import NAME, Checkpoint, Lines
+from stoilo.learn.core.checkpoint import NAME, Checkpoint, Lines
+from stoilo.learn.core.states import State
 
 ARRAY = np.arange(6.0).reshape(2, 3)
 STATE = State({"a/b": ARRAY}, {"epoch": 3, "keys": ["x"]})
@@ -113,7 +113,7 @@ def test_write_after_one_without_memory_is_whole(tmp_path, monkeypatch):
     checkpoint = Checkpoint(tmp_path)
     checkpoint.open()
     with monkeypatch.context() as patch:
-        patch.setattr("stoilo.learn.driver.checkpoint.save_file", out_of_memory)
+        patch.setattr("stoilo.learn.core.checkpoint.save_file", out_of_memory)
         with pytest.raises(InternalError, match="STO-T022"):
             checkpoint.write(STATE)
     checkpoint.write(STATE)
@@ -185,7 +185,7 @@ def test_lines_behind_the_saved_end_are_cut(tmp_path):
 
 
 HOLD = """import pathlib, sys
-from stoilo.learn.driver.checkpoint import Checkpoint
+from stoilo.learn.core.checkpoint import Checkpoint
 Checkpoint(pathlib.Path(sys.argv[1])).open()
 print(flush=True)
 sys.stdin.read()
