@@ -23,7 +23,6 @@ from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.methods.optimizers import TorchOptimizer
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.trainers.options import Loss, Place, TrainerOptions, as_parts
-from stoilo.learn.trainers.progress import Conditions, Display, Estimate, Progress
 from stoilo.learn.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -47,17 +46,12 @@ class DPBGDOptions(TrainerOptions):
             to hosts that have nothing else to do; 0: never.
         reduction: whether the loss is a mean over samples or their sum; what the loss
             itself says (torch's classes do), else the mean, when None.
-        progress: show the time model's estimate before the first step, then what happens,
-            in the places of watcher and on_epoch.
-        conditions: of the volunteers, for that estimate.
     """
 
     steps_per_epoch: int = 1
     fraction: float = 1.0
     backups: float = 0.0
     reduction: Literal["mean", "sum"] | None = None
-    progress: bool | Display = False
-    conditions: Conditions | None = None
 
 
 class DPBGDTrainer(Trainer):
@@ -113,14 +107,11 @@ class DPBGDTrainer(Trainer):
         self._optimizer = TorchOptimizer(
             optimizer_class, dict(optimizer_kwargs or {}), form.first().parameters
         )
-        self._progress = Progress(given.progress)
-        chosen = self._progress.watch(
-            # What the published interface names beside the options comes first.
-            replace(
-                given,
-                redundancy=redundancy_options or given.redundancy,
-                flavor=flavor or given.flavor,
-            )
+        # What the published interface names beside the options comes first.
+        chosen = replace(
+            given,
+            redundancy=redundancy_options or given.redundancy,
+            flavor=flavor or given.flavor,
         )
         self._own = None if dataset is None else as_parts(dataset, chosen)
         self._is_elsewhere = False
@@ -162,13 +153,6 @@ class DPBGDTrainer(Trainer):
         """Whether the stop rule is reached."""
         return self.stopped
 
-    def estimate(self, conditions: Conditions | None = None) -> Estimate:
-        """Return how long a step over the present data will take; see `Trainer.estimate`.
-
-        `conditions` are those of the options when None.
-        """
-        return super().estimate(conditions or self.options.conditions)
-
     async def train_epoch(self) -> tuple[nn.Module, float]:  # type: ignore[override]  # the thesis prints a pair
         """Train one epoch on the dataset; return the model and the mean loss.
 
@@ -182,7 +166,6 @@ class DPBGDTrainer(Trainer):
         if self._is_elsewhere and self._own is not None:
             await self.change_data(self._own)
         self._is_elsewhere = False
-        await self._progress.begin(self.estimate)
         return await self._finish_epoch()
 
     async def _finish_epoch(self) -> tuple[nn.Module, float]:
@@ -212,7 +195,6 @@ class DPBGDTrainer(Trainer):
         """
         await self.change_data(read_batches(data_loader), self._make_step)
         self._is_elsewhere = True
-        await self._progress.begin(self.estimate)
         self._works = await self.order()
         return self._works
 
@@ -233,8 +215,3 @@ class DPBGDTrainer(Trainer):
             )
         self._works = ()
         return await self._finish_epoch()
-
-    async def close(self) -> None:
-        """Stop waiting; with a folder, another trainer may go on."""
-        self._progress.end()
-        await super().close()

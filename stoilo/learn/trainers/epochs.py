@@ -56,13 +56,6 @@ class EpochMetrics:
     waiting: float | None = None
     median_loss: float | None = None
 
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - of the named attribute
-        """Return a metric by its name; ``avg_loss`` is the mean loss (thesis, later text)."""
-        try:
-            return getattr(self, "average_loss" if name == "avg_loss" else name)
-        except AttributeError:
-            raise KeyError(name) from None
-
 
 class Waits:
     """Where the time of an epoch's tasks goes: what synchronisation costs.

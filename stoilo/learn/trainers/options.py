@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stoilo.client.connection import Connection
     from stoilo.client.options import TaskLimits
     from stoilo.core.types import Redundancy
+    from stoilo.learn.trainers.progress import Conditions, Display
 
 
 Loss: TypeAlias = Callable[[Any, Any], Any]  # ``(output, target) -> scalar``
@@ -171,6 +172,8 @@ class TrainerOptions:
         folder: of checkpoint and history; None keeps nothing.
         held_out: a dataset; loss and accuracy on it end each epoch.
         stop: ends the training before its epochs are done; None for never.
+        progress: show the time model's estimate before the first step, then what happens.
+        conditions: of the volunteers, for that estimate.
         watcher: told of each update.
         on_epoch: told of each epoch.
         redundancy: copies and quorum of a task at a server; one copy when None.
@@ -189,6 +192,8 @@ class TrainerOptions:
     folder: Path | None = None
     held_out: object = None
     stop: StopRule | None = None
+    progress: bool | Display = False
+    conditions: Conditions | None = None
     watcher: Callable[[Update, Tally], None] | None = None
     on_epoch: Callable[[EpochMetrics], None] | None = None
     redundancy: Redundancy | None = None

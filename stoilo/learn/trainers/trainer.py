@@ -21,6 +21,7 @@ from stoilo.learn.core.orders import Method, Order, Snapshot, Update
 from stoilo.learn.core.states import Keeper
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import as_transport
 from stoilo.learn.trainers.epochs import (
     Epoch,
@@ -43,7 +44,13 @@ from stoilo.learn.trainers.options import (
     as_parts,
     open_backend,
 )
-from stoilo.learn.trainers.progress import Conditions, Estimate, TaskSize, estimate
+from stoilo.learn.trainers.progress import (
+    Conditions,
+    Display,
+    Estimate,
+    TaskSize,
+    estimate,
+)
 
 # First version, sizes of the data parts → the method.
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
@@ -92,7 +99,10 @@ class Trainer:
             self.options.folder if data is None else None, kept
         )
         self._updates: list[Update] = []
-        self._has_started = self._is_stopped = False
+        self._has_started = self._is_stopped = self._is_shown = False
+        usual = Display() if self.options.progress is True else None
+        shown = self.options.progress
+        self._display = shown if isinstance(shown, Display) else usual
         self._run: Run | None = None
         self.parts: list[Part] = []
         self._has_own = data is not None
@@ -121,7 +131,7 @@ class Trainer:
             self.parts,
             self._backend,
             settings,
-            watcher=self.options.watcher,
+            watcher=self._watch,
             memory=self._run.memory if self._run else None,
         )
 
@@ -152,7 +162,21 @@ class Trainer:
             await self._take_up(list(self._run.history.updates))
         self._has_started = True
         self._note_stop()
+        await self._show()
         return self
+
+    async def _show(self) -> None:
+        """Print the estimate and begin to draw, once there is something to be trained."""
+        if self._display is None or self._is_shown or self._run is None:
+            return
+        self._is_shown = True
+        self._display.say(str(await asyncio.to_thread(self.estimate)))
+        self._display.__enter__()
+
+    def _watch(self, update: Update, tally: Tally) -> None:
+        for watcher in (self._display, self.options.watcher):
+            if watcher is not None:
+                watcher(update, tally)
 
     async def _take_up(self, updates: list[Update]) -> None:
         ends = [place for place, one in enumerate(updates) if one.epoch_ended]
@@ -205,10 +229,6 @@ class Trainer:
     def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
         """The researcher's module with the newest weights; arrays without torch."""
         return restore(self.form, self.snapshot)
-
-    def get_model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
-        """Return `model` (name of the later interface)."""
-        return self.model
 
     def last_epoch_metrics(self) -> EpochMetrics | None:
         """Return what the last complete epoch came to; None before."""
@@ -265,6 +285,7 @@ class Trainer:
         # No folder: the run's checkpoint would be of data that nobody sees again.
         self._run = self._make_run(make or self._make, None)
         self._updates, self._waits = [], self._begin_waits()
+        await self._show()
 
     async def order(self) -> tuple[str, ...]:
         """Order what the method has now, without waiting; return the tasks' ids."""
@@ -287,6 +308,8 @@ class Trainer:
     def estimate(self, conditions: Conditions | None = None) -> Estimate:
         """Return how long a step will take; a few samples are computed here to know.
 
+        `conditions` are those of the options when None.
+
         Raises:
             UsageError: ``STO-T004`` without data, ``STO-T040`` when the method orders
                 nothing.
@@ -299,7 +322,7 @@ class Trainer:
             raise UsageError("STO-T040", "the method has nothing to be computed")
         largest = max(orders, key=lambda order: order.samples)
         size = self._measure(largest)
-        given = conditions or Conditions()
+        given = conditions or self.options.conditions or Conditions()
         # More volunteers than tasks have nothing to do.
         working = min(given.volunteers, most)
         return estimate(size, len(orders), replace(given, volunteers=working))
@@ -347,6 +370,8 @@ class Trainer:
         await self._between_epochs.put(self.snapshot, self.epoch_number)
         self._updates, self._waits = [], self._begin_waits()
         self._note_stop()
+        if self._display is not None:
+            self._display.end_epoch(metrics)
         if self.options.on_epoch is not None:
             self.options.on_epoch(metrics)
 
@@ -356,6 +381,9 @@ class Trainer:
 
     async def close(self) -> None:
         """Save and stop waiting; with a folder, another trainer may go on."""
+        if self._display is not None and self._is_shown:
+            self._is_shown = False
+            self._display.__exit__()
         if self._run is not None and self._has_started:
             await self._run.close()
         self._between_epochs.close()
