@@ -17,8 +17,9 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -30,7 +31,7 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.files import sync_directory, write_durably
-from stoilo.learn.core.states import Plain, State
+from stoilo.learn.core.states import State
 from stoilo.learn.core.tensors import Array, Tensors
 
 _FORMAT = "stoilo-arrays-1"
@@ -38,8 +39,7 @@ _SUFFIX = ".safetensors"
 MOST_BYTES = 64 << 30  # A larger file is not read
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where an array lies: the pack's name and its own name there."""
 
     pack: str
@@ -53,24 +53,7 @@ class Packs:
         self.folder = folder
         self.written_bytes = 0
         self._held: dict[int, tuple[Array, Place]] = {}  # by identity
-        self._digests: dict[str, Place] = {}
-        self._names: dict[str, frozenset[str]] = {}  # of each pack's arrays
         self._number = 0
-
-    def names(self, pack: str) -> frozenset[str]:
-        """Return the names of a pack's arrays.
-
-        Raises:
-            TrustError: ``STO-T011`` when it is missing, damaged, or not one of ours.
-        """
-        if pack not in self._names:
-            path = self._path(pack)
-            try:
-                with safe_open(path, framework="numpy") as file:
-                    self._names[pack] = frozenset(file.keys())
-            except (SafetensorError, OSError) as error:
-                raise damaged(f"{path.name}: {type(error).__name__}") from None
-        return self._names[pack]
 
     def _path(self, pack: str) -> Path:
         return self.folder / f"{pack}{_SUFFIX}"
@@ -101,43 +84,36 @@ class Packs:
             if about.get("format") != _FORMAT:
                 raise damaged(f"{path.name} was not written by a run")
             digests = json.loads(about["digests"])
-            for name, array in found.items():
-                if digests[name] != digest_of(array):
-                    raise damaged(f"{path.name} holds other numbers than were written")
-                self._digests[digests[name]] = Place(pack, name)
+            if any(digests[name] != digest_of(array) for name, array in found.items()):
+                raise damaged(f"{path.name} holds other numbers than were written")
         except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
             raise damaged(f"{path.name}: {type(error).__name__}") from None
         return found
 
     def write(self, tensors: Tensors) -> dict[str, Place]:
-        """Return where each array lies; those that lie nowhere go into one new pack."""
+        """Return where each array lies; those that lie nowhere go into one new pack.
+
+        By identity: no array is ever changed in place.
+        """
         pack = f"{self._number + 1:08d}"
         places: dict[str, Place] = {}
-        fresh: dict[str, Array] = {}
-        digests: dict[str, str] = {}
-        new: dict[str, Place] = {}  # known only once they are written
-        held_now: dict[int, tuple[Array, Place]] = {}
+        fresh: dict[int, tuple[Array, Place]] = {}
         for name, array in tensors.items():
-            held = self._held.get(id(array)) or held_now.get(id(array))
-            if held is None:
-                digest = digest_of(array)
-                place = self._digests.get(digest) or new.get(digest)
-                if place is None:
-                    place = new[digest] = Place(pack, name)
-                    fresh[name], digests[name] = array, digest
-                held = held_now[id(array)] = array, place
-            places[name] = held[1]
+            known = self._held.get(id(array)) or fresh.get(id(array))
+            if known is None:
+                known = fresh[id(array)] = array, Place(pack, name)
+            places[name] = known[1]
         if fresh:
-            self._write_pack(pack, fresh, digests)
-        self._digests |= new
-        self._held |= held_now
+            self._write_pack(
+                pack, {place.name: array for array, place in fresh.values()}
+            )
+        self._held |= fresh
         return places
 
-    def _write_pack(
-        self, pack: str, fresh: Tensors, digests: Mapping[str, str]
-    ) -> None:
+    def _write_pack(self, pack: str, fresh: Tensors) -> None:
         self.folder.mkdir(exist_ok=True)
         path, draft = self._path(pack), self.folder / f"{pack}.new"
+        digests = {name: digest_of(array) for name, array in fresh.items()}
         about = {"format": _FORMAT, "digests": json.dumps(digests)}
         whole = {n: np.require(a, requirements="C") for n, a in fresh.items()}
         save_file(whole, draft, about)
@@ -147,12 +123,10 @@ class Packs:
         draft.replace(path)
         sync_directory(self.folder)
         self._number += 1
-        self._names[pack] = frozenset(fresh)
 
     def forget(self) -> None:
         """Drop what is known of arrays: after a write that failed nothing is certain."""
         self._held.clear()
-        self._digests.clear()
         self._number += 1
 
     def keep(self, places: Mapping[str, Place], tensors: Tensors) -> None:
@@ -160,11 +134,9 @@ class Packs:
         packs = {place.pack for place in places.values()}
         alive = {id(array) for array in tensors.values()}
         self._held = {i: one for i, one in self._held.items() if i in alive}
-        self._digests = {d: p for d, p in self._digests.items() if p.pack in packs}
         for name in self._files():
             if name not in packs:
                 self._path(name).unlink()
-                self._names.pop(name, None)
 
     def _files(self) -> list[str]:
         found = self.folder.glob(f"[0-9]*{_SUFFIX}")
@@ -273,9 +245,18 @@ def _taken(by: str, path: Path) -> UsageError:
 
 
 NAME = "run.json"
-_RUN_FORMAT = "stoilo-run-2"
+_RUN_FORMAT = "stoilo-run-3"
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 MOST_RUN_BYTES = 1 << 30  # A larger `run.json` is not read
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What `run.json` holds."""
+
+    format: str
+    arrays: dict[str, Place]
+    state: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,15 +306,14 @@ class Checkpoint:
             whole = json.loads(path.read_bytes())
             if whole["format"] != _RUN_FORMAT:
                 raise damaged(f"{NAME} was not written by this version")
-            places = self._parse_places(whole["arrays"])
-            state = whole["state"]
+            saved = msgspec.convert(whole, _Saved)
+            if not all(place.pack.isdecimal() for place in saved.arrays.values()):
+                raise damaged(f"{NAME} names a strange file")
         except FileNotFoundError:
             return None
         except (*_MALFORMED, OSError) as error:
             raise damaged(f"{NAME}: {type(error).__name__}") from None
-        if not isinstance(state, dict):
-            raise damaged("its state has no names")
-        return State(self._packs.read(places), cast("Mapping[str, Plain]", state))
+        return State(self._packs.read(saved.arrays), saved.state)
 
     def write(self, state: State, lines: Lines | None = None) -> None:
         """Replace the saved state; after a crash either the old or the new one is there.
@@ -369,7 +349,7 @@ class Checkpoint:
         places = self._packs.write(state.tensors)
         whole = {
             "format": _RUN_FORMAT,
-            "arrays": self._render_places(places),
+            "arrays": places,
             "state": state.plain,
         }
         data = json.dumps(whole, allow_nan=False, separators=(",", ":")).encode()
@@ -377,30 +357,6 @@ class Checkpoint:
         write_durably(self.folder / NAME, data, mode=0o600, draft=draft)
         self._plain_bytes += len(data)
         self._packs.keep(places, state.tensors)
-
-    def _render_places(self, places: Mapping[str, Place]) -> dict[str, Plain]:
-        """Return name → name there, by packs; True for a pack as it is."""
-        packs: dict[str, dict[str, Plain]] = {}
-        for name, place in places.items():
-            packs.setdefault(place.pack, {})[name] = place.name
-        return {pack: self._shorten(pack, names) for pack, names in packs.items()}
-
-    def _shorten(self, pack: str, names: dict[str, Plain]) -> Plain:
-        is_whole = all(name == there for name, there in names.items())
-        is_whole = is_whole and names.keys() == self._packs.names(pack)
-        return True if is_whole else names
-
-    def _parse_places(self, plain: Mapping[str, object]) -> dict[str, Place]:
-        places: dict[str, Place] = {}
-        for pack, names in plain.items():
-            if not pack.isdecimal():
-                raise damaged(f"{NAME} names a strange file")
-            if names is True:
-                places |= {n: Place(pack, n) for n in self._packs.names(pack)}
-            else:
-                table = cast("Mapping[str, str]", names)
-                places |= {name: Place(pack, there) for name, there in table.items()}
-        return places
 
     def close(self) -> None:
         """Let the folder go."""

@@ -210,6 +210,25 @@ class Model(Protocol):
         """Return what goes into every task beside snapshot, data and settings."""
 
 
+def make_arguments(
+    model: Model,
+    snapshot: Snapshot,
+    part: Part,
+    settings: Mapping[str, object],
+) -> dict[str, Any]:
+    """Return a kernel's arguments to be called here: copies, which it may change."""
+    given = {
+        **model.constants(),
+        "parameters": dict(snapshot.parameters),
+        "buffers": dict(snapshot.buffers),
+        "data": {"x": part.x, "y": part.y},
+        "rows": None,
+        "settings": dict(settings),
+        "version": snapshot.version,
+    }
+    return copy.deepcopy(given)
+
+
 @dataclass(frozen=True)
 class ArrayModel:
     """A model of plain arrays with its own gradient: level `numeric`, no torch.

@@ -18,7 +18,13 @@ import numpy as np
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
-from stoilo.learn.core.models import ArrayModel, Model, TorchModel, torch_lock
+from stoilo.learn.core.models import (
+    ArrayModel,
+    Model,
+    TorchModel,
+    make_arguments,
+    torch_lock,
+)
 from stoilo.learn.core.orders import Order
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Tensors, add, forms_of
@@ -153,17 +159,9 @@ def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
     """Return what would arrive of a volunteer; the caller's objects stay as they are."""
     rows = list(order.rows or ())  # only these are copied: a part may be large
     small = part.take(rows)
-    kwargs = {
-        **model.constants(),
-        "parameters": dict(order.snapshot.parameters),
-        "buffers": dict(order.snapshot.buffers),
-        "data": {"x": small.x, "y": small.y},
-        "rows": None,
-        "settings": dict(order.settings),
-        "version": order.snapshot.version,
-    }
+    kwargs = make_arguments(model, order.snapshot, small, order.settings)
     with torch_lock(model.level):
-        answer = model.kernel(order.kernel)(copy.deepcopy(kwargs))
+        answer = model.kernel(order.kernel)(kwargs)
     arrived = receive(answer, order, forms_of(order.snapshot.parameters))
     return cast("dict[str, Tensors]", arrived)
 
@@ -224,15 +222,7 @@ def _losses_of(model: TorchModel, few: Part) -> tuple[Any, list[float]]:
     from stoilo.learn.kernels import torch_models  # noqa: PLC0415 - needs torch
 
     kernels: Any = torch_models  # untyped: they travel as source
-    first = model.first()
-    kwargs = {
-        **copy.deepcopy(dict(model.constants())),
-        "parameters": dict(first.parameters),
-        "buffers": dict(first.buffers),
-        "data": {"x": few.x, "y": few.y},
-        "rows": None,
-        "settings": {},
-    }
+    kwargs = make_arguments(model, model.first(), few, {})
     with torch_lock(model.level), torch.random.fork_rng(devices=[]), torch.no_grad():
         shape: Any = kernels.restore(kwargs)
         x, y = kernels.choose(kwargs)

@@ -7,6 +7,7 @@ are torch's, so that a step here equals a step there (tests compare the two).
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,7 +31,22 @@ class Optimizer(Keeper, Protocol):
         """Return the parameters after one step; the arguments stay as they are."""
 
 
-class Sgd(Stateful):
+class _EachAlone(Stateful, ABC):
+    """An optimiser that moves each array by its own gradient."""
+
+    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
+        """Return the parameters after one step."""
+        return {
+            name: self._move(name, array, gradient[name]) if name in gradient else array
+            for name, array in parameters.items()
+        }
+
+    @abstractmethod
+    def _move(self, name: str, array: Array, slope: Array) -> Array:
+        """Return an array after its step."""
+
+
+class Sgd(_EachAlone):
     """``u ← m·u + g + d·w``, ``w ← w - η·u`` (with Nesterov's ``g + m·u`` if asked for).
 
     The rate stands outside of the buffer, so that a change of it needs no correction.
@@ -52,13 +68,6 @@ class Sgd(Stateful):
         self.nesterov = nesterov
         self._speed: dict[str, Array] = {}
 
-    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
-        """Return the parameters after one step."""
-        return {
-            name: self._move(name, array, gradient[name]) if name in gradient else array
-            for name, array in parameters.items()
-        }
-
     def _move(self, name: str, array: Array, slope: Array) -> Array:
         if self.decay:
             slope = slope + self.decay * array
@@ -70,7 +79,7 @@ class Sgd(Stateful):
         return cast_like(array - self.rate * slope, array)
 
 
-class Momentum(Stateful):
+class Momentum(_EachAlone):
     """The other form of momentum: ``v ← m·v + η·g``, ``w ← w - v``.
 
     The rate is folded into the buffer, so each change of it needs the *momentum
@@ -89,27 +98,25 @@ class Momentum(Stateful):
         self.rate = rate
         self.momentum = momentum
         self.corrected = corrected
-        self._used = rate
+        self._used, self._factor = rate, 1.0
         self._speed: dict[str, Array] = {}
 
     def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
         """Return the parameters after one step, the buffer corrected for the rate."""
         # The buffer holds the old rate: without this the next steps are off by it.
-        factor = self.rate / self._used if self.corrected and self._used else 1.0
+        self._factor = self.rate / self._used if self.corrected and self._used else 1.0
         self._used = self.rate
-        after: dict[str, Array] = {}
-        for name, array in parameters.items():
-            after[name] = array
-            if name in gradient:
-                fresh = self.rate * gradient[name]
-                if name in self._speed:
-                    fresh = self.momentum * factor * self._speed[name] + fresh
-                self._speed[name] = fresh
-                after[name] = cast_like(array - fresh, array)
-        return after
+        return super().step(parameters, gradient)
+
+    def _move(self, name: str, array: Array, slope: Array) -> Array:
+        fresh = self.rate * slope
+        if name in self._speed:
+            fresh = self.momentum * self._factor * self._speed[name] + fresh
+        self._speed[name] = fresh
+        return cast_like(array - fresh, array)
 
 
-class Adam(Stateful):
+class Adam(_EachAlone):
     """Adam (Kingma, Ba 2015); with `decoupled`, decay acts on the parameter: AdamW."""
 
     kept = Stateful.kept | {
@@ -137,13 +144,6 @@ class Adam(Stateful):
         self._first: dict[str, Array] = {}
         self._second: dict[str, Array] = {}
 
-    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
-        """Return the parameters after one step."""
-        return {
-            name: self._move(name, array, gradient[name]) if name in gradient else array
-            for name, array in parameters.items()
-        }
-
     def _move(self, name: str, array: Array, slope: Array) -> Array:
         start: Array = array
         if self.decay and self.decoupled:
@@ -160,7 +160,7 @@ class Adam(Stateful):
         return cast_like(start - move, array)
 
 
-class Adagrad(Stateful):
+class Adagrad(_EachAlone):
     """``G ← G + g²``, then ``w ← w - η·g/(√G + ε)``: per coordinate, G kept here only.
 
     The square is added before the root is taken (DistBelief's appendix counts it in).
@@ -178,17 +178,14 @@ class Adagrad(Stateful):
         """Sum of the squares of all gradients so far, by name."""
         return self._squares
 
-    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
-        """Return the parameters after one step."""
-        after = dict(parameters)
-        for name, slope in gradient.items():
-            before = self._squares.get(name)
-            # Before the root, as DistBelief's appendix counts it.
-            square = slope * slope if before is None else before + slope * slope
-            self._squares[name] = square
-            move = self.rate * slope / (np.sqrt(square) + self.epsilon)
-            after[name] = cast_like(parameters[name] - move, parameters[name])
-        return after
+    def _move(self, name: str, array: Array, slope: Array) -> Array:
+        before = self._squares.get(name)
+        # Before the root, as DistBelief's appendix counts it.
+        square = slope * slope if before is None else before + slope * slope
+        self._squares[name] = square
+        return cast_like(
+            array - self.rate * slope / (np.sqrt(square) + self.epsilon), array
+        )
 
 
 def blend(before: Array | None, fresh: Array, kept: float) -> Array:

@@ -197,6 +197,6 @@ def is_ahead(image):
     path = image / "run.json"
     if not path.exists():
         return False
-    counted = json.loads(path.read_bytes())["state"]["history"]["bytes"]
+    counted = json.loads(path.read_bytes())["state"]["run"]["history"]
     history = image / "history.jsonl"
     return history.exists() and history.stat().st_size > counted
