@@ -10,8 +10,9 @@ from torch import nn
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
-from stoilo.learn.core.models import ArrayModel, Layer, Momenta, TorchModel
+from stoilo.learn.core.models import ArrayModel, TorchModel
 from stoilo.learn.methods.base import LocalWork
+from stoilo.learn.methods.buffers import Layer, Momenta, find_momentum
 from stoilo.learn.methods.federated import FederatedSettings
 from stoilo.learn.methods.optimizers import TorchOptimizer
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
@@ -185,7 +186,7 @@ def test_momenta_are_those_of_each_layer_that_keeps_statistics():
         nn.BatchNorm1d(2, momentum=0.3),
         nn.BatchNorm1d(2, momentum=None),
     )
-    momenta = TorchModel(nn.Sequential(nn.Linear(2, 2), model), LOSS).momenta
+    momenta = find_momentum(nn.Sequential(nn.Linear(2, 2), model))
     assert momenta == Momenta((Layer("1.1", 0.3), Layer("1.2", None)))
     shares = [momenta.find(name).share(4) for name in ("1.1", "1.2", "else")]
     assert shares == [0.3, 0.25, 0.1]

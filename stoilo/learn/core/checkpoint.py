@@ -161,57 +161,6 @@ def damaged(why: str) -> TrustError:
     )
 
 
-_TURN = threading.Lock()
-_HOLDERS: dict[Path, FolderLock] = {}
-
-
-class FolderLock:
-    """The right to write in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder.absolute()
-        self._descriptor = -1
-        self._is_lost = False
-
-    def take(self) -> None:
-        """Lock the folder; a run of this process that held it has lost it.
-
-        Raises:
-            UsageError: ``STO-T023`` when another process trains there.
-        """
-        with _TURN:
-            # A notebook's interrupted cell holds it still: the newer run takes over.
-            before = _HOLDERS.pop(self._folder.resolve(), None)
-            if before is not None:
-                before.close(is_lost=True)
-            self._descriptor = lock_file(self._folder / "lock")
-            self._is_lost = False
-            _HOLDERS[self._folder.resolve()] = self
-
-    def check(self) -> None:
-        """Make sure that the folder was not lost.
-
-        Raises:
-            UsageError: ``STO-T023`` when it was.
-        """
-        if self._is_lost:
-            raise _taken("another run of this process", self._folder / "lock")
-
-    def free(self) -> None:
-        """Let the folder go, if it is held."""
-        with _TURN:
-            if _HOLDERS.get(self._folder.resolve()) is self:
-                del _HOLDERS[self._folder.resolve()]
-            self.close()
-
-    def close(self, *, is_lost: bool = False) -> None:
-        """Close the file, and with it the lock; `is_lost`: another run has it now."""
-        self._is_lost = self._is_lost or is_lost
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
 def lock_file(path: Path) -> int:
     """Return the descriptor that keeps other processes out; -1 where none can be kept.
 
@@ -268,6 +217,10 @@ class Lines:
     data: bytes
 
 
+_HOLDING = threading.Lock()
+_HOLDERS: dict[Path, Checkpoint] = {}  # of this process, by folder
+
+
 class Checkpoint:
     """The saved state of one run; may be written from any thread, one at a time."""
 
@@ -275,7 +228,8 @@ class Checkpoint:
         self.folder = folder
         self._packs = Packs(folder / "arrays")
         self._turn = threading.Lock()
-        self._lock = FolderLock(folder)
+        self._lock = -1
+        self._is_lost = False  # to another run of this process
         self._plain_bytes = 0
 
     @property
@@ -291,7 +245,13 @@ class Checkpoint:
             UsageError: ``STO-T023`` when another process trains there.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock.take()
+        with _HOLDING:
+            # A notebook's interrupted cell holds it still: the newer run takes over.
+            before = _HOLDERS.pop(self.folder.resolve(), None)
+            if before is not None:
+                before.lose()
+            self._lock, self._is_lost = lock_file(self.folder / "lock"), False
+            _HOLDERS[self.folder.resolve()] = self
         try:
             return self._read()
         except BaseException:
@@ -327,7 +287,8 @@ class Checkpoint:
             UsageError: ``STO-T023`` when another run of this process trains there now.
         """
         with self._turn:
-            self._lock.check()
+            if self._is_lost:
+                raise _taken("another run of this process", self.folder / "lock")
             try:
                 self._write(state, lines)
             except (OSError, SafetensorError, ValueError, MemoryError) as error:
@@ -359,8 +320,21 @@ class Checkpoint:
         self._packs.keep(places, state.tensors)
 
     def close(self) -> None:
-        """Let the folder go."""
-        self._lock.free()
+        """Let the folder go, if it is held."""
+        with _HOLDING:
+            if _HOLDERS.get(self.folder.resolve()) is self:
+                del _HOLDERS[self.folder.resolve()]
+            self._let_go()
+
+    def lose(self) -> None:
+        """Let the folder go to another run of this process; nothing is written any more."""
+        self._is_lost = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
 
 def _write_lines(lines: Lines) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from stoilo.core.errors import TrustError
 from stoilo.learn.core.states import Plain, State
@@ -108,16 +108,14 @@ class Method(Protocol):
     def load(self, state: State) -> None:
         """Go on from a saved state (of the same method and settings)."""
 
-
-@runtime_checkable
-class Timed(Protocol):
-    """What a method has that must know the time: leases run out while nothing ends."""
-
     def note_time(self, now_s: float) -> None:
-        """Note the backend's time, s; called before each `Method.next_orders`."""
+        """Note the backend's time, s; called before each `next_orders`."""
 
     def next_alarm(self) -> float | None:
         """Return when to be told the time at the latest; None when nothing runs out."""
+
+    def note_saved(self) -> None:
+        """Note that the checkpoint names the state that `save` gave last: it must stay."""
 
 
 def refuse_answer(what: str) -> TrustError:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -54,8 +54,8 @@ class Tally:
 
     def take_up(self, earlier: Tally) -> None:
         """Go on from what an earlier process counted."""
-        for field in fields(earlier):
-            setattr(self, field.name, getattr(earlier, field.name))
+        for name in asdict(earlier):
+            setattr(self, name, getattr(earlier, name))
 
 
 class History:
@@ -196,7 +196,7 @@ def describe(value: object) -> Plain:
 
 def _public(kind: str, value: object) -> dict[str, Plain]:
     if is_dataclass(value):
-        names = [field.name for field in fields(value)]
+        names = [one.name for one in fields(value)]
     else:
         names = [name for name in getattr(value, "__dict__", ()) if name[0] != "_"]
     return {"": kind, **{name: describe(getattr(value, name)) for name in names}}
@@ -247,31 +247,13 @@ def _cut(value: Plain) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"  # noqa: PLR2004 - one line
 
 
-@runtime_checkable
-class SelfSaving(Protocol):
-    """What a method has that keeps states of its own beside the checkpoint."""
-
-    def note_saved(self) -> None:
-        """Note that the checkpoint names the state that `save` gave last: it must stay."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunState:
     """What a run keeps besides its history."""
 
     ident: str  # of the run; part of every job's key
     memory: Memory  # of the norms of answers so far
-    method: State  # the method's state
-    flights: State  # the orders in flight
-
-
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """What `Saving` writes beside the states of method and flights."""
-
-    ident: str
-    memory: Memory
-    identity: dict[str, Any]
+    identity: dict[str, Any]  # see `identify`
     tally: Tally
     history: int  # bytes
 
@@ -290,8 +272,10 @@ class Saving:
         self._history, self._tally = history, tally
         self._identity: Mapping[str, Plain] = {}
 
-    async def open(self, identity: Mapping[str, Plain]) -> RunState | None:
-        """Take the folder and return what was saved there; history and tally go on.
+    async def open(
+        self, identity: Mapping[str, Plain]
+    ) -> tuple[RunState, State] | None:
+        """Take the folder and return what `save` was given; history and tally go on.
 
         Raises:
             TrustError: ``STO-T011`` when it is damaged.
@@ -307,29 +291,26 @@ class Saving:
         self._identity = identity
         return saved_run
 
-    def _take_up(self, saved: State, identity: dict[str, Plain]) -> RunState:
-        run = parse(select(saved, "run"), _Saved)
+    def _take_up(
+        self, saved: State, identity: dict[str, Plain]
+    ) -> tuple[RunState, State]:
+        run = parse(select(saved, "run"), RunState)
         check_identity(run.identity, identity)
         self._tally.take_up(run.tally)
         self._history.load(run.history)
-        method, flights = select(saved, "method"), select(saved, "flights")
-        return RunState(run.ident, run.memory, method, flights)
+        return run, saved
 
-    async def save(self, saved_run: RunState) -> None:
+    async def save(
+        self, ident: str, memory: Memory, states: Mapping[str, State]
+    ) -> None:
         """Write the run as it is now.
 
         Raises:
             InternalError: ``STO-T022`` when the disk does not take it.
         """
-        run = _Saved(
-            saved_run.ident,
-            saved_run.memory,
-            dict(self._identity),
-            self._tally,
-            self._history.size,
-        )
-        states = {"method": saved_run.method, "flights": saved_run.flights}
-        state = join_states(run=render(run), **states)
+        known = dict(self._identity), self._tally, self._history.size
+        run = render(RunState(ident, memory, *known))
+        state = join_states(run=run, **states)
         work = asyncio.ensure_future(asyncio.to_thread(self._write, state))
         try:
             # Half a save must not go on beside the next one: wait for it, then leave.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias, cast, get_args
+from typing import ClassVar, Literal, Protocol, TypeAlias, cast, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class Transport(Protocol):
 
     @property
     def share(self) -> float:
-        """About how many bytes travel for one byte of the array, to estimate times."""
+        """About how many bytes travel for one byte of float32, to estimate times."""
 
     def ask(self, order: Order) -> Mapping[str, Plain] | None:
         """Return what the task is told; None when it need not encode."""
@@ -35,10 +35,7 @@ class Transport(Protocol):
 class Raw:
     """Arrays as they are: nothing to be told, nothing to be decoded."""
 
-    @property
-    def share(self) -> float:
-        """All of it."""
-        return 1.0
+    share: ClassVar = 1.0
 
     def ask(self, order: Order) -> None:  # noqa: ARG002 - a codec's interface
         """Say that the task need not encode."""
@@ -54,10 +51,7 @@ class Compressed:
     frame is described at `stoilo.learn.kernels.encoding.compress`.
     """
 
-    @property
-    def share(self) -> float:
-        """About what is left of gradients in float32."""
-        return 0.85
+    share: ClassVar = 0.85
 
     def ask(self, order: Order) -> Mapping[str, Plain]:  # noqa: ARG002 - a codec's interface
         """Return the codec's name."""
@@ -115,13 +109,13 @@ def as_transport(wanted: Transport | TransportName) -> Transport:
     """
     if not isinstance(wanted, str):
         return wanted
-    match wanted:
-        case "raw":
-            return Raw()
-        case "compressed":
-            return Compressed()
-        case "ternary":
-            return Ternary()
+    known: dict[str, Transport] = {
+        "raw": Raw(),
+        "compressed": Compressed(),
+        "ternary": Ternary(),
+    }
+    if wanted in known:
+        return known[wanted]
     raise UsageError(
         "STO-T040",
         f"arrays cannot travel as {wanted!r}",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from stoilo.learn.kernels.encoding import pack
-from stoilo.learn.kernels.steps import deal
 
 __all__ = ["evaluate", "gradient", "local_steps"]  # the kernels of a model
 
@@ -83,6 +82,15 @@ def move(weights, mean, memory, settings, step):
             memory[name] = g
         moved[name] = (w - rate * g).astype(w.dtype)
     return moved
+
+
+def deal(count, size, seed):
+    """Yield index arrays of mini-batches: a permutation dealt in order, then a new one."""
+    shuffler = np.random.Generator(np.random.PCG64(seed))
+    while True:
+        order = shuffler.permutation(count)
+        for start in range(0, count, size):
+            yield order[start : start + size]
 
 
 def choose(kwargs):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
+from stoilo.learn.kernels.array_models import count, deal
 from stoilo.learn.kernels.encoding import pack
-from stoilo.learn.kernels.steps import deal
 
 __all__ = ["evaluate", "gradient", "local_steps"]
 
@@ -180,11 +180,6 @@ def take(samples, rows):
         return tuple([take(one, rows) for one in samples])
     found = torch.as_tensor(samples)
     return found if rows is None else found[rows]
-
-
-def count(samples):
-    """Return how many samples there are."""
-    return len(samples[0]) if isinstance(samples, tuple) else len(samples)
 
 
 def answer(kwargs, model, samples, loss_sum, correct, tensors):

@@ -223,6 +223,16 @@ class MethodBase(Stateful, ABC):
     def lose(self, order: Order) -> None:
         """Give the order's work out again, unless it no longer matters."""
 
+    def note_time(self, now_s: float) -> None:
+        """Note the time; see `Method.note_time`."""
+
+    def next_alarm(self) -> float | None:
+        """Return None: nothing runs out here."""
+        return None
+
+    def note_saved(self) -> None:
+        """Note that the checkpoint is written; see `Method.note_saved`."""
+
     def load(self, state: State) -> None:
         """Go on from a saved state.
 

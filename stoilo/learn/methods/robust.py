@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Reply
 from stoilo.learn.core.states import Stateful
-from stoilo.learn.core.tensors import Array, Tensors, is_finite, scale
+from stoilo.learn.core.tensors import Array, Tensors, add, is_finite, scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,35 +379,29 @@ def _distances(good: Sequence[Reply]) -> NDArray[np.float64]:
 def _centred(
     good: Sequence[Reply], samples: int, start: Tensors | None, rule: CentredClipping
 ) -> dict[str, Array]:
-    means = [_mean_of(reply, _every(good)) for reply in good]
-    centre = dict(start) if start is not None else _median_of(good)
+    like = _every(good)
+    means = [_mean_of(reply, like) for reply in good]
+    centre = (
+        dict(start) if start is not None else _doubled(_by_coordinate(good, 1, 0.5))
+    )
     for _ in range(rule.rounds):
-        differences = [_minus(mean, centre) for mean in means]
+        differences = [add(mean, centre, -1.0) for mean in means]
         sizes = [safe_norm(difference) for difference in differences]
         radius = statistics.median(sizes) if rule.radius is None else rule.radius
         shares = [min(1.0, radius / size) if size else 1.0 for size in sizes]
         for difference, share in zip(differences, shares, strict=True):
-            for name, array in difference.items():
-                centre[name] = centre[name] + share / len(good) * array
-    return {
-        name: (samples * array).astype(_every(good)[name].dtype)
-        for name, array in centre.items()
-    }
+            centre = add(centre, difference, share / len(good))
+    return {n: (samples * a).astype(like[n].dtype) for n, a in centre.items()}
 
 
 def _mean_of(reply: Reply, like: Tensors) -> dict[str, Array]:
-    zeros = {name: np.zeros_like(array) for name, array in like.items()}
-    found = {**zeros, **reply.tensors}
-    return {n: found[n].astype(np.float64) / reply.samples for n in like}
+    """Return a reply's mean in doubles, zeros where it has nothing."""
+    found = {n: reply.tensors.get(n, np.zeros_like(a)) for n, a in like.items()}
+    return {n: a / reply.samples for n, a in _doubled(found).items()}
 
 
-def _median_of(good: Sequence[Reply]) -> dict[str, Array]:
-    middle = _by_coordinate(good, 1, 0.5)
-    return {name: array.astype(np.float64) for name, array in middle.items()}
-
-
-def _minus(one: Tensors, other: Tensors) -> dict[str, Array]:
-    return {name: array - other[name] for name, array in one.items()}
+def _doubled(tensors: Tensors) -> dict[str, Array]:
+    return {name: array.astype(np.float64) for name, array in tensors.items()}
 
 
 def _kept_centre(rule: Rule, tensors: Tensors, samples: int) -> Tensors | None:

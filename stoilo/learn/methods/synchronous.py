@@ -16,7 +16,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.models import USUAL, Momenta
 from stoilo.learn.core.orders import Order, Reply, Snapshot
 from stoilo.learn.core.states import State
 from stoilo.learn.core.tensors import Array, Tensors, scale
@@ -29,7 +28,7 @@ from stoilo.learn.methods.base import (
     derive_order_seed,
     shuffle,
 )
-from stoilo.learn.methods.buffers import pool_buffers
+from stoilo.learn.methods.buffers import USUAL, Momenta, pool_buffers
 from stoilo.learn.methods.optimizers import Momentum, Optimizer, Sgd
 
 # Replies, in the order of their keys → one weighted sum; robust rules fit here.

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import read_batches
-from stoilo.learn.core.models import TorchModel, find_momentum
+from stoilo.learn.core.models import TorchModel
 from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.methods.buffers import find_momentum
 from stoilo.learn.methods.optimizers import TorchOptimizer
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.trainers.options import Loss, Place, TrainerOptions, as_parts

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.models import Model, TorchModel, find_momentum
+from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.methods.base import LocalWork
+from stoilo.learn.methods.buffers import find_momentum
 from stoilo.learn.methods.downpour import DownpourSettings
 from stoilo.learn.methods.federated import FederatedSettings
 from stoilo.learn.methods.lbfgs import Rules

@@ -123,21 +123,15 @@ class StopRule:
         if not epochs:
             return False
         goodness = [self._goodness(epoch) for epoch in epochs]
-        if self.target is not None and goodness[-1] >= self._signed(self.target):
+        sign = -1.0 if self.watch == "loss" else 1.0
+        if self.target is not None and goodness[-1] >= sign * self.target:
             return True
-        return self.patience is not None and self._stalled(goodness) >= self.patience
-
-    def _stalled(self, goodness: Sequence[float]) -> int:
-        best, since = -math.inf, 0
+        best, since = -math.inf, 0  # epochs since the best one
         for one in goodness:
+            since += 1
             if one > best + self.least_gain:
                 best, since = one, 0
-            else:
-                since += 1
-        return since
-
-    def _signed(self, value: float) -> float:
-        return -value if self.watch == "loss" else value
+        return self.patience is not None and since >= self.patience
 
     def _goodness(self, epoch: EpochMetrics) -> float:
         """Return the watched number, the larger the better; not finite is the worst."""
@@ -152,7 +146,8 @@ class StopRule:
                 f"epoch {epoch.epoch} has no {self.watch} to stop by",
                 hint='watch="loss", or give held_out data and a model that counts',
             )
-        return self._signed(float(found)) if math.isfinite(found) else -math.inf
+        sign = -1.0 if self.watch == "loss" else 1.0
+        return sign * found if math.isfinite(found) else -math.inf
 
 
 @dataclass(frozen=True, slots=True)

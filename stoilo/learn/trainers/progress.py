@@ -65,16 +65,6 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskSize:
-    """What one task moves and computes."""
-
-    # Model version and data part; a host that has one of them already loads less
-    download_bytes: int
-    upload_bytes: int  # arrays of the answer
-    compute_s: float  # on this computer, s
-
-
-@dataclass(frozen=True, slots=True)
 class Estimate:
     """One step's time, s, each part for one task.
 
@@ -97,6 +87,29 @@ class Estimate:
     tasks: int
     rounds: int
     deadline_s: float
+
+    @classmethod
+    def of(
+        cls,
+        conditions: Conditions,
+        tasks: int,  # of a step, all alike
+        *,
+        # Model version and data part; a host that has one of them already loads less
+        download_bytes: int,
+        upload_bytes: int,  # arrays of the answer
+        compute_s: float,  # on this computer
+    ) -> Self:
+        """Return the time of a step."""
+        return cls(
+            conditions.poll_s,
+            download_bytes / conditions.download,
+            compute_s * conditions.slowdown,
+            upload_bytes / conditions.upload,
+            conditions.validate_s,
+            tasks,
+            max(1, math.ceil(tasks / conditions.volunteers)),
+            conditions.deadline_s,
+        )
 
     @property
     def rest_s(self) -> float:
@@ -139,20 +152,6 @@ class Estimate:
             f" {self.validate_s:.1f} s a task"
         )
         return "\n".join([line, *(f"warning: {text}" for text in self.warnings())])
-
-
-def estimate(size: TaskSize, tasks: int, conditions: Conditions) -> Estimate:
-    """Return the time of a step of so many equal tasks."""
-    return Estimate(
-        conditions.poll_s,
-        size.download_bytes / conditions.download,
-        size.compute_s * conditions.slowdown,
-        size.upload_bytes / conditions.upload,
-        conditions.validate_s,
-        tasks,
-        max(1, math.ceil(tasks / conditions.volunteers)),
-        conditions.deadline_s,
-    )
 
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import find_least_loss
-from stoilo.learn.core.orders import Method, Order, Snapshot, Update
+from stoilo.learn.core.orders import Method, Snapshot, Update
 from stoilo.learn.core.states import Keeper
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
@@ -48,8 +48,6 @@ from stoilo.learn.trainers.progress import (
     Conditions,
     Display,
     Estimate,
-    TaskSize,
-    estimate,
 )
 
 # First version, sizes of the data parts → the method.
@@ -321,21 +319,18 @@ class Trainer:
         if not orders:
             raise UsageError("STO-T040", "the method has nothing to be computed")
         largest = max(orders, key=lambda order: order.samples)
-        size = self._measure(largest)
+        part, base = self.parts[largest.part], largest.snapshot
+        model = sum(a.nbytes for a in base.parameters.values())
+        buffers = sum(a.nbytes for a in base.buffers.values())
+        share = as_transport(self.options.transport).share
         given = conditions or self.options.conditions or Conditions()
-        # More volunteers than tasks have nothing to do.
-        working = min(given.volunteers, most)
-        return estimate(size, len(orders), replace(given, volunteers=working))
-
-    def _measure(self, order: Order) -> TaskSize:
-        part, snapshot = self.parts[order.part], order.snapshot
-        model = sum(a.nbytes for a in snapshot.parameters.values())
-        buffers = sum(a.nbytes for a in snapshot.buffers.values())
-        return TaskSize(
+        return Estimate.of(
+            # More volunteers than tasks have nothing to do.
+            replace(given, volunteers=min(given.volunteers, most)),
+            len(orders),
             download_bytes=model + buffers + part.nbytes,
-            upload_bytes=round(model * as_transport(self.options.transport).share)
-            + buffers,
-            compute_s=order.samples * measure_seconds(self.form, order, part),
+            upload_bytes=round(model * share) + buffers,
+            compute_s=largest.samples * measure_seconds(self.form, largest, part),
         )
 
     def _begin_waits(self) -> Waits:

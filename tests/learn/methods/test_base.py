@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.kernels.steps import deal
+from stoilo.learn.kernels.array_models import deal
 from stoilo.learn.methods.base import (
     Ledger,
     LocalWork,

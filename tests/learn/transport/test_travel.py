@@ -267,8 +267,7 @@ async def test_estimate_counts_what_travels(model, samples):
     for transport in ("raw", "ternary"):
         options = TrainerOptions(tasks=2, transport=transport)
         async with make_trainer("sync", model, samples, options=options) as trainer:
-            order = trainer.run.method.next_orders(1)[0]
-            found.append(trainer._measure(order).upload_bytes)
+            found.append(trainer.estimate().upload_s)
     assert found[1] < found[0] / 10
 
 
