@@ -19,7 +19,8 @@ from bench.rows import Row, interleaved_medians, seconds_once
 from stoilo.client.capture import capture_task
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.codec.values import from_node, to_node
-from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot
+from stoilo.learn.core.orders import Order, Reply, Snapshot
+from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Form, Tensors
 from stoilo.learn.driver.acceptance import Expectation, check_reply
 from stoilo.learn.driver.transport import (
@@ -64,7 +65,6 @@ def answer(kwargs: dict[str, Any], tensors: Tensors) -> dict[str, Any]:
         "tensors": pack(kwargs, tensors),
         "buffers": {},
         "correct": -1,
-        "numbers": {},
     }
 
 

@@ -58,7 +58,6 @@ LIES: dict[str, Callable[[Answer], object]] = {
     "loss as text": lambda value: {**value, "loss_sum": "NaN"},
     "loss beyond every measure": lambda value: {**value, "loss_sum": 1.7e308},
     "more right than samples": lambda value: {**value, "correct": 1 << 40},
-    "numbers of a long name": lambda value: {**value, "numbers": {"a" * 10_000: 1.0}},
 }
 """Wrong values by name, each made of a true one."""
 

@@ -1,7 +1,7 @@
 """A run on disk: a small file, replaced as a whole, that names arrays written once.
 
     FOLDER/run.json         what is plain, and where each array lies
-    FOLDER/arrays/N…        packs of arrays: see `stoilo.learn.driver.checkpoint`
+    FOLDER/arrays/N…        packs of arrays: see `stoilo.learn.core.checkpoint`
     FOLDER/history.jsonl    as long as run.json says; what is behind that is cut off
     FOLDER/lock             locked by the process that trains there
 
@@ -17,15 +17,21 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.errors import (
+    InternalError,
+    TrustError,
+    UnreachableError,
+    UsageError,
+)
 from stoilo.core.files import sync_directory, write_durably
-from stoilo.learn.core.orders import Plain, State
+from stoilo.learn.core.states import State
 from stoilo.learn.core.tensors import Array, Tensors
 
 _FORMAT = "stoilo-arrays-1"
@@ -33,8 +39,7 @@ _SUFFIX = ".safetensors"
 MOST_BYTES = 64 << 30  # A larger file is not read
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where an array lies: the pack's name and its own name there."""
 
     pack: str
@@ -48,24 +53,7 @@ class Packs:
         self.folder = folder
         self.written_bytes = 0
         self._held: dict[int, tuple[Array, Place]] = {}  # by identity
-        self._digests: dict[str, Place] = {}
-        self._names: dict[str, frozenset[str]] = {}  # of each pack's arrays
         self._number = 0
-
-    def names(self, pack: str) -> frozenset[str]:
-        """Return the names of a pack's arrays.
-
-        Raises:
-            TrustError: ``STO-T011`` when it is missing, damaged, or not one of ours.
-        """
-        if pack not in self._names:
-            path = self._path(pack)
-            try:
-                with safe_open(path, framework="numpy") as file:
-                    self._names[pack] = frozenset(file.keys())
-            except (SafetensorError, OSError) as error:
-                raise damaged(f"{path.name}: {type(error).__name__}") from None
-        return self._names[pack]
 
     def _path(self, pack: str) -> Path:
         return self.folder / f"{pack}{_SUFFIX}"
@@ -96,43 +84,36 @@ class Packs:
             if about.get("format") != _FORMAT:
                 raise damaged(f"{path.name} was not written by a run")
             digests = json.loads(about["digests"])
-            for name, array in found.items():
-                if digests[name] != digest_of(array):
-                    raise damaged(f"{path.name} holds other numbers than were written")
-                self._digests[digests[name]] = Place(pack, name)
+            if any(digests[name] != digest_of(array) for name, array in found.items()):
+                raise damaged(f"{path.name} holds other numbers than were written")
         except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
             raise damaged(f"{path.name}: {type(error).__name__}") from None
         return found
 
     def write(self, tensors: Tensors) -> dict[str, Place]:
-        """Return where each array lies; those that lie nowhere go into one new pack."""
+        """Return where each array lies; those that lie nowhere go into one new pack.
+
+        By identity: no array is ever changed in place.
+        """
         pack = f"{self._number + 1:08d}"
         places: dict[str, Place] = {}
-        fresh: dict[str, Array] = {}
-        digests: dict[str, str] = {}
-        new: dict[str, Place] = {}  # known only once they are written
-        held_now: dict[int, tuple[Array, Place]] = {}
+        fresh: dict[int, tuple[Array, Place]] = {}
         for name, array in tensors.items():
-            held = self._held.get(id(array)) or held_now.get(id(array))
-            if held is None:
-                digest = digest_of(array)
-                place = self._digests.get(digest) or new.get(digest)
-                if place is None:
-                    place = new[digest] = Place(pack, name)
-                    fresh[name], digests[name] = array, digest
-                held = held_now[id(array)] = array, place
-            places[name] = held[1]
+            known = self._held.get(id(array)) or fresh.get(id(array))
+            if known is None:
+                known = fresh[id(array)] = array, Place(pack, name)
+            places[name] = known[1]
         if fresh:
-            self._write_pack(pack, fresh, digests)
-        self._digests |= new
-        self._held |= held_now
+            self._write_pack(
+                pack, {place.name: array for array, place in fresh.values()}
+            )
+        self._held |= fresh
         return places
 
-    def _write_pack(
-        self, pack: str, fresh: Tensors, digests: Mapping[str, str]
-    ) -> None:
+    def _write_pack(self, pack: str, fresh: Tensors) -> None:
         self.folder.mkdir(exist_ok=True)
         path, draft = self._path(pack), self.folder / f"{pack}.new"
+        digests = {name: digest_of(array) for name, array in fresh.items()}
         about = {"format": _FORMAT, "digests": json.dumps(digests)}
         whole = {n: np.require(a, requirements="C") for n, a in fresh.items()}
         save_file(whole, draft, about)
@@ -142,12 +123,10 @@ class Packs:
         draft.replace(path)
         sync_directory(self.folder)
         self._number += 1
-        self._names[pack] = frozenset(fresh)
 
     def forget(self) -> None:
         """Drop what is known of arrays: after a write that failed nothing is certain."""
         self._held.clear()
-        self._digests.clear()
         self._number += 1
 
     def keep(self, places: Mapping[str, Place], tensors: Tensors) -> None:
@@ -155,11 +134,9 @@ class Packs:
         packs = {place.pack for place in places.values()}
         alive = {id(array) for array in tensors.values()}
         self._held = {i: one for i, one in self._held.items() if i in alive}
-        self._digests = {d: p for d, p in self._digests.items() if p.pack in packs}
         for name in self._files():
             if name not in packs:
                 self._path(name).unlink()
-                self._names.pop(name, None)
 
     def _files(self) -> list[str]:
         found = self.folder.glob(f"[0-9]*{_SUFFIX}")
@@ -184,83 +161,51 @@ def damaged(why: str) -> TrustError:
     )
 
 
-_TURN = threading.Lock()
-_HOLDERS: dict[Path, FolderLock] = {}
+def lock_file(path: Path) -> int:
+    """Return the descriptor that keeps other processes out; -1 where none can be kept.
 
-
-class FolderLock:
-    """The right to write in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder.absolute()
-        self._descriptor = -1
-        self._is_lost = False
-
-    def take(self) -> None:
-        """Lock the folder; a run of this process that held it has lost it.
-
-        Raises:
-            UsageError: ``STO-T023`` when another process trains there.
-        """
-        with _TURN:
-            # A notebook's interrupted cell holds it still: the newer run takes over.
-            before = _HOLDERS.pop(self._folder.resolve(), None)
-            if before is not None:
-                before.close(is_lost=True)
-            self._descriptor, self._is_lost = _lock(self._folder), False
-            _HOLDERS[self._folder.resolve()] = self
-
-    def check(self) -> None:
-        """Make sure that the folder was not lost.
-
-        Raises:
-            UsageError: ``STO-T023`` when it was.
-        """
-        if self._is_lost:
-            raise _taken("another run of this process", self._folder)
-
-    def free(self) -> None:
-        """Let the folder go, if it is held."""
-        with _TURN:
-            if _HOLDERS.get(self._folder.resolve()) is self:
-                del _HOLDERS[self._folder.resolve()]
-            self.close()
-
-    def close(self, *, is_lost: bool = False) -> None:
-        """Close the file, and with it the lock; `is_lost`: another run has it now."""
-        self._is_lost = self._is_lost or is_lost
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-def _lock(folder: Path) -> int:
-    """Return the descriptor that keeps other processes out; -1 where none can be kept."""
+    Raises:
+        UsageError: ``STO-T023`` when another process has it.
+        UnreachableError: ``STO-L002`` when the file cannot be opened.
+    """
     try:
         import fcntl  # noqa: PLC0415 - not on every system
     except ImportError:
         return -1
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UnreachableError("STO-L002", f"{path.name}: {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
-        raise _taken("another process", folder) from None
+        raise _taken("another process", path) from None
     return lock
 
 
-def _taken(by: str, folder: Path) -> UsageError:
+def _taken(by: str, path: Path) -> UsageError:
+    place = path.stem if path.name != "lock" else path.parent.name
     return UsageError(
         "STO-T023",
-        f"{by} trains in {folder.name}",
+        f"{by} uses {place}",
         hint="wait for it or end it, or give another folder",
     )
 
 
 NAME = "run.json"
-_RUN_FORMAT = "stoilo-run-2"
+_RUN_FORMAT = "stoilo-run-3"
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 MOST_RUN_BYTES = 1 << 30  # A larger `run.json` is not read
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What `run.json` holds."""
+
+    format: str
+    arrays: dict[str, Place]
+    state: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +217,10 @@ class Lines:
     data: bytes
 
 
+_HOLDING = threading.Lock()
+_HOLDERS: dict[Path, Checkpoint] = {}  # of this process, by folder
+
+
 class Checkpoint:
     """The saved state of one run; may be written from any thread, one at a time."""
 
@@ -279,7 +228,8 @@ class Checkpoint:
         self.folder = folder
         self._packs = Packs(folder / "arrays")
         self._turn = threading.Lock()
-        self._lock = FolderLock(folder)
+        self._lock = -1
+        self._is_lost = False  # to another run of this process
         self._plain_bytes = 0
 
     @property
@@ -295,7 +245,13 @@ class Checkpoint:
             UsageError: ``STO-T023`` when another process trains there.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock.take()
+        with _HOLDING:
+            # A notebook's interrupted cell holds it still: the newer run takes over.
+            before = _HOLDERS.pop(self.folder.resolve(), None)
+            if before is not None:
+                before.lose()
+            self._lock, self._is_lost = lock_file(self.folder / "lock"), False
+            _HOLDERS[self.folder.resolve()] = self
         try:
             return self._read()
         except BaseException:
@@ -310,15 +266,14 @@ class Checkpoint:
             whole = json.loads(path.read_bytes())
             if whole["format"] != _RUN_FORMAT:
                 raise damaged(f"{NAME} was not written by this version")
-            places = self._parse_places(whole["arrays"])
-            state = whole["state"]
+            saved = msgspec.convert(whole, _Saved)
+            if not all(place.pack.isdecimal() for place in saved.arrays.values()):
+                raise damaged(f"{NAME} names a strange file")
         except FileNotFoundError:
             return None
         except (*_MALFORMED, OSError) as error:
             raise damaged(f"{NAME}: {type(error).__name__}") from None
-        if not isinstance(state, dict):
-            raise damaged("its state has no names")
-        return State(self._packs.read(places), cast("Mapping[str, Plain]", state))
+        return State(self._packs.read(saved.arrays), saved.state)
 
     def write(self, state: State, lines: Lines | None = None) -> None:
         """Replace the saved state; after a crash either the old or the new one is there.
@@ -332,7 +287,8 @@ class Checkpoint:
             UsageError: ``STO-T023`` when another run of this process trains there now.
         """
         with self._turn:
-            self._lock.check()
+            if self._is_lost:
+                raise _taken("another run of this process", self.folder / "lock")
             try:
                 self._write(state, lines)
             except (OSError, SafetensorError, ValueError, MemoryError) as error:
@@ -354,7 +310,7 @@ class Checkpoint:
         places = self._packs.write(state.tensors)
         whole = {
             "format": _RUN_FORMAT,
-            "arrays": self._render_places(places),
+            "arrays": places,
             "state": state.plain,
         }
         data = json.dumps(whole, allow_nan=False, separators=(",", ":")).encode()
@@ -363,33 +319,22 @@ class Checkpoint:
         self._plain_bytes += len(data)
         self._packs.keep(places, state.tensors)
 
-    def _render_places(self, places: Mapping[str, Place]) -> dict[str, Plain]:
-        """Return name → name there, by packs; True for a pack as it is."""
-        packs: dict[str, dict[str, Plain]] = {}
-        for name, place in places.items():
-            packs.setdefault(place.pack, {})[name] = place.name
-        return {pack: self._shorten(pack, names) for pack, names in packs.items()}
-
-    def _shorten(self, pack: str, names: dict[str, Plain]) -> Plain:
-        is_whole = all(name == there for name, there in names.items())
-        is_whole = is_whole and names.keys() == self._packs.names(pack)
-        return True if is_whole else names
-
-    def _parse_places(self, plain: Mapping[str, object]) -> dict[str, Place]:
-        places: dict[str, Place] = {}
-        for pack, names in plain.items():
-            if not pack.isdecimal():
-                raise damaged(f"{NAME} names a strange file")
-            if names is True:
-                places |= {n: Place(pack, n) for n in self._packs.names(pack)}
-            else:
-                table = cast("Mapping[str, str]", names)
-                places |= {name: Place(pack, there) for name, there in table.items()}
-        return places
-
     def close(self) -> None:
-        """Let the folder go."""
-        self._lock.free()
+        """Let the folder go, if it is held."""
+        with _HOLDING:
+            if _HOLDERS.get(self.folder.resolve()) is self:
+                del _HOLDERS[self.folder.resolve()]
+            self._let_go()
+
+    def lose(self) -> None:
+        """Let the folder go to another run of this process; nothing is written any more."""
+        self._is_lost = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
 
 def _write_lines(lines: Lines) -> None:
