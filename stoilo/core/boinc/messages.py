@@ -166,7 +166,6 @@ class UserInfo:
     created_at: int
     total_credit: float = 0.0
     host_total_credit: float = 0.0
-    venue: str = ""
 
 
 @dataclass(frozen=True, slots=True)

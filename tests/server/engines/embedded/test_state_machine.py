@@ -318,11 +318,11 @@ class Both(RuleBasedStateMachine):
         }
 
     def banned(self):
-        hosts, users, bans = schema.hosts, schema.users, schema.bans
+        hosts, users = schema.hosts, schema.users
         query = (
             select(users.c.email, hosts.c.cpid)
             .join(hosts, hosts.c.user_id == users.c.id)
-            .join(bans, bans.c.host_id == hosts.c.id)
+            .where(hosts.c.ban.is_not(None))
         )
         with self.bench.engine._database.read() as connection:
             return {(row.email, row.cpid) for row in connection.execute(query)}

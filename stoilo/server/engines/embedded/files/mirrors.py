@@ -63,18 +63,18 @@ _URL: Final = re.compile(
 
 
 def parse_mirrors(text: str) -> tuple[str, ...]:
-    """Return the URLs of a setting, separated by commas; raises ``STO-B050``."""
+    """Return the URLs of a setting, separated by commas; raises ``STO-R090``."""
     urls = tuple(part.strip() for part in text.split(",") if part.strip())
     for url in urls:
         if not _URL.fullmatch(url) or not urlsplit(url).hostname:
             raise UsageError(
-                "STO-B050",
+                "STO-R090",
                 f"{url[:80]!r} is no mirror's URL",
                 hint="like `https://eu.example.org/stoilo/, https://…/`",
             )
     if len(set(urls)) < len(urls) or len(urls) > MOST_MIRRORS:
         raise UsageError(
-            "STO-B050", f"a mirror is named twice, or more than {MOST_MIRRORS} are"
+            "STO-R090", f"a mirror is named twice, or more than {MOST_MIRRORS} are"
         )
     return urls
 

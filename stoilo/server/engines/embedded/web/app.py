@@ -39,7 +39,6 @@ from stoilo.server.engines.embedded.web.rate_limit import (
 )
 from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
 from stoilo.server.engines.embedded.web.replies import (
-    ProjectConfig,
     render_config,
     render_master_page,
     render_reply,
@@ -173,13 +172,13 @@ class _Face:
     async def config(self, request: Request) -> Response:
         """GET /get_project_config.php."""
         del request
-        config = ProjectConfig(
-            name=self._options.project,
-            master_url=self._base_url,
-            platforms=await run_in_threadpool(self._engine.platforms),
+        config = render_config(
+            self._options.project,
+            self._base_url,
+            await run_in_threadpool(self._engine.platforms),
             account_creation=self._options.account_creation,
         )
-        return Response(render_config(config), media_type=XML)
+        return Response(config, media_type=XML)
 
     async def scheduler(self, request: Request) -> Response:
         """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""

@@ -65,7 +65,7 @@ def test_setting_names_urls():
     ],
 )
 def test_setting_that_makes_no_sense_is_refused(text):
-    with pytest.raises(UsageError, match="STO-B050"):
+    with pytest.raises(UsageError, match="STO-R090"):
         parse_mirrors(text)
 
 
@@ -339,7 +339,7 @@ def test_no_copy_that_a_lying_mirror_failed_is_charged(checked, many, first):
     checked.pass_time(3600)
     if many[first:]:
         checked.request(1, results=failures(many[first:]))
-    excused = (ResultOutcome.NOT_NEEDED.value, "STO-B052")
+    excused = (ResultOutcome.NOT_NEEDED.value, "STO-E021")
     assert {outcome_of(checked, copy) for copy in many} == {excused}
     assert checked.record(1) == 10
     checked.settle()
@@ -356,7 +356,7 @@ def test_excuse_survives_a_transaction_that_is_done_again(checked, many, monkeyp
 
     monkeypatch.setattr(type(checked.engine._database), "write_together", twice)
     checked.request(1, results=failures(many))
-    assert {outcome_of(checked, copy)[1] for copy in many} == {"STO-B052"}
+    assert {outcome_of(checked, copy)[1] for copy in many} == {"STO-E021"}
     assert checked.record(1) == 10
 
 
