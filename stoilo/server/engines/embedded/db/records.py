@@ -306,3 +306,15 @@ def view_of(
         host_class=row.wu_host_class,
         alone=bool(row.wu_alone),
     )
+
+
+def still_counts(state: ResultProgress, outcome: ResultOutcome) -> bool:
+    """Say whether a result is on its host, or has only not come back in time."""
+    late = state == ResultProgress.OVER and outcome == ResultOutcome.NO_REPLY
+    return late or state == ResultProgress.IN_PROGRESS
+
+
+def counts(result: AnyRow) -> bool:
+    """Say the same of a row of `results`, with its workunit's ``wu_state``."""
+    over = result.wu_state == WorkunitState.OVER
+    return not over and still_counts(result.state, result.outcome)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, ScalarSelect, Select
 
-    from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.programs import AppProgram
 
@@ -293,17 +293,9 @@ class ProgramChoice:
     key_signature: str = ""  # over it, by the key that the client holds
     notices: tuple[str, ...] = ()  # for its user, why it cannot
 
-    def complete(self, reply: SchedulerReply) -> SchedulerReply:
-        """Return `reply` with the app versions that its results need, key and notices."""
-        apps = sorted({workunit.app for workunit in reply.workunits})
-        versions = [replace(self.program, app=app) for app in apps if self.program]
-        return replace(
-            reply,
-            app_versions=tuple(versions),
-            code_sign_key=self.key,
-            code_sign_key_signature=self.key_signature,
-            messages=reply.messages + self.notices,
-        )
+    def versions(self, apps: Iterable[str]) -> tuple[AppVersion, ...]:
+        """Return the app versions of some apps, none for a host with its own program."""
+        return tuple(replace(self.program, app=app) for app in apps if self.program)
 
 
 def choose_program(catalogue: Catalogue, request: SchedulerRequest) -> ProgramChoice:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from stoilo.core.boinc.messages import ReportedResult, SchedulerReply
+    from stoilo.core.boinc.messages import FileInfo, ReportedResult
 
 log = logging.getLogger(__name__)
 
@@ -127,21 +127,18 @@ class Mirrors:
         self._good = frozenset(good)
         self._were_good = self._were_good or bool(good)
 
-    def send(self, reply: SchedulerReply, host: int) -> SchedulerReply:
-        """Return a reply that sends a host to mirrors for what tasks share."""
-        good = self._good
-        if not good or self._distrusts(host):
-            return reply
+    def name(self, files: Iterable[FileInfo], host: int) -> tuple[FileInfo, ...]:
+        """Return files with the mirrors where a host shall look for what tasks share."""
+        good = () if self._distrusts(host) else self._good
         # Each host has an order of its own, the same at every call (rendezvous hashing):
         # hosts spread evenly, and a mirror that comes or goes moves no host but its own.
         ranked = sorted(good, key=lambda url: _draw(url, host))[:MOST_NAMED]
-        files = tuple(
+        return tuple(
             replace(file, mirrors=tuple(f"{url}{file.name}" for url in ranked))
             if file.sticky and file.nbytes > LEAST_BYTES
             else file
-            for file in reply.files
+            for file in files
         )
-        return replace(reply, files=files)
 
     def excuses(self, host: int, report: ReportedResult, sent_at: int) -> bool:
         """Say whether a failed result, sent at `sent_at`, is taken for the mirrors' fault.

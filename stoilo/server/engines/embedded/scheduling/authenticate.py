@@ -2,8 +2,7 @@
 
 Everything that a call needs to know before it looks at results comes from one row for each
 host and app, because a query costs far more than a column. Levels, wishes and room are then
-each only ever made smaller (`receive`); `Guest.complete` adds what the client shows and
-keeps.
+each only ever made smaller (`receive`).
 """
 
 from __future__ import annotations
@@ -16,28 +15,23 @@ from sqlalchemy import String, and_, bindparam, or_, select
 
 from stoilo.core.boinc.messages import SchedulerReply, UserInfo
 from stoilo.server.engines.embedded.accounts.accounts import key_digest, user_of
-from stoilo.server.engines.embedded.accounts.preferences import (
-    exchange_global_preferences,
-    narrow_wishes,
-    project_preferences,
-)
+from stoilo.server.engines.embedded.accounts.preferences import narrow_wishes
 from stoilo.server.engines.embedded.accounts.quotas import (
+    Allowance,
     Quota,
     allowed_today,
-    note_results,
     pause_of,
 )
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.files.app_versions import catalogue_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection, Select, Table
 
     from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.accounts.accounts import User
-    from stoilo.server.engines.embedded.accounts.quotas import Allowance
     from stoilo.server.engines.embedded.db.schema import AnyRow
 
 SECONDS_PER_RESULT = 60.0  # what one result is taken to last when work for N s is asked
@@ -157,7 +151,6 @@ def _labelled(table: Table, prefix: str) -> list[Any]:
 
 BANNED_DELAY_S = 86_400.0
 TOO_MANY_DELAY_S = 60.0
-LONGEST_DELAY_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,36 +162,8 @@ class Guest:
     host: Host  # that calls
     # with the wishes of host and account, and no more asked than is allowed
     request: SchedulerRequest
-    allowance: Allowance | None  # of the host, None when it asks for no work
+    allowance: Allowance  # of the host, an empty one when it asks for no work
     now: int  # s
-
-    def complete(
-        self,
-        connection: Connection,
-        reply: SchedulerReply,  # what the scheduler has to say
-        apps: Iterable[str],  # of every result that it hands out for the first time
-    ) -> SchedulerReply:
-        """Return the reply with what the client shows and keeps."""
-        note_results(connection, self.host.id, apps, self.host.quotas, self.now)
-        messages, delay = reply.messages, reply.request_delay
-        if self.allowance is not None:
-            messages += self.allowance.messages
-            delay = max(delay, min(float(self.allowance.delay_s), LONGEST_DELAY_S))
-        shared = exchange_global_preferences(
-            connection,
-            self.visitor.row,
-            self.request.global_preferences,
-            self.now,
-            weak=self.user.weak,
-        )
-        return replace(
-            reply,
-            messages=messages,
-            request_delay=delay,
-            user=self.visitor.info(self.host),
-            project_preferences=project_preferences(self.user.chosen),
-            global_preferences=shared,
-        )
 
 
 def wants_work(request: SchedulerRequest) -> bool:
@@ -212,7 +177,7 @@ def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -
     user = visitor.user
     request = replace(request, wishes=narrow_wishes(request.wishes, user.chosen))
     if not wants_work(request):
-        return Guest(visitor, user, host, request, None, now)
+        return Guest(visitor, user, host, request, Allowance((), 0), now)
     allowance = allowed_today(host.quotas, user.apps, request.ncpus, now)
     pause = pause_of(user.paused_until, now)
     if pause is not None:

@@ -17,11 +17,10 @@ from stoilo.server.engines.embedded.accounts.quotas import note_errors, note_tur
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     CheckVerdict,
-    WorkunitState,
+    counts,
     joined_results,
 )
 from stoilo.server.engines.embedded.files.mirrors import DOWNLOAD_FAILED
-from stoilo.server.engines.embedded.workunits.transitioner import still_counts
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
 
 if TYPE_CHECKING:
@@ -67,12 +66,6 @@ def _by_name() -> Select[Any]:
 
 def _of_host() -> Select[Any]:
     return joined_results().where(schema.results.c.host_id == bindparam("host"))
-
-
-def counts(result: AnyRow) -> bool:
-    """Say whether a report of a result still matters."""
-    over = result.wu_state == WorkunitState.OVER
-    return not over and still_counts(result.state, result.outcome)
 
 
 def is_needless(result: AnyRow) -> bool:

@@ -22,6 +22,11 @@ from stoilo.server.engines.embedded.accounts.host_filter import (
     WISH_COLUMNS,
     remember_wishes,
 )
+from stoilo.server.engines.embedded.accounts.preferences import (
+    exchange_global_preferences,
+    project_preferences,
+)
+from stoilo.server.engines.embedded.accounts.quotas import note_results
 from stoilo.server.engines.embedded.db.database import NeedsWritingError
 from stoilo.server.engines.embedded.files.app_versions import (
     choose_program,
@@ -58,11 +63,11 @@ from stoilo.server.engines.embedded.scheduling.sticky_files import settle_leases
 from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
-    from stoilo.core.boinc.messages import FileInfo, FileRef, SchedulerRequest
+    from stoilo.core.boinc.messages import FileRef, SchedulerRequest
     from stoilo.server.engines.embedded.db.database import Database
     from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.files.app_versions import Catalogue
@@ -73,6 +78,7 @@ if TYPE_CHECKING:
 BAD_KEY_DELAY_S = 3600.0
 # A client that can run nothing of ours calls no sooner
 UNUSABLE_DELAY_S = 600.0
+LONGEST_DELAY_S = 3600.0
 
 
 class Scheduler:
@@ -165,73 +171,78 @@ class Scheduler:
     ) -> SchedulerReply:
         """Take the reports of a caller who is welcome, and give what may be given."""
         host, request, now = guest.host, guest.request, guest.now
+        row = guest.visitor.row
         stored = NO_WISHES
         if host.row is not None:
             stored = tuple(getattr(host.row, f"host_{one}") for one in WISH_COLUMNS)
         remember_wishes(connection, host.id, stored, request.wishes)
-        held = load_held(connection, host.id, named_results(request))
         reports = request.results[:REPORTS_TAKEN]
+        others = [other.name for other in request.other_results]
+        named = dict.fromkeys([*(one.name for one in request.results), *others])
+        held = load_held(connection, host.id, named)
         over, quotas = take_reports(
             connection, host, reports, request.host.fpops, held, now, self._mirrors
         )
         guest = replace(guest, host=replace(host, quotas=quotas))
         left = [result for name, result in held.items() if name not in over]
-        catalogue = self._current(
-            connection, guest.visitor.row.catalogue or "", base_url
-        )
+        catalogue = self._current(connection, row.catalogue or "", base_url)
         program = choose_program(catalogue, request)
         lost, fresh = [], []
         if program.usable:
-            lost = lost_results(
-                connection, guest.visitor.user, request, left, self._pace
-            )
+            user, pace = guest.visitor.user, self._pace
+            lost = lost_results(connection, user, request, left, pace)
             busy = sum(one.state == ResultProgress.IN_PROGRESS for one in left)
             if not some_download_failed(reports):
-                fresh = fresh_results(connection, guest, busy, self._pace, self._chance)
+                fresh = fresh_results(connection, guest, busy, pace, self._chance)
         if fresh:
             self._activity.note_work(host.id, now)
+            apps = [one.wu_app for one, _ in fresh]
+            note_results(connection, host.id, apps, quotas, now)
         sent = [*((one, one.deadline) for one in lost), *fresh]
-        files = file_refs(
-            connection,
-            [result.workunit_id for result, _ in sent],
-            catalogue.release,
-            base_url,
+        workunits = {one.workunit_id: one for one, _ in sent}
+        refs, files = file_refs(connection, [*workunits], catalogue.release, base_url)
+        ban, allowance = notices(host), guest.allowance
+        wait = min(float(allowance.delay_s), LONGEST_DELAY_S)
+        shared = exchange_global_preferences(
+            connection, row, request.global_preferences, now, weak=guest.user.weak
         )
-        reply = render_results(sent, files, base_url)
-        reply = self._mirrors.send(reply, host.id)
-        reply = self._orders(connection, guest, reply, held, over)
-        reply = program.complete(reply)
-        reply = guest.complete(connection, reply, [one.wu_app for one, _ in fresh])
-        return self._paced(connection, guest, reply, usable=program.usable)
-
-    def _orders(
-        self,
-        connection: Connection,
-        guest: Guest,
-        reply: SchedulerReply,
-        held: Mapping[str, AnyRow],
-        over: frozenset[str],
-    ) -> SchedulerReply:
-        """Return the reply with what the host may forget, drop and delete."""
-        host, request = guest.host, guest.request
-        names = [other.name for other in request.other_results]
-        acks = (result.name for result in request.results[:REPORTS_TAKEN])
-        ban = notices(host)
-        return replace(
-            reply,
+        reply = SchedulerReply(
             host_id=host.id if host.new else 0,
-            acks=tuple(dict.fromkeys(acks)),
-            aborts=needless_results(names, held, over),
+            acks=tuple(dict.fromkeys(one.name for one in reports)),
+            aborts=needless_results(others, held, over),
             # one that is running may finish and is still compared
             aborts_unstarted=tuple(
-                name for name in names if name in held and is_needless(held[name])
+                name for name in others if name in held and is_needless(held[name])
             ),
-            delete_files=settle_leases(
-                connection, host.id, request, reply.files, guest.now
+            files=self._mirrors.name(files, host.id),
+            uploads=tuple(
+                UploadInfo(
+                    one.upload_name,
+                    f"{base_url}upload/{one.upload_token}",
+                    one.wu_result_max_bytes,
+                )
+                for one, _ in sent
             ),
-            messages=ban,
-            request_delay=BANNED_DELAY_S if ban else 0.0,
+            workunits=tuple(
+                _workunit(one, refs[number]) for number, one in workunits.items()
+            ),
+            results=tuple(
+                ResultInfo(one.name, one.wu_name, deadline, one.upload_name)
+                for one, deadline in sent
+            ),
+            request_delay=max(BANNED_DELAY_S if ban else 0.0, wait),
+            messages=(*ban, *program.notices, *allowance.messages),
+            app_versions=program.versions(
+                sorted({one.wu_app for one in workunits.values()})
+            ),
+            code_sign_key=program.key,
+            code_sign_key_signature=program.key_signature,
+            delete_files=settle_leases(connection, host.id, request, files, now),
+            user=guest.visitor.info(host),
+            project_preferences=project_preferences(guest.user.chosen),
+            global_preferences=shared,
         )
+        return self._paced(connection, guest, reply, usable=program.usable)
 
     def _paced(
         self,
@@ -265,48 +276,15 @@ class Scheduler:
         return known
 
 
-def named_results(request: SchedulerRequest) -> list[str]:
-    """Return the (untrusted) names of all results that a host says it has."""
-    names = [result.name for result in request.results]
-    names += [other.name for other in request.other_results]
-    return list(dict.fromkeys(names))
-
-
-def render_results(
-    results: Sequence[tuple[AnyRow, int]],  # to be sent, of `joined_results`; deadlines
-    # of their workunits, and each of them once
-    files: tuple[Mapping[int, Sequence[FileRef]], tuple[FileInfo, ...]],
-    base_url: str,  # of the project
-) -> SchedulerReply:
-    """Return a reply with some results and all that they need."""
-    refs, infos = files
-    workunits = {
-        one.workunit_id: WorkunitInfo(
-            one.wu_name,
-            one.wu_app,
-            one.wu_fpops_est,
-            one.wu_fpops_bound,
-            tuple(refs[one.workunit_id]),
-            one.wu_memory_bound,
-            one.wu_disk_bound,
-        )
-        for one, _ in results
-    }
-    return SchedulerReply(
-        files=infos,
-        workunits=tuple(workunits.values()),
-        uploads=tuple(
-            UploadInfo(
-                one.upload_name,
-                f"{base_url}upload/{one.upload_token}",
-                one.wu_result_max_bytes,
-            )
-            for one, _ in results
-        ),
-        results=tuple(
-            ResultInfo(one.name, one.wu_name, deadline, one.upload_name)
-            for one, deadline in results
-        ),
+def _workunit(row: AnyRow, refs: Sequence[FileRef]) -> WorkunitInfo:
+    return WorkunitInfo(
+        row.wu_name,
+        row.wu_app,
+        row.wu_fpops_est,
+        row.wu_fpops_bound,
+        tuple(refs),
+        row.wu_memory_bound,
+        row.wu_disk_bound,
     )
 
 

@@ -84,11 +84,7 @@ def parse_request(data: bytes) -> SchedulerRequest:
         ncpus=int(max(1, min(MOST_PROCESSORS, _measure(host, "p_ncpus")))),
         results=_reports(results),
         other_results=tuple(
-            OtherResult(
-                check_name(item.string("name")),
-                min(1.0, _measure(item, "fraction_done")),
-            )
-            for item in unfinished
+            OtherResult(check_name(item.string("name"))) for item in unfinished
         ),
         wait_s=max(0.0, root.number("stoilo_wait")),
         wishes=_wishes(root),
@@ -136,13 +132,11 @@ def _host(host: Element) -> HostInfo:
         domain_name=_cut(host, "domain_name", 254),
         vendor=_cut(host, "p_vendor", 254),
         model=_cut(host, "p_model", 254),
-        features=_cut(host, "p_features", 4096),
         fpops=_measure(host, "p_fpops"),
         memory_bytes=_measure(host, "m_nbytes"),
         disk_free_bytes=_measure(host, "d_free"),
         os_name=_cut(host, "os_name", 254),
         os_version=_cut(host, "os_version", 254),
-        utc_offset_s=host.integer("timezone") if host.find("timezone") else None,
     )
 
 

@@ -42,6 +42,7 @@ from stoilo.server.engines.embedded.db.records import (
     ReleaseClass,
     SecondOpinion,
     Validity,
+    still_counts,
 )
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
 
@@ -242,12 +243,6 @@ def can_receive(view: WorkunitView, result: Result) -> bool:
     """
     wanted = view.outcome is None or view.lingering
     return wanted and still_counts(result.state, result.outcome)
-
-
-def still_counts(state: ResultProgress, outcome: ResultOutcome) -> bool:
-    """Say whether a result is on its host, or has only not come back in time."""
-    late = state == ResultProgress.OVER and outcome == ResultOutcome.NO_REPLY
-    return late or state == ResultProgress.IN_PROGRESS
 
 
 def next_actions(view: WorkunitView, now: int) -> list[Action]:

@@ -29,8 +29,8 @@ from stoilo.server.engines.embedded.accounts.accounts import is_newcomer
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     WorkunitState,
-    load_view,
-    result_of,
+    counts,
+    joined_results,
 )
 from stoilo.server.engines.embedded.files.depot import (
     disk_error,
@@ -39,7 +39,6 @@ from stoilo.server.engines.embedded.files.depot import (
     remove,
     size_of,
 )
-from stoilo.server.engines.embedded.workunits.transitioner import can_receive
 from stoilo.server.engines.embedded.workunits.upload_quota import (
     LARGEST_RESULT,
     Owner,
@@ -50,8 +49,6 @@ from stoilo.server.engines.embedded.workunits.upload_quota import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from sqlalchemy import Connection
 
     from stoilo.server.engines.embedded.db.database import Database
     from stoilo.server.engines.embedded.db.schema import AnyRow
@@ -135,8 +132,7 @@ class UploadDesk:
         Raises:
             DeniedError: ``STO-E014`` when it is not expected from this caller.
         """
-        with self._database.read() as connection:
-            row = self._expected(connection, token, name)
+        row = self._expected(token, name)
         if row.upload_size is not None:
             return int(row.upload_size)
         return size_of(self._part(name))
@@ -155,13 +151,11 @@ class UploadDesk:
                 try again later.
             TrustError: ``STO-E034`` for a wrong checksum: try again from the start.
         """
-        row = self._outstanding(token, head.name)
+        row = self._expected(token, head.name)
         if head.nbytes > row.result_max_bytes or head.offset > head.nbytes:
             raise UsageError("STO-E032", "the upload is larger than the task allows")
         with self._alone(head.name):
-            row = self._outstanding(
-                token, head.name
-            )  # another may have ended meanwhile
+            row = self._expected(token, head.name)  # another may have ended meanwhile
             if row.upload_size is not None:
                 self._check_same(row, head)
                 yield None
@@ -190,10 +184,6 @@ class UploadDesk:
             self._room.note(head.name, head.nbytes - left, left, self._now())
 
         return Incoming(head.name, head, stream, missing, note, missing)
-
-    def _outstanding(self, token: str, name: str) -> AnyRow:
-        with self._database.read() as connection:
-            return self._expected(connection, token, name)
 
     def forget(self, name: str) -> None:
         """Remove an upload, whole or in part, that no result needs any more.
@@ -242,20 +232,24 @@ class UploadDesk:
             size, whole = size_of(path), path.name == name
             self._room.load(name, wanted[name], size, self._now(), whole=whole)
 
-    def _expected(self, connection: Connection, token: str, name: str) -> AnyRow:
+    def _expected(self, token: str, name: str) -> AnyRow:
         """Return the outstanding result behind token and name, or ``STO-E014``."""
         table, of, users = schema.results, schema.workunits, schema.users
-        row = connection.execute(
-            select(table, of.c.result_max_bytes, *_STANDING)
+        query = (
+            select(
+                table, of.c.state.label("wu_state"), of.c.result_max_bytes, *_STANDING
+            )
             .join(of, of.c.id == table.c.workunit_id)
             .outerjoin(users, users.c.id == table.c.user_id)
             .where(table.c.upload_name == name)
-        ).first()
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
         if row is None or not hmac.compare_digest(
             row.upload_token.encode(), token.encode()
         ):
             raise DeniedError("STO-E014", "this upload is not expected")
-        if not can_receive(load_view(connection, row.workunit_id), result_of(row)):
+        if not counts(row):
             raise DeniedError("STO-E014", "this upload is not expected any more")
         return row
 
@@ -343,10 +337,9 @@ class UploadDesk:
             raise disk_error(error) from error
         table = schema.results
         with self._database.write() as connection:
-            row = connection.execute(
-                select(table).where(table.c.upload_name == head.name)
-            ).one()
-            if can_receive(load_view(connection, row.workunit_id), result_of(row)):
+            mine = table.c.upload_name == head.name
+            row = connection.execute(joined_results().where(mine)).one()
+            if counts(row):
                 connection.execute(
                     update(table)
                     .where(table.c.id == row.id)

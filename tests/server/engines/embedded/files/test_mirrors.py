@@ -17,7 +17,6 @@ from sqlalchemy import select
 from stoilo.core.boinc.messages import (
     FileInfo,
     ReportedResult,
-    SchedulerReply,
 )
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.accounts.accounts import load_secret
@@ -96,8 +95,7 @@ def board(clock, doubts, monkeypatch):
 
 def named(board, host=1, *, sticky=True, nbytes=LEAST_BYTES + 1):
     file = FileInfo(DIGEST, "http://project/f", nbytes, "0" * 32, sticky)
-    reply = SchedulerReply(files=(file,))
-    (sent,) = board.send(reply, host).files
+    (sent,) = board.name([file], host)
     return sent.mirrors
 
 
