@@ -166,7 +166,7 @@ SENT_AGAIN = frozenset(
     {
         *("STO-R050", "STO-R051", "STO-R052", "STO-R058", "STO-C063"),
         *("STO-R080", "STO-R081"),
-        *("STO-E020", "STO-E021", "STO-E022", "STO-E023"),
+        *("STO-E021", "STO-E022", "STO-E023"),
     }
 )
 

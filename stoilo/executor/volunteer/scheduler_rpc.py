@@ -308,7 +308,6 @@ def _user(root: Element) -> UserInfo | None:
         created_at=root.integer("user_create_time"),
         total_credit=root.number("user_total_credit"),
         host_total_credit=root.number("host_total_credit"),
-        venue=_shown(root, "host_venue"),
     )
 
 

@@ -288,7 +288,7 @@ class Engine(Protocol):
         Raises:
             TrustError: ``STO-E002`` when a file does not have its digest; ``STO-E050``
                 when a signature is not over its file by `key`. Nothing is changed then.
-            UsageError: ``STO-E051`` two programs for one platform, or an unusable name.
+            UsageError: ``STO-E001`` two programs for one platform, or an unusable name.
             InternalError: ``STO-E003`` when the disk refuses.
         """
         ...

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
 
-from sqlalchemy import MetaData, Table, create_engine, exists, insert, select
+from sqlalchemy import MetaData, Table, create_engine, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
@@ -164,10 +164,9 @@ def read_users(
     connection: Connection, accounts: Accounts, apps: Mapping[str, int], *, weak: bool
 ) -> list[Columns]:
     """Return every account as a row of BOINC's ``user``; `apps` are numbers by level."""
-    users, people = schema.users, schema.people
-    query = select(users, people).outerjoin(people, people.c.user_id == users.c.id)
+    users = schema.users
     found = []
-    for row in connection.execute(query.order_by(users.c.id)):
+    for row in connection.execute(select(users).order_by(users.c.id)):
         account = accounts.open_by_id(row.id)
         key = account.weak_key if weak else account.key
         allowed = LEVELS[: LEVELS.index(row.max_level) + 1]
@@ -193,9 +192,9 @@ def user_values(row: Any, key: str, app_ids: Sequence[int]) -> Columns:  # noqa:
         "email_addr": row.email,
         "name": row.name or row.email.partition("@")[0],
         "authenticator": key,
-        "total_credit": row.total_credit or 0.0,
-        "expavg_credit": row.average_credit or 0.0,
-        "expavg_time": row.average_at or 0,
+        "total_credit": row.total_credit,
+        "expavg_credit": 0.0,  # BOINC counts it anew
+        "expavg_time": 0,
         "project_prefs": preferences.encode(),
         # BOINC stores passwords in another form: a random one that nobody knows.
         "passwd_hash": secrets.token_hex(16),
@@ -207,12 +206,8 @@ def user_values(row: Any, key: str, app_ids: Sequence[int]) -> Columns:  # noqa:
 
 def read_hosts(connection: Connection) -> list[Columns]:
     """Return every computer as a row of BOINC's ``host``."""
-    hosts, records, bans = schema.hosts, schema.host_records, schema.bans
-    banned = exists().where(bans.c.host_id == hosts.c.id).label("banned")
-    query = select(hosts, records, banned).outerjoin(
-        records, records.c.host_id == hosts.c.id
-    )
-    return [host_values(row) for row in connection.execute(query.order_by(hosts.c.id))]
+    query = select(schema.hosts).order_by(schema.hosts.c.id)
+    return [host_values(row) for row in connection.execute(query)]
 
 
 def host_values(row: Any) -> Columns:  # noqa: ANN401 - a row of SQLAlchemy
@@ -223,26 +218,26 @@ def host_values(row: Any) -> Columns:  # noqa: ANN401 - a row of SQLAlchemy
         "userid": row.user_id,
         "rpc_seqno": row.rpc_seqno,
         "rpc_time": row.seen_at,
-        "total_credit": row.total_credit or 0.0,
-        "expavg_credit": row.average_credit or 0.0,
-        "expavg_time": row.average_at or 0,
-        "domain_name": row.domain_name or "",
+        "total_credit": row.total_credit,
+        "expavg_credit": 0.0,  # BOINC counts it anew
+        "expavg_time": 0,
+        "domain_name": row.domain_name,
         # Neutral until the host reports: 0 would make BOINC expect no work of it.
         "on_frac": 1.0,
         "connected_frac": 1.0,
         "active_frac": 1.0,
         "cpu_efficiency": 1.0,
         "duration_correction_factor": 1.0,
-        "p_ncpus": row.ncpus or 1,
-        "p_vendor": row.vendor or "",
-        "p_model": row.model or "",
-        "p_fpops": row.fpops or 0.0,
-        "os_name": row.os_name or "",
-        "os_version": row.os_version or "",
-        "m_nbytes": row.memory_bytes or 0.0,
-        "d_free": row.disk_free_bytes or 0.0,
+        "p_ncpus": row.ncpus,
+        "p_vendor": row.vendor,
+        "p_model": row.model,
+        "p_fpops": row.fpops,
+        "os_name": row.os_name,
+        "os_version": row.os_version,
+        "m_nbytes": row.memory_bytes,
+        "d_free": row.disk_free_bytes,
         "host_cpid": row.cpid,
-        "max_results_day": BLACKLISTED if row.banned else 0,
+        "max_results_day": 0 if row.ban is None else BLACKLISTED,
     }
 
 

@@ -114,7 +114,7 @@ FULL = SchedulerReply(
     waits=True,
     down=True,
     delete_files=("e" * 64,),
-    user=UserInfo(5, "ann <&>", 7, 1.5, 1.25, "home"),
+    user=UserInfo(5, "ann <&>", 7, 1.5, 1.25),
     project_preferences="<project_specific><max_level>pure</max_level></project_specific>",
     global_preferences="<run_on_batteries>1</run_on_batteries>",
     code_sign_key=f"1024\n{'cd' * 32}\n.\n",
@@ -258,7 +258,6 @@ PROGRAM = f"""
 <code_sign_key_signature>
 {SIGNATURE}</code_sign_key_signature>
 <userid>5</userid><user_name>ann</user_name><user_total_credit>12.5</user_total_credit>
-<host_venue>home</host_venue>
 <project_preferences><project_specific><max_level>pure</max_level></project_specific>
 </project_preferences>
 <delete_file_info>{"d" * 64}</delete_file_info>
@@ -284,7 +283,7 @@ def test_reply_of_a_stock_server_is_read_whole():
     assert (file.main, file.executable, file.info.nbytes) == (True, True, 5)
     assert (file.signature, reply.code_sign_key_signature) == (SIGNATURE, SIGNATURE)
     assert reply.code_sign_key == f"1024\n{'cd' * 32}\n.\n"
-    assert reply.user == UserInfo(5, "ann", 0, total_credit=12.5, venue="home")
+    assert reply.user == UserInfo(5, "ann", 0, total_credit=12.5)
     assert reply.project_preferences == (
         "<project_specific><max_level>pure</max_level></project_specific>"
     )

@@ -19,8 +19,7 @@ from stoilo.server.engines.database import is_writing
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import NeedsWritingError, must_write
 from stoilo.server.engines.embedded.scheduling import reports
-from stoilo.server.engines.embedded.scheduling.host_activity import HostActivity
-from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S
+from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S, HostActivity
 from stoilo.server.engines.interface import ResultProgress
 from tests.support.engine import OutcomeRecorder, make_spec
 from tests.support.programs import LINUX, ProgramSigner
