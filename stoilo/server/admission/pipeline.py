@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.admission.outdated import (
-        UnreviewedWork,
-        UnwitnessedWork,
-        WithdrawnWork,
-    )
+    from stoilo.server.admission.outdated import OutdatedWork
     from stoilo.server.admission.statements import StatementWriter
     from stoilo.server.admission.workunits import WorkunitWriter
     from stoilo.server.db.records import AttemptRow, TaskRow
@@ -93,9 +89,7 @@ class AdmissionPipeline:
         review: the digest of the policy that admits a task today.
         review_queue: who waits for a reviewer.
         clock: seconds since 1970.
-        unreviewed: work with a review by a reviewer who was withdrawn.
-        withdrawn: work that names something withdrawn.
-        unwitnessed: work whose proof the log policy no longer accepts.
+        outdated: work that volunteers no longer accept.
         taken_back: is told the names of workunits that nobody wants any more.
 
     Attributes:
@@ -115,9 +109,7 @@ class AdmissionPipeline:
         review: Callable[[TaskRow], str],
         review_queue: ReviewQueue,
         clock: Callable[[], int],
-        unreviewed: UnreviewedWork,
-        withdrawn: WithdrawnWork,
-        unwitnessed: UnwitnessedWork,
+        outdated: OutdatedWork,
         taken_back: Callable[[str], None] = lambda workunit: None,  # noqa: ARG005 - nobody judges
     ) -> None:
         self._store = store
@@ -129,9 +121,7 @@ class AdmissionPipeline:
         self._leaves = leaves
         self._review = review
         self._review_queue = review_queue
-        self._unreviewed = unreviewed
-        self._withdrawn = withdrawn
-        self._unwitnessed = unwitnessed
+        self._outdated = outdated
         self._taken_back = taken_back
         self._clock = clock
         self._stopping = threading.Event()
@@ -200,9 +190,7 @@ class AdmissionPipeline:
         if time.monotonic() - self._swept_at < SWEEP_S:
             return 0
         moved = self._sweep() + self._expire_parked()
-        moved += self._renew(self._unreviewed.find())
-        moved += self._renew(self._withdrawn.find())
-        moved += self._renew(self._unwitnessed.find())
+        moved += self._renew(self._outdated.find())
         self._swept_at = time.monotonic()
         return moved
 

@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
 from stoilo.server.admission.blobs import BlobStore
 from stoilo.server.admission.fair_turns import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
-from stoilo.server.admission.outdated import (
-    UnreviewedWork,
-    UnwitnessedWork,
-    WithdrawnTerms,
-    WithdrawnWork,
-)
+from stoilo.server.admission.outdated import OutdatedWork, Terms
 from stoilo.server.admission.pipeline import AdmissionPipeline
 from stoilo.server.admission.statements import StatementWriter
 from stoilo.server.admission.submission import READING, Submissions
@@ -46,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stoilo.executor.verifier.targets import Reviewer
     from stoilo.executor.verifier.workunit import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup
@@ -78,9 +71,7 @@ class Dependencies:
         facts: of the project, at this moment.
         clock: seconds since 1970.
         revocations: admission time → the file of revocations for its workunit.
-        withdrawn: what is withdrawn at this moment.
-        log_policy: what volunteers demand of a log proof at this moment.
-        reviewers: those whom the release names at this moment.
+        terms: what volunteers accept at this moment.
         side: the store of records and published sources beside the log.
         seen: keeps the checkpoint that a copy's executor saw.
         archives: id of a flavor → its archive as an input file, None for none.
@@ -98,9 +89,7 @@ class Dependencies:
     facts: Callable[[], ProjectFacts]
     clock: Callable[[], int]
     revocations: Callable[[int], bytes]
-    withdrawn: Callable[[], WithdrawnTerms] = WithdrawnTerms
-    log_policy: Callable[[], LogPolicy] = lambda: LogPolicy(())
-    reviewers: Callable[[], tuple[Reviewer, ...]] = tuple
+    terms: Callable[[], Terms] = Terms
     side: SideStore = field(default_factory=SideStore.in_memory)
     seen: Callable[[ResultHeader], None] = lambda header: None  # noqa: ARG005 - nothing is kept
     archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None
@@ -136,7 +125,7 @@ class TaskServer:
                 return task.spec.policy_digest  # judged at submission, by this policy
             return gatekeeper.review_again(task)
 
-        book = ReviewBook(store, around.reviewers, self._salt_of)
+        book = ReviewBook(store, lambda: around.terms().reviewers, self._salt_of)
         self.review_queue = ReviewQueue(
             store, book, around.policy.needs_review, clock, review_wait_s
         )
@@ -157,9 +146,7 @@ class TaskServer:
             review=review,
             review_queue=self.review_queue,
             clock=clock,
-            unreviewed=UnreviewedWork(store, book),
-            withdrawn=WithdrawnWork(store, around.withdrawn),
-            unwitnessed=UnwitnessedWork(store, around.log_policy),
+            outdated=OutdatedWork(store, around.terms),
             taken_back=self.docket.drop,
         )
         self.review_desk = ReviewDesk(

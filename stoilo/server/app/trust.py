@@ -14,7 +14,7 @@ from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.policies.policy import Policy, default_policy, parse_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
-from stoilo.server.admission.outdated import WithdrawnTerms, terms_of
+from stoilo.server.admission.outdated import Terms
 from stoilo.server.log.leaves import LeafBook, log_changes
 from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.release.changes import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.verifier.targets import Reviewer, TrustedRelease
+    from stoilo.executor.verifier.targets import TrustedRelease
     from stoilo.executor.verifier.tuf_client import ReleaseFiles
     from stoilo.server.admission.draft import LevelLookup
     from stoilo.server.app.audit_log import AuditLog
@@ -148,17 +148,13 @@ class ProjectTrust:
         """Return the id of the flavor that a task gets."""
         return choose_flavor(wish, level, self.revocations.in_force())
 
-    def withdrawn(self) -> WithdrawnTerms:
-        """Return what is withdrawn at this moment."""
-        return terms_of(self.revocations.in_force())
+    def terms(self) -> Terms:
+        """Return what volunteers accept at this moment."""
+        return Terms.of(self.revocations.in_force())
 
     def log_policy(self) -> LogPolicy:
         """Return what volunteers demand of a log proof at this moment."""
         return self.release.trust().log_policy
-
-    def reviewers(self) -> tuple[Reviewer, ...]:
-        """Return whom the release names as reviewers at this moment."""
-        return self.revocations.in_force().reviewers
 
 
 def facts_of(

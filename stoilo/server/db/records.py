@@ -92,7 +92,12 @@ class AttemptRow(msgspec.Struct, frozen=True):
     @property
     def workunit(self) -> str:
         """Name of the attempt's only workunit."""
-        return f"{self.task_id}_{self.number}"
+        return workunit_name(self.task_id, self.number)
+
+
+def workunit_name(task_id: str, number: int) -> str:
+    """Return the name of an attempt's only workunit."""
+    return f"{task_id}_{number}"
 
 
 class ItemResult(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ transaction.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sqlalchemy import exists, func, insert, select, update
@@ -222,22 +222,10 @@ def attempts_in(
     return [(_attempt_row(row), tasks[row.task_id]) for row in chosen]
 
 
-class AttemptName(NamedTuple):
-    """Which attempt: enough to ask the engine for its workunit."""
-
-    task_id: str
-    number: int
-
-    @property
-    def workunit(self) -> str:
-        """Name of the attempt's only workunit."""
-        return f"{self.task_id}_{self.number}"
-
-
 def issued_after(
     connection: Connection, last: tuple[str, int], limit: int
-) -> list[AttemptName]:
-    """Return up to `limit` attempts with a workunit, by name, that follow `last`."""
+) -> list[tuple[str, int]]:
+    """Return task and number of up to `limit` attempts with a workunit that follow `last`."""
     name, number = _ATTEMPT.c.task_id, _ATTEMPT.c.number
     follows = (name > last[0]) | ((name == last[0]) & (number > last[1]))
     found = connection.execute(
@@ -246,15 +234,15 @@ def issued_after(
         .order_by(name, number)
         .limit(limit)
     )
-    return [AttemptName(row.task_id, row.number) for row in found]
+    return [(row.task_id, row.number) for row in found]
 
 
 def find_issued(
-    connection: Connection, name: AttemptName
+    connection: Connection, task_id: str, number: int
 ) -> tuple[AttemptRow, TaskRow] | None:
     """Return an attempt and its task, None unless it still waits for its outcome."""
-    attempt = find_attempt(connection, name.task_id, name.number)
-    task = find_task(connection, name.task_id)
+    attempt = find_attempt(connection, task_id, number)
+    task = find_task(connection, task_id)
     if attempt is None or task is None or attempt.state != AttemptState.ISSUED.value:
         return None
     return attempt, task
