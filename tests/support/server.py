@@ -21,6 +21,7 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement, statement_digest
 from stoilo.core.types import Finding, RunStatus, Severity, Verdict
 from stoilo.executor.verifier.workunit import Disposition, ResultHeader, render_result
+from stoilo.policies.gate import GateRequest
 from stoilo.server.engines.interface import (
     Assimilator,
     Comparison,
@@ -38,7 +39,6 @@ from stoilo.server.engines.interface import (
     WorkunitStatus,
 )
 from stoilo.server.engines.workunits import WorkunitSpec
-from stoilo.server.log.ports import SourceUnderReview
 from stoilo.server.validation.validators import JailAnswer, Watch
 
 __all__ = [
@@ -148,13 +148,9 @@ class PlainJudge:
     level: str = "pure"
     policy_digest: str = "1" * 64
     asked: int = 0
-    last: SourceUnderReview | None = None
+    last: GateRequest | None = None
 
-    def key(self, submission: SourceUnderReview) -> str:
-        """Return a digest of everything asked."""
-        return content_digest(repr(submission).encode())
-
-    def judge(self, submission: SourceUnderReview) -> Verdict:
+    def judge(self, submission: GateRequest) -> Verdict:
         """Return the verdict; counts its calls."""
         self.asked += 1
         self.last = submission
@@ -172,7 +168,7 @@ class PlainJudge:
         )
 
     def judge_many(
-        self, submissions: Sequence[SourceUnderReview]
+        self, submissions: Sequence[GateRequest]
     ) -> list[Verdict | StoiloError]:
         """Return each verdict."""
         return [self.judge(one) for one in submissions]

@@ -12,12 +12,13 @@ from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.types import Redundancy, check_redundancy
+from stoilo.policies.gate import GateRequest
 from stoilo.server.admission.value_facts import ValueFacts, read_facts
-from stoilo.server.log.ports import SourceUnderReview
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.rpc import tasks_pb2 as pb
+    from stoilo.policies.policy import Policy
 
 
 MAX_TOPICS = 8
@@ -59,14 +60,15 @@ class Draft:
     argument_types: tuple[str, ...]
     topics: tuple[str, ...] = ()
 
-    def review(self, blob_types: tuple[str, ...] = ()) -> SourceUnderReview:
+    def review(self, policy: Policy, blob_types: tuple[str, ...] = ()) -> GateRequest:
         """Return what the gate is asked; `blob_types` come from the named blobs."""
         named = {self.init_entry, self.compare_entry} - {""}
-        return SourceUnderReview(
+        return GateRequest(
             self.task_module,
-            self.validator_module,
+            self.validator_module or None,
             self.entry,
             self.level,
+            policy,
             tuple(sorted(named)),
             tuple(sorted({*self.argument_types, *blob_types})),
         )

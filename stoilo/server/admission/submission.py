@@ -154,7 +154,7 @@ class Submissions:
         # its limit before the first of them is counted.
         async with self._refusing.one(account_id, most) as count_refusal:
             verdict = await self._gatekeeper.judge(
-                found.draft.review(found.blob_types), account_id
+                found.draft.review(self._policy, found.blob_types), account_id
             )
             if not verdict.admitted:
                 count_refusal()

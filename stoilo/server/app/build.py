@@ -6,9 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stoilo.policies.jailed import GATE_JOB, Gate
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.process.supervisor import Jail
 from stoilo.server.app.audit_log import AuditLog, open_log
 from stoilo.server.app.engine import WorkEngine, open_engine
-from stoilo.server.app.jails import JailedJudge, ValidatorJails
+from stoilo.server.app.jails import ValidatorJails
 from stoilo.server.app.task_server import Dependencies, TaskServer
 from stoilo.server.app.trust import ProjectTrust
 from stoilo.server.engines.workunits import parse_replication
@@ -62,8 +65,9 @@ def assemble(
     `signer` is asked in place of the project's own client, if given.
     """
     log = open_log(config.data, project, store, stack)
-    judge, jails = JailedJudge(policy), ValidatorJails()
-    stack.callback(judge.close)
+    # The gate in a jailed child of level pure, one warm zygote.
+    gate_jail, jails = Jail(load_level("pure"), GATE_JOB), ValidatorJails()
+    stack.callback(gate_jail.close)
     stack.callback(jails.close)
     work = open_engine(config, home, project.root.log_vkey)
     trust = ProjectTrust(
@@ -81,7 +85,7 @@ def assemble(
         log=log.writer,
         signer=signer or project.client,
         engine=work.engine,
-        judge=judge,
+        judge=Gate(gate_jail),
         policy=policy,
         jail_of=jails.of,
         levels=trust.levels,

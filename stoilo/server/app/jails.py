@@ -1,66 +1,22 @@
-"""The gate and the validators in jails: hostile code never runs in the server's process."""
+"""The validators in jails: hostile code never runs in the server's process."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stoilo.core.types import Verdict
-from stoilo.policies.gate import GateRequest, verdict_key
-from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
-from stoilo.policies.policy import Policy
 from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.server.validation.validators import JailAnswer, JailTrouble
 
 if TYPE_CHECKING:
-    from stoilo.core.errors import StoiloError
     from stoilo.core.limits import RunLimits
-    from stoilo.server.log.ports import SourceUnderReview
     from stoilo.server.validation.validators import Watch
 
 
 VALIDATE_JOB = "stoilo.sandbox.process.validate_job"
-
-
-class JailedJudge:
-    """`Judge`: the gate in a jailed child of level pure, one warm zygote."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self._jail = Jail(load_level("pure"), GATE_JOB)
-        self._gate = Gate(self._jail)
-
-    def _request(self, submission: SourceUnderReview) -> GateRequest:
-        return GateRequest(
-            source=submission.source,
-            validator=submission.validator or None,
-            entry=submission.entry,
-            level=submission.level,
-            policy=self._policy,
-            validator_entries=submission.validator_entries,
-            argument_types=submission.argument_types,
-        )
-
-    def key(self, submission: SourceUnderReview) -> str:
-        """Return the gate's own key of the verdict."""
-        return verdict_key(self._request(submission))
-
-    def judge(self, submission: SourceUnderReview) -> Verdict:
-        """Return the verdict on hostile source."""
-        return self._gate.judge(self._request(submission))
-
-    def judge_many(
-        self, submissions: Sequence[SourceUnderReview]
-    ) -> list[Verdict | StoiloError]:
-        """Return a verdict or an error for each source of one researcher."""
-        return self._gate.judge_many([self._request(one) for one in submissions])
-
-    def close(self) -> None:
-        """End the zygote."""
-        self._jail.close()
 
 
 def read_report(report: JailReport) -> JailAnswer:

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from stoilo.executor.verifier.workunit import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup
-    from stoilo.server.db.records import TaskRow
+    from stoilo.server.admission.gatekeeper import Judge
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
     from stoilo.server.engines.workunits import WorkunitFile
-    from stoilo.server.log.ports import AdmissionSigner, Judge, Log
+    from stoilo.server.log.ports import AdmissionSigner, Log
 
 
 LOGGER = logging.getLogger(__name__)
@@ -118,13 +118,7 @@ class TaskServer:
         self.leaves = leaves or LeafBook(store, around.side, around.facts, clock)
         self._log = around.log
         self._policy_digest, self._clock = around.policy.digest, clock
-        gatekeeper = Gatekeeper(around.judge, store, clock)
-
-        def review(task: TaskRow) -> str:
-            if task.attempt == 1 and task.spec.policy_digest == around.policy.digest:
-                return task.spec.policy_digest  # judged at submission, by this policy
-            return gatekeeper.review_again(task)
-
+        gatekeeper = Gatekeeper(around.judge, store, clock, around.policy)
         book = ReviewBook(store, lambda: around.terms().reviewers, self._salt_of)
         self.review_queue = ReviewQueue(
             store, book, around.policy.needs_review, clock, review_wait_s
@@ -143,7 +137,7 @@ class TaskServer:
                 around.replication,
             ),
             leaves=self.leaves,
-            review=review,
+            review=gatekeeper.review_again,
             review_queue=self.review_queue,
             clock=clock,
             outdated=OutdatedWork(store, around.terms),
