@@ -16,8 +16,7 @@ from stoilo.server.api.intake import Intake, IntakeBounds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoilo.server.api.review_service import ReviewService
-    from stoilo.server.api.service import TaskService
+    from stoilo.server.api.service import ReviewService, TaskService
     from stoilo.server.tls import TlsFiles
 
 

@@ -1,4 +1,4 @@
-"""TaskService over grpc.aio: deadlines, sizes, and every error with its code (design §7).
+"""Both services over grpc.aio: deadlines, sizes, and every error with its code (design §7).
 
 A failed call carries an `ErrorDetail` in the trailing metadata ``stoilo-error-bin`` and
 the gRPC status that fits. Nothing of the server's inside (paths, SQL, tracebacks) leaves.
@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
+from stoilo.core.rpc import reviews_pb2 as reviews
+from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server.admission import tokens
 from stoilo.server.admission.fair_turns import FairTurns, in_thread
 from stoilo.server.admission.submission import READING, Submissions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from stoilo.server.api.tasks import TaskDesk
     from stoilo.server.db.records import Owner
     from stoilo.server.db.store import Store
+    from stoilo.server.reviews.desk import ReviewDesk
 
 
 LOGGER = logging.getLogger(__name__)
@@ -138,7 +140,86 @@ async def answer(context: Context, call: Awaitable[AnswerT], limit_s: float) -> 
     raise AssertionError  # abort has raised
 
 
-class TaskService(tasks_pb2_grpc.TaskServiceServicer):
+class _Calls:
+    """What the services share: each call in a worker thread, for an owner whom it suits."""
+
+    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
+        self.store = store
+        self.clock = clock
+
+    _check: Callable[[Owner, str], None]
+
+    def _owner(self, token: str, rpc: str) -> Owner:
+        with self.store.read() as connection:
+            owner = tokens.find_owner(connection, token, self.clock())
+        self._check(owner, rpc)
+        return owner
+
+    async def _call(
+        self, context: Context, rpc: str, work: Callable[[Owner], AnswerT]
+    ) -> AnswerT:
+        token = bearer_token(context)
+
+        def checked() -> AnswerT:
+            """Permission first."""
+            return work(self._owner(token, rpc))
+
+        return await answer(context, asyncio.to_thread(checked), LONGEST_CALL_S)
+
+
+class ReviewService(_Calls, reviews_pb2_grpc.ReviewServiceServicer):
+    """A reviewer's four calls, each for role `reviewer` only."""
+
+    _check = staticmethod(tokens.check_reviewer)
+
+    def __init__(
+        self, store: Store, desk: ReviewDesk, clock: Callable[[], int]
+    ) -> None:
+        super().__init__(store, clock)
+        self._desk = desk
+
+    async def ListReviews(  # noqa: N802 - gRPC's name
+        self, request: reviews.ListReviewsRequest, context: Context
+    ) -> reviews.ListReviewsResponse:
+        """List what waits."""
+        return await self._call(
+            context,
+            "ListReviews",
+            lambda owner: self._desk.list_waiting(owner, request.limit),
+        )
+
+    async def GetReview(  # noqa: N802
+        self, request: reviews.GetReviewRequest, context: Context
+    ) -> reviews.GetReviewResponse:
+        """Show one task as it would be admitted."""
+        return await self._call(
+            context, "GetReview", lambda _: self._desk.get(request.task_id)
+        )
+
+    async def SubmitReview(  # noqa: N802
+        self, request: reviews.SubmitReviewRequest, context: Context
+    ) -> reviews.SubmitReviewResponse:
+        """Take a signed review."""
+        released = await self._call(
+            context,
+            "SubmitReview",
+            lambda owner: self._desk.submit(owner, request.task_id, request.envelope),
+        )
+        return reviews.SubmitReviewResponse(released=released)
+
+    async def RefuseTask(  # noqa: N802
+        self, request: reviews.RefuseTaskRequest, context: Context
+    ) -> reviews.RefuseTaskResponse:
+        """End a task that waits."""
+        state = await self._call(
+            context,
+            "RefuseTask",
+            lambda owner: self._desk.refuse(owner, request.task_id, request.reason),
+        )
+        return reviews.RefuseTaskResponse(state=state.value)
+
+
+class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
     """The researcher's six calls; every one checks the owner.
 
     Attributes:
@@ -146,6 +227,8 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
 
     Uploads are read in `turns`, which whoever reads large values shares.
     """
+
+    _check = staticmethod(tokens.check_permission)
 
     def __init__(
         self,
@@ -157,24 +240,17 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         clock: Callable[[], int],
         turns: FairTurns | None = None,
     ) -> None:
-        self.store = store
+        super().__init__(store, clock)
         self._turns = turns or FairTurns(READING)
         self._submissions = submissions
         self._desk = desk
         self._blobs = blobs
         self._policy = policy
-        self.clock = clock
         self.early: Mapping[str, Callable[[Owner], None]] = {
             "CreateTask": submissions.check_early
         }
 
-    def _owner(self, token: str, rpc: str) -> Owner:
-        with self.store.read() as connection:
-            owner = tokens.find_owner(connection, token, self.clock())
-        tokens.check_permission(owner, rpc)
-        return owner
-
-    async def CreateTask(  # noqa: N802 - gRPC's name
+    async def CreateTask(  # noqa: N802
         self, request: pb.CreateTaskRequest, context: Context
     ) -> pb.CreateTaskResponse:
         """Store one task durably; see `Submissions.create`."""
@@ -188,41 +264,31 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         self, request: pb.PollTaskRequest, context: Context
     ) -> pb.PollTaskResponse:
         """Say where the caller's task is."""
-
-        def work() -> pb.PollTaskResponse:
-            """Look in a worker thread."""
-            return self._desk.poll(self._owner(token, "PollTask"), request.task_id)
-
-        token = bearer_token(context)
-        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
+        return await self._call(
+            context, "PollTask", lambda owner: self._desk.poll(owner, request.task_id)
+        )
 
     async def CancelTask(  # noqa: N802
         self, request: pb.CancelTaskRequest, context: Context
     ) -> pb.CancelTaskResponse:
         """Cancel the caller's task unless it is final."""
-
-        def work() -> pb.CancelTaskResponse:
-            """Cancel in a worker thread."""
-            owner = self._owner(token, "CancelTask")
-            state = self._desk.cancel(owner, request.task_id)
-            return pb.CancelTaskResponse(state=state.value)
-
-        token = bearer_token(context)
-        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
+        state = await self._call(
+            context,
+            "CancelTask",
+            lambda owner: self._desk.cancel(owner, request.task_id),
+        )
+        return pb.CancelTaskResponse(state=state.value)
 
     async def RejectResult(  # noqa: N802
         self, request: pb.RejectResultRequest, context: Context
     ) -> pb.RejectResultResponse:
         """Let the caller say that his task's value cannot be used."""
-
-        def work() -> pb.RejectResultResponse:
-            """Mark hosts in a worker thread."""
-            owner = self._owner(token, "RejectResult")
-            count = self._desk.reject(owner, request.task_id, request.reason)
-            return pb.RejectResultResponse(copies=count)
-
-        token = bearer_token(context)
-        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
+        count = await self._call(
+            context,
+            "RejectResult",
+            lambda owner: self._desk.reject(owner, request.task_id, request.reason),
+        )
+        return pb.RejectResultResponse(copies=count)
 
     async def UploadBlob(  # noqa: N802
         self, requests: AsyncIterator[pb.UploadBlobRequest], context: Context
@@ -266,13 +332,10 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
     ) -> AsyncIterator[pb.DownloadBlobResponse]:
         """Send a blob that the caller owns, in chunks."""
 
-        def begin() -> Any:  # noqa: ANN401 - a binary file
-            """Open the file in a worker thread."""
-            owner = self._owner(token, "DownloadBlob")
+        def begin(owner: Owner) -> IO[bytes]:
             return self._blobs.open_granted(owner.account_id, request.digest)
 
-        token = bearer_token(context)
-        file = await answer(context, asyncio.to_thread(begin), LONGEST_CALL_S)
+        file = await self._call(context, "DownloadBlob", begin)
         try:
             while data := await asyncio.to_thread(file.read, CHUNK_BYTES):
                 yield pb.DownloadBlobResponse(data=data)

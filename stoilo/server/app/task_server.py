@@ -19,8 +19,7 @@ from stoilo.server.admission.pipeline import AdmissionPipeline
 from stoilo.server.admission.statements import StatementWriter
 from stoilo.server.admission.submission import READING, Submissions
 from stoilo.server.admission.workunits import WorkunitWriter
-from stoilo.server.api.review_service import ReviewService
-from stoilo.server.api.service import TaskService
+from stoilo.server.api.service import ReviewService, TaskService
 from stoilo.server.api.tasks import TaskDesk
 from stoilo.server.db import schema
 from stoilo.server.engines.workunits import Replication
