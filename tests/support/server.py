@@ -22,6 +22,7 @@ from stoilo.core.statement import parse_statement, statement_digest
 from stoilo.core.types import Finding, RunStatus, Severity, Verdict
 from stoilo.executor.verifier.workunit import Disposition, ResultHeader, render_result
 from stoilo.policies.gate import GateRequest
+from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.server.engines.interface import (
     Assimilator,
     Comparison,
@@ -39,7 +40,6 @@ from stoilo.server.engines.interface import (
     WorkunitStatus,
 )
 from stoilo.server.engines.workunits import WorkunitSpec
-from stoilo.server.validation.validators import JailAnswer, Watch
 
 __all__ = [
     "ManualClock",
@@ -180,7 +180,9 @@ class PythonValidators:
 
     functions: dict[str, Callable[..., object]] = field(default_factory=dict)
 
-    def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
+    def run(
+        self, request: bytes, limits: RunLimits, *, watch: object = None
+    ) -> JailReport:
         """Answer one request as `stoilo.sandbox.process.validate_job` does."""
         del limits, watch
         node = decode(request)
@@ -196,9 +198,8 @@ class PythonValidators:
             verdict, text = "raised", repr(error)
         else:
             verdict = str(answer).lower() if isinstance(answer, bool) else "not_bool"
-        return JailAnswer(
-            finished=True, frame=encode({"verdict": verdict, "error_text": text})
-        )
+        frame = encode({"verdict": verdict, "error_text": text})
+        return JailReport(JailStatus.FINISHED, frame=frame)
 
 
 def make_result(

@@ -11,12 +11,12 @@ from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.server.app.audit_log import AuditLog, open_log
 from stoilo.server.app.engine import WorkEngine, open_engine
-from stoilo.server.app.jails import ValidatorJails
 from stoilo.server.app.task_server import Dependencies, TaskServer
 from stoilo.server.app.trust import ProjectTrust
 from stoilo.server.engines.workunits import parse_replication
 from stoilo.server.log.sightings import Sightings
 from stoilo.server.revocation.wishes import FOLDER
+from stoilo.server.validation.validators import ValidatorJails
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack

@@ -16,7 +16,7 @@ from stoilo.server.db import rows
 from stoilo.server.db.records import AttemptState, ItemResult, Outcome
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.log.public_records import finish_task
-from stoilo.server.validation.classes import item_outcomes, render_item
+from stoilo.server.validation.answers import item_outcomes, render_item
 from stoilo.server.validation.results import ResultValidation, split_workunit
 from stoilo.server.validation.validators import SwappedProgram
 

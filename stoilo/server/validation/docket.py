@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import StoiloError, UserCodeError
 from stoilo.core.fairqueue import FairQueue, Shares, Turn
-from stoilo.server.engines.interface import NotDecidedYet
-from stoilo.server.validation.validators import JailTrouble, JudgeTrouble
+from stoilo.server.validation.validators import JudgeTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,7 +151,7 @@ class Docket:
         Raises:
             UserCodeError: the validator failed, or the workunit's calls have taken too
                 long (``STO-R066``).
-            JailTrouble: the jail failed; asked again, it is tried again.
+            JudgeTrouble: the jail failed; asked again, it is tried again.
         """
         key = _key_of(call)
         with self._changed:
@@ -306,7 +305,7 @@ class Docket:
             answer = error
         except Exception:  # the server's code must not lose a turn
             log.exception("a validator of %s was not called", turn.group)
-            answer = JailTrouble("STO-R042", "the validators' jail cannot be asked")
+            answer = JudgeTrouble("STO-R042", "the validators' jail cannot be asked")
         self._tell(self._settle(turn, answer, self._clock() - start))
 
     def _tell(self, workunits: Sequence[str]) -> None:
@@ -350,38 +349,6 @@ class Docket:
         for name in woken:
             del names[name]
         return woken
-
-
-class Sitting:
-    """Questions about one workunit that are put together; for one thread.
-
-    What is not known yet counts as a yes until `rise`, which then has all of it asked.
-
-    Args:
-        docket: knows the answers.
-        matter: whose.
-    """
-
-    def __init__(self, docket: Docket, matter: Matter) -> None:
-        self._docket = docket
-        self._matter = matter
-        self._missing: list[Call] = []
-
-    def ask(self, call: Call) -> bool:
-        """Return the answer to a call, for now; raises as `Docket.known` does."""
-        answer = self._docket.known(self._matter, call)
-        if answer is None:
-            self._missing.append(call)
-            return True
-        return answer
-
-    def rise(self) -> None:
-        """Raise `NotDecidedYet` unless every answer was known."""
-        if self._missing:
-            self._docket.put(self._matter, self._missing)
-            raise NotDecidedYet(
-                "STO-R065", "the task's validators wait for their turn, or run"
-            )
 
 
 def _size_of(call: Call) -> int:

@@ -17,17 +17,17 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.validation.answer_cache import AnswerCache
 from stoilo.server.validation.answers import (
     Answer,
+    AnswerCache,
     ItemAnswer,
     check_header,
     known_code,
     parse_answer,
     read_result,
+    same_items,
 )
-from stoilo.server.validation.classes import same_items
-from stoilo.server.validation.docket import Docket, Matter, Sitting
+from stoilo.server.validation.docket import Docket, Matter
 from stoilo.server.validation.validators import (
     Call,
     JudgeTrouble,
@@ -78,29 +78,48 @@ def split_workunit(name: str) -> tuple[str, int]:
 class Opinion:
     """What the validators of one attempt say, as far as it is known; for one thread.
 
+    What is not known yet counts as a yes until `rise`, which then has all of it asked.
+
     Args:
+        docket: knows the answers.
+        matter: whose.
         program: the validators; the default's answers need no jail.
-        sitting: asks for the others.
     """
 
-    def __init__(self, program: ValidatorProgram, sitting: Sitting) -> None:
+    def __init__(
+        self, docket: Docket, matter: Matter, program: ValidatorProgram
+    ) -> None:
+        self._docket = docket
+        self._matter = matter
         self._program = program
-        self._sitting = sitting
+        self._missing: list[Call] = []
 
     def accepts(self, value: bytes) -> bool:
-        """Return the init validator's answer on an encoded value; see `Sitting.ask`."""
-        return self._ask(Call(self._program, "init", (value,)))
+        """Return the init validator's answer on an encoded value, for now."""
+        return self._ask("init", value)
 
     def agree(self, left: bytes, right: bytes) -> bool:
-        """Return whether two encoded values are the same answer; see `Sitting.ask`."""
-        return self._ask(Call(self._program, "compare", (left, right)))
+        """Return whether two encoded values are the same answer, for now."""
+        return self._ask("compare", left, right)
 
-    def _ask(self, call: Call) -> bool:
-        return self._sitting.ask(call) if call.entry else decide_default(call)
+    def _ask(self, op: str, *values: bytes) -> bool:
+        """Return the answer to a call; raises as `Docket.known` does."""
+        call = Call(self._program, op, values)
+        if not call.entry:
+            return decide_default(call)
+        answer = self._docket.known(self._matter, call)
+        if answer is None:
+            self._missing.append(call)
+            return True
+        return answer
 
     def rise(self) -> None:
         """Raise `NotDecidedYet` unless every answer was known."""
-        self._sitting.rise()
+        if self._missing:
+            self._docket.put(self._matter, self._missing)
+            raise NotDecidedYet(
+                "STO-R065", "the task's validators wait for their turn, or run"
+            )
 
 
 class ResultValidation:
@@ -177,7 +196,7 @@ class ResultValidation:
         """Say whether two results that passed `check` are the same answer.
 
         For a map task at least half of the items must agree; those that do not get
-        their own outcome later (`classes.item_outcomes`).
+        their own outcome later (`answers.item_outcomes`).
         """
         task, attempt = self._context(left.workunit)
         try:
@@ -241,7 +260,7 @@ class ResultValidation:
             source, spec.init_entry, spec.compare_entry, spec.level
         )
         matter = Matter(task.account_id, attempt.workunit, max(1, spec.map_items))
-        return Opinion(program, Sitting(self._docket, matter))
+        return Opinion(self._docket, matter, program)
 
     def wait(self, workunit: str, seconds: float) -> bool:
         """Say whether what is PENDING is answered in so many s; see `interface.Waits`."""
