@@ -27,7 +27,7 @@ from stoilo.server.admission.draft import (
     limits_in_force,
     parse_draft,
 )
-from stoilo.server.admission.fair_turns import FairTurns, in_thread
+from stoilo.server.admission.fairness import FairTurns, in_thread
 from stoilo.server.admission.gatekeeper import Gatekeeper, GateRefusal
 from stoilo.server.admission.quotas import RateMeter, RefusalRoom, check_open_tasks
 from stoilo.server.admission.value_facts import LIGHT, TOO_LARGE, find_facts

@@ -25,14 +25,17 @@ from google.protobuf.message import DecodeError
 from stoilo.core.errors import PolicyRefusal, StoiloError, UsageError
 from stoilo.core.fairqueue import Shares
 from stoilo.core.limits import BOUNDS
-from stoilo.server.admission.fair_turns import FairTurns
-from stoilo.server.api.body_limit import BodyLimit
+from stoilo.server.admission.fairness import (
+    BodyLimit,
+    FairTurns,
+    Waste,
+    WasteBounds,
+)
 from stoilo.server.api.service import CHUNK_BYTES, bearer_token, fail
-from stoilo.server.api.waste import Waste, WasteBounds
 
 if TYPE_CHECKING:
-    from stoilo.server.api.authenticate import Authenticator
-    from stoilo.server.api.body_limit import Hold
+    from stoilo.server.admission.fairness import Hold
+    from stoilo.server.admission.tokens import Authenticator
     from stoilo.server.db.records import Owner
 
 

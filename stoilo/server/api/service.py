@@ -19,7 +19,7 @@ from stoilo.core.rpc import reviews_pb2 as reviews
 from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.server.admission import tokens
-from stoilo.server.admission.fair_turns import FairTurns, in_thread
+from stoilo.server.admission.fairness import FairTurns, in_thread
 from stoilo.server.admission.submission import READING, Submissions
 from stoilo.server.db.store import AWAY
 

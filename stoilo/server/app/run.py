@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,7 +23,7 @@ from urllib.parse import urlsplit
 import grpc
 import msgspec
 
-from stoilo.core.errors import DeniedError, UsageError
+from stoilo.core.errors import DeniedError, StoiloError, UsageError
 from stoilo.server.admission import tokens
 from stoilo.server.api.grpc_server import bind_grpc, set_serving, tell_health
 from stoilo.server.app.build import ServerParts, assemble, clock
@@ -46,10 +49,7 @@ from stoilo.server.http.web_server import (
     wait_until_started,
     web_server,
 )
-from stoilo.server.operations.chores import Chore
-from stoilo.server.release.changes import (
-    ReleaseProof,
-)
+from stoilo.server.release.changes import ReleaseProof
 from stoilo.server.release.expiry import ReleaseWatch
 from stoilo.server.release.project import REFRESH_S, Project, start_project
 from stoilo.server.tls import LOCAL_NAMES, TlsFiles, ensure_tls
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
+AGAIN_S = 60.0  # so often trouble that lasts is told
 BLOCKING_THREADS = 32
 """For calls that wait for a disk or a jail, whatever number of processors there is."""
 
@@ -241,6 +242,39 @@ def _local_token(home: DataDir, store: Store) -> str:
         return tokens.issue_token(
             connection, LOCAL_RESEARCHER, tokens.Role.RESEARCHER, now
         )
+
+
+@dataclass(slots=True)
+class Chore:
+    """One thing to do, at its own pace; trouble is told when it changes or lasts."""
+
+    name: str  # for people
+    # raises one of our errors, the system's or a database's, while it cannot be done
+    work: Callable[[], object]
+    # shortest time between two times that it was done, s; 0 for each call
+    every_s: float = 0.0
+    clock: Callable[[], float] = time.monotonic  # monotonic seconds
+    _done_at: float = field(default=float("-inf"), init=False)
+    _trouble: str = field(default="", init=False)
+    _told_at: float = field(default=float("-inf"), init=False)
+
+    def do_if_due(self) -> bool:
+        """Do it if it is due; returns whether it was done."""
+        now = self.clock()
+        if now - self._done_at < self.every_s:
+            return False
+        try:
+            self.work()
+        except (StoiloError, OSError, sqlite3.Error) as error:
+            self._tell(str(error), now)
+            return False
+        self._done_at, self._trouble = now, ""
+        return True
+
+    def _tell(self, trouble: str, now: float) -> None:
+        if trouble != self._trouble or now - self._told_at >= AGAIN_S:
+            LOGGER.warning("%s: upkeep waits: %s", self.name, trouble)
+            self._trouble, self._told_at = trouble, now
 
 
 def _chores(

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
 from stoilo.server.admission.blobs import BlobStore
-from stoilo.server.admission.fair_turns import FairTurns
+from stoilo.server.admission.fairness import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
 from stoilo.server.admission.outdated import OutdatedWork, Terms
 from stoilo.server.admission.pipeline import AdmissionPipeline
