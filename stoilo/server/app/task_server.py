@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
+from stoilo.audit.format.facts import OperatorAct
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
+from stoilo.policies.levels import load_levels
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.server.admission.blobs import BlobStore
 from stoilo.server.admission.fairness import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
@@ -24,9 +27,9 @@ from stoilo.server.api.tasks import TaskDesk
 from stoilo.server.db import schema
 from stoilo.server.engines.workunits import Replication
 from stoilo.server.log.leaves import LeafBook
+from stoilo.server.log.outbox import note_act
 from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.log.refusals import RefusalBook
-from stoilo.server.operations.operator_acts import note_start, note_stop
 from stoilo.server.reviews.book import ReviewBook
 from stoilo.server.reviews.desk import ReviewDesk
 from stoilo.server.reviews.review_queue import WAIT_S, ReviewQueue
@@ -207,7 +210,11 @@ class TaskServer:
 
     def start(self) -> None:
         """Let the engine and the pipeline move; left-overs of a crash come first."""
-        note_start(self.store, self._policy_digest, self._clock())
+        versions = {f"level/{level.name}": level.digest for level in load_levels()}
+        versions |= {"policy": self._policy_digest, "language": LANGUAGE_DIGEST}
+        with self.store.write() as connection:
+            act, now = OperatorAct.SERVER_STARTED, self._clock()
+            note_act(connection, act, now, versions=versions)
         self._engine.start(self.validation, self.keeper)
         self.pipeline.start()
 
@@ -224,7 +231,9 @@ class TaskServer:
         try:
             # Before the stop is noted: it is to be the last thing that the log tells.
             self.leaves.flush_refusals()
-            note_stop(self.store, self._clock())
+            with self.store.write() as connection:
+                act, now = OperatorAct.SERVER_STOPPED, self._clock()
+                note_act(connection, act, now, versions={})
             self.leaves.append_all(self._log)
         except StoiloError as error:
             LOGGER.warning("the last events wait for the next start: %s", error)

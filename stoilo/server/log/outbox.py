@@ -11,17 +11,18 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from sqlalchemy import insert, select
 
-from stoilo.audit.format.facts import OperatorRecord, Record
+from stoilo.audit.format.facts import NamedDigest, OperatorRecord, Record
 from stoilo.server.db import schema
 from stoilo.server.db.bulk import insert_many, select_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -102,8 +103,13 @@ def note_act(
     role: str = "",
     task: str = "",
     until: int = 0,
+    versions: Mapping[str, str] | None = None,
 ) -> None:
-    """Note an act of the operator; `subject` and `task` are commitments."""
+    """Note an act of the operator; `subject` and `task` are commitments.
+
+    Of a server that starts or stops: by what it works, as name → digest.
+    """
+    named = sorted((versions or {}).items())
     record = OperatorRecord(
         origin=NO_ORIGIN,
         time=now,
@@ -112,6 +118,8 @@ def note_act(
         role=role,
         task=task,
         until=until,
+        version="" if versions is None else version("stoilo"),
+        versions=tuple(NamedDigest(name, value) for name, value in named),
         mark=make_mark(),
     )
     note_record(connection, f"operator:{record.mark}", record)

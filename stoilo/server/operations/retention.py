@@ -24,11 +24,12 @@ import msgspec
 from sqlalchemy import Connection, delete, func, select, update
 
 from stoilo.audit.format.facts import RetentionRecord
-from stoilo.audit.log.side import SideStore, side_path
+from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
 from stoilo.executor.verifier.targets import ReviewerKey
 from stoilo.server.config import load_config
+from stoilo.server.data_directory import keys_of
 from stoilo.server.db import schema
 from stoilo.server.db.records import TaskSpec
 from stoilo.server.db.store import Store
@@ -99,22 +100,18 @@ def retain(
     """
     if before > now:
         raise UsageError("STO-L146", "only what is over can be deleted")
-    if not side_path(data).parent.is_dir():
-        raise UsageError("STO-U004", "this is not the data directory of a server")
+    keys = keys_of(data)
     config, _ = load_config(data.absolute(), {}, environ)
     # The rows first: a file without a row is swept later, a row without file never.
     with contextlib.closing(Store.open(config.database_url)) as store:
-        done = delete_old(store, data / "blobs", what, before, now, _reviewers(data))
+        done = delete_old(
+            store, data / "blobs", what, before, now, list_reviewers(keys)
+        )
         _forget_pages(store)
     if done.published:
         with contextlib.closing(SideStore.open(data)) as side:
             side.delete(done.published, now)
     return done
-
-
-def _reviewers(data: Path) -> tuple[ReviewerKey, ...]:
-    keys = data / "keys"
-    return list_reviewers(keys) if (keys / "metadata").is_dir() else ()
 
 
 def delete_old(

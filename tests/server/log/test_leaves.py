@@ -35,7 +35,7 @@ from stoilo.server.log.outbox import (
     note_record,
 )
 from stoilo.server.log.public_records import submitter_commitment
-from stoilo.server.operations.operator_acts import cancel_for_operator
+from stoilo.server.operations.accounts import cancel_for_operator
 from tests.support.server import make_result
 from tests.support.serverbench import SOURCE, Bench, records
 
