@@ -24,12 +24,11 @@ import msgspec
 from sqlalchemy import Connection, delete, func, select, update
 
 from stoilo.audit.format.facts import RetentionRecord
-from stoilo.audit.log.side import SideStore
+from stoilo.audit.log.side import SideStore, side_path
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
 from stoilo.executor.verifier.targets import ReviewerKey
 from stoilo.server.config import load_config
-from stoilo.server.data_directory import keys_of
 from stoilo.server.db import schema
 from stoilo.server.db.records import TaskSpec
 from stoilo.server.db.store import Store
@@ -100,7 +99,10 @@ def retain(
     """
     if before > now:
         raise UsageError("STO-L146", "only what is over can be deleted")
-    keys = keys_of(data)
+    if not side_path(data).parent.is_dir():
+        raise UsageError("STO-U004", "this is not the data directory of a server")
+    keys = data / "keys"
+    named = list_reviewers(keys) if (keys / "metadata").is_dir() else ()
     config, _ = load_config(data.absolute(), {}, environ)
     # The rows first: a file without a row is swept later, a row without file never.
     with contextlib.closing(Store.open(config.database_url)) as store:
