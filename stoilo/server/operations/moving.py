@@ -352,7 +352,9 @@ def move_tasks(store: Store, at_home: AtHome, now: int, *, dry_run: bool) -> int
     return total
 
 
-def _running(connection: Connection, at_home: AtHome) -> Iterator[list[tuple[str, int]]]:
+def _running(
+    connection: Connection, at_home: AtHome
+) -> Iterator[list[tuple[str, int]]]:
     """Yield the attempts whose workunit is at home, a page at a time."""
     last = ("", 0)
     while page := rows.issued_after(connection, last, _BATCH):

@@ -106,9 +106,7 @@ def retain(
     config, _ = load_config(data.absolute(), {}, environ)
     # The rows first: a file without a row is swept later, a row without file never.
     with contextlib.closing(Store.open(config.database_url)) as store:
-        done = delete_old(
-            store, data / "blobs", what, before, now, list_reviewers(keys)
-        )
+        done = delete_old(store, data / "blobs", what, before, now, named)
         _forget_pages(store)
     if done.published:
         with contextlib.closing(SideStore.open(data)) as side:
