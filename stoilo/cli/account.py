@@ -254,7 +254,7 @@ def service_key(data: Path, service: str, days: int, as_json: bool) -> None:
 def _make_metrics_token(data: Path, days: int) -> str:
     with _open(data) as store:
         from stoilo.server.admission import tokens  # noqa: PLC0415 - needs an extra
-        from stoilo.server.watching.routes import METRICS_SCOPE  # noqa: PLC0415
+        from stoilo.server.watching.watch import METRICS_SCOPE  # noqa: PLC0415
 
         with store.write() as connection:
             return tokens.issue_token(

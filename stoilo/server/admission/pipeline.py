@@ -10,12 +10,13 @@ Order is the invariant I1: no workunit without a leaf under a published checkpoi
 
 from __future__ import annotations
 
-import logging
+import functools
 import threading
 import time
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import InternalError, StoiloError
+from stoilo.core.background import Repeater
+from stoilo.core.errors import StoiloError
 from stoilo.core.types import TaskState
 from stoilo.server.admission.issuing import Issuer, Work, let_go
 from stoilo.server.admission.outdated import Reconciler
@@ -46,10 +47,8 @@ if TYPE_CHECKING:
     from stoilo.server.reviews.review_queue import ReviewQueue
 
 
-LOGGER = logging.getLogger(__name__)
 BATCH = 256
 IDLE_S = 0.5
-RETRY_S = 1.0
 SWEEP_S = 0.5
 """Shortest time between two searches for attempts whose task has ended otherwise."""
 EXPIRY_S = 60.0
@@ -94,6 +93,8 @@ class AdmissionPipeline:
 
     Attributes:
         workers: the threads; each does its steps in turn, whatever becomes of one.
+        signed: admissions since the start.
+        refused: the signer's refusals since the start.
     """
 
     def __init__(
@@ -125,30 +126,38 @@ class AdmissionPipeline:
         self._taken_back = taken_back
         self._clock = clock
         self._stopping = threading.Event()
+        self.signed = self.refused = 0
         self._swept_at = 0.0
         self._expired_at = float("-inf")
         self._reconciler = Reconciler(store, engine, self.retry)
         # One thread a kind of waiting: for the disk, the signer, the engine. So one batch is
         # signed while the next is logged, and an engine that is away stops no sealing.
+        self._steps: dict[str, tuple[Callable[[], int], ...]] = {
+            "admission-log": (review_queue.release_once, self._seal, self._append),
+            "admission-sign": (self._sign,),
+            "admission-issue": (self._issue, self._sweep_now_and_then),
+            "admission-leaves": (self._log_leaves,),
+            "admission-reconcile": (self._reconciler.step,),
+        }
         self.workers = [
-            _Worker(
-                "admission-log",
-                (review_queue.release_once, self._seal, self._append),
-                self,
-            ),
-            _Worker("admission-sign", (self._sign,), self),
-            _Worker("admission-issue", (self._issue, self._sweep_now_and_then), self),
-            _Worker("admission-leaves", (self._log_leaves,), self),
-            _Worker("admission-reconcile", (self._reconciler.step,), self),
+            Repeater(name, [self._waking(step) for step in steps], IDLE_S)
+            for name, steps in self._steps.items()
         ]
 
-    @property
-    def stopping(self) -> threading.Event:
-        """Set once the pipeline is to end."""
-        return self._stopping
+    def _waking(self, step: Callable[[], int]) -> Callable[[], int]:
+        """Return a step after which others look for what it has moved."""
+
+        @functools.wraps(step)
+        def waking() -> int:
+            moved = step()
+            if moved:
+                self.wake()
+            return moved
+
+        return waking
 
     @property
-    def trouble(self) -> StoiloError | None:
+    def trouble(self) -> Exception | None:
         """What keeps a step from going on at this moment."""
         return next((one.trouble for one in self.workers if one.trouble), None)
 
@@ -160,21 +169,19 @@ class AdmissionPipeline:
     def wake(self) -> None:
         """Say that rows have changed."""
         for worker in self.workers:
-            worker.wanted.set()
+            worker.wake()
 
     def stop(self) -> None:
         """Finish the steps in progress and end the threads."""
         self._stopping.set()
-        self.wake()
         for worker in self.workers:
-            if worker.is_alive():
-                worker.join()
+            worker.stop()
 
     def run_once(self) -> int:
         """Do every step once, in order, in this thread; returns how many rows moved."""
         self._swept_at, self._expired_at = 0.0, float("-inf")
         self._reconciler.reset()
-        return sum(step() for worker in self.workers for step in worker.steps)
+        return sum(step() for steps in self._steps.values() for step in steps)
 
     def _log_leaves(self) -> int:
         return self._leaves.append_waiting(self._log)
@@ -319,6 +326,8 @@ class AdmissionPipeline:
                 signed.append(done)
             else:
                 self._refused(task, attempt, answer)
+        self.signed += len(signed)
+        self.refused += len(waiting) - len(signed)
         self._save(signed, AttemptState.SIGNED)
         return len(signed)
 
@@ -426,52 +435,3 @@ class AdmissionPipeline:
             current = rows.find_task(connection, task.task_id)
             if current is not None:
                 finish_task(connection, current, outcome, self._clock())
-
-
-class _Worker(threading.Thread):
-    """Repeats its steps while they move rows, then sleeps until woken."""
-
-    def __init__(
-        self,
-        name: str,
-        steps: tuple[Callable[[], int], ...],
-        pipeline: AdmissionPipeline,
-    ) -> None:
-        super().__init__(name=name, daemon=True)
-        self.steps = steps
-        self.wanted = threading.Event()
-        self.trouble: StoiloError | None = None
-        self._pipeline = pipeline
-
-    def run(self) -> None:
-        """Work until the pipeline stops; errors are tried again, never lost."""
-        while not self._pipeline.stopping.is_set():
-            # Cleared before the work: what comes meanwhile is not overlooked.
-            self.wanted.clear()
-            moved = self.go()
-            if self.trouble is not None:
-                LOGGER.warning("%s waits: %s", self.name, self.trouble)
-                self._pipeline.stopping.wait(RETRY_S)
-            elif moved:
-                # Others may wait for what this step has moved.
-                self._pipeline.wake()
-            else:
-                self.wanted.wait(IDLE_S)
-
-    def go(self) -> int:
-        """Do each step once; returns how many rows moved.
-
-        One that fails keeps no other from its turn; `trouble` is why the first one did.
-        """
-        moved, trouble = 0, None
-        for step in self.steps:
-            try:
-                moved += step()
-            except StoiloError as error:
-                trouble = trouble or error
-            except Exception as error:  # the thread's edge: a fault must not end it
-                LOGGER.exception("%s failed", self.name)
-                fault = InternalError("STO-R034", f"a fault in {type(error)}")
-                trouble = trouble or fault
-        self.trouble = trouble
-        return moved

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stoilo.server.config import ServerConfig
     from stoilo.server.data_directory import DataDir
     from stoilo.server.db.store import Store
-    from stoilo.server.log.ports import AdmissionSigner
     from stoilo.server.release.project import Project
 
 
@@ -58,12 +57,8 @@ def assemble(
     policy: Policy,
     project: Project,
     store: Store,
-    signer: AdmissionSigner | None = None,
 ) -> ServerParts:
-    """Open log, engine and jails, and wire them; `stack` closes them.
-
-    `signer` is asked in place of the project's own client, if given.
-    """
+    """Open log, engine and jails, and wire them; `stack` closes them."""
     log = open_log(config.data, project, store, stack)
     # The gate in a jailed child of level pure, one warm zygote.
     gate_jail, jails = Jail(load_level("pure"), GATE_JOB), ValidatorJails()
@@ -83,7 +78,7 @@ def assemble(
     )
     around = Dependencies(
         log=log.writer,
-        signer=signer or project.client,
+        signer=project.client,
         engine=work.engine,
         judge=Gate(gate_jail),
         policy=policy,

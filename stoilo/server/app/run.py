@@ -53,8 +53,8 @@ from stoilo.server.release.changes import ReleaseProof
 from stoilo.server.release.expiry import ReleaseWatch
 from stoilo.server.release.project import REFRESH_S, Project, start_project
 from stoilo.server.tls import LOCAL_NAMES, TlsFiles, ensure_tls
-from stoilo.server.watching.calls import CountedSigner, MeteredCalls
-from stoilo.server.watching.watch import ServerWatch, WatchedParts
+from stoilo.server.watching.calls import MeteredCalls
+from stoilo.server.watching.watch import ServerWatch
 
 if TYPE_CHECKING:
     from stoilo.server.operations.volunteers import LocalVolunteers
@@ -133,25 +133,22 @@ async def _run(
     store = Store.open(config.database_url)
     stack.callback(store.close)
     project = start_project(config, home, stack, policy, store)
-    signer = CountedSigner(project.client)
-    parts = assemble(config, home, stack, policy, project, store, signer)
+    parts = assemble(config, home, stack, policy, project, store)
     tasks, work = parts.tasks, parts.work
     release = parts.trust.release
     root = project.root
     watch = ReleaseWatch(root.directory, release.trust, clock, project.check_certified)
     watching = ServerWatch.over(
         home,
-        WatchedParts(
-            store,
-            work.engine,
-            parts.log.writer,
-            signer,
-            project.socket,
-            release,
-            watch,
-            tasks.docket,
-        ),
-        clock,
+        store=store,
+        engine=work.engine,
+        log=parts.log.writer,
+        project=project,
+        release=watch,
+        trust=release.trust,
+        pipeline=tasks.pipeline,
+        docket=tasks.docket,
+        clock=clock,
     )
     # Both addresses are taken before anything moves: a second server fails at once.
     listener = listen(config.http)

@@ -168,20 +168,13 @@ def facts_of(
 
     def facts() -> ProjectFacts:
         release, now = trust(), clock()
-        open_epochs = [
-            epoch
-            for epoch in release.epochs
-            if epoch.not_before <= now < epoch.not_after
-            and epoch.number >= release.min_epoch
-            and epoch.number not in release.revoked_epochs
-        ]
-        if not open_epochs:
+        epoch = release.epoch_at(now, 1)
+        if epoch is None:
             raise InternalError(
                 "STO-K024",
                 "no epoch is open now",
                 hint="operators: stoilo explain STO-K096",
             )
-        epoch = open_epochs[-1]
         return ProjectFacts(
             origin=release.origin,
             epoch=epoch.number,
