@@ -15,6 +15,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError
 from stoilo.core.types import TaskState
@@ -243,7 +245,7 @@ class AdmissionPipeline:
 
     def _close(self, connection: Connection, attempts: Sequence[AttemptRow]) -> None:
         """Close attempts; those whose admission may be in the log are explained there."""
-        rows.move_attempts(connection, attempts, AttemptState.CLOSED)
+        rows.save_attempts(connection, attempts, AttemptState.CLOSED)
         let_go(connection, attempts)
         now = self._clock()
         note_events(
@@ -290,7 +292,7 @@ class AdmissionPipeline:
         # Idempotent by the leaf's digest: after a crash the same leaves get the same places.
         indices = self._log.append_many(leaves, labels)
         logged = [
-            rows.replace_attempt(attempt, log_index=index)
+            msgspec.structs.replace(attempt, log_index=index)
             for (attempt, _), index in zip(waiting, indices, strict=True)
         ]
         self._save(logged, AttemptState.LOGGED)
@@ -322,7 +324,7 @@ class AdmissionPipeline:
             waiting, proofs, answers, strict=True
         ):
             if isinstance(answer, bytes):
-                done = rows.replace_attempt(attempt, proof=proof, envelope=answer)
+                done = msgspec.structs.replace(attempt, proof=proof, envelope=answer)
                 signed.append(done)
             else:
                 self._refused(task, attempt, answer)
@@ -392,7 +394,8 @@ class AdmissionPipeline:
                     for one in attempts
                 ],
             )
-            rows.mark_running(connection, [task.task_id for _, task in fresh])
+            names = [task.task_id for _, task in fresh]
+            rows.mark_tasks(connection, names, TaskState.ADMITTING, TaskState.RUNNING)
 
     def retry(self, task: TaskRow, attempt: AttemptRow) -> None:
         """Open the next attempt of `task`, or expire it after `MAX_ATTEMPTS`."""

@@ -1,4 +1,4 @@
-"""Reading and writing task rows: SQL here, decisions in `states`.
+"""Reading and writing task rows: SQL here, decisions in `records`.
 
 Every function takes a connection of `Store.read` or `Store.write`; the caller owns the
 transaction.
@@ -173,7 +173,7 @@ def count_open(connection: Connection, account_id: int) -> int:
 def move_task(
     connection: Connection, task: TaskRow, target: TaskState, now: int
 ) -> None:
-    """Set the task's state by the table of `states`."""
+    """Set the task's state by the table of steps."""
     state = advance_task(task.state, target)
     connection.execute(
         update(_TASK)
@@ -299,15 +299,13 @@ def orphaned_attempts(connection: Connection) -> list[AttemptRow]:
     return [_attempt_row(row) for row in rows]
 
 
-def replace_attempt(attempt: AttemptRow, **fields: object) -> AttemptRow:
-    """Return `attempt` with other values in `fields`; nothing is stored."""
-    return msgspec.structs.replace(attempt, **fields)
-
-
 def save_attempts(
     connection: Connection, attempts: Sequence[AttemptRow], target: AttemptState
 ) -> None:
-    """Store what the attempts have gained and move them by the table of `states`."""
+    """Store what the attempts have gained and move them by the table of steps.
+
+    Those that others have moved meanwhile stay.
+    """
     if not attempts:
         return
     states = [
@@ -327,18 +325,6 @@ def save_attempts(
             for attempt, state in zip(attempts, states, strict=True)
         ],
     )
-
-
-def move_attempts(
-    connection: Connection, attempts: Sequence[AttemptRow], target: AttemptState
-) -> None:
-    """Move attempts that gained nothing; those moved by others meanwhile stay."""
-    save_attempts(connection, attempts, target)
-
-
-def mark_running(connection: Connection, task_ids: Sequence[str]) -> None:
-    """Move tasks from admitting to running; those that became final stay."""
-    mark_tasks(connection, task_ids, TaskState.ADMITTING, TaskState.RUNNING)
 
 
 def mark_tasks(

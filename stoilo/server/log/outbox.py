@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from sqlalchemy import insert, select
+from sqlalchemy import update
 
 from stoilo.audit.format.facts import NamedDigest, OperatorRecord, Record
 from stoilo.server.db import schema
@@ -86,12 +86,9 @@ def note_fixed(
     connection: Connection, key: str, data: bytes, leaf: bytes, now: int
 ) -> None:
     """Note a record whose bytes and leaf are fixed already, once a key."""
-    table = schema.event
-    known = select(table.c.id).where(table.c.key == key)
-    if connection.scalar(known) is None:
-        values = {"key": key, "kind": EventKind.RECORD.value, "created_at": now}
-        query = insert(table).values(record=data, leaf=leaf, **values)
-        connection.execute(query)
+    if note_events(connection, [Event(key, EventKind.RECORD, now)]):
+        query = update(schema.event).where(schema.event.c.key == key)
+        connection.execute(query.values(record=data, leaf=leaf))
 
 
 def note_act(
@@ -129,11 +126,6 @@ def workunit_event(task_id: str, number: int, now: int, *, issued: bool) -> Even
     """Return the event of an admission that got its workunit, or never will."""
     kind = EventKind.ISSUED if issued else EventKind.WITHDRAWN
     return Event(f"workunit:{task_id}_{number}", kind, now)
-
-
-def outcome_event(task_id: str, now: int) -> Event:
-    """Return the event of a task's one outcome."""
-    return Event(f"outcome:{task_id}", EventKind.OUTCOME, now)
 
 
 def read_draft(data: bytes, origin: str) -> Record:

@@ -374,7 +374,7 @@ def known_workunits(source: Database, names: AbstractSet[str]) -> frozenset[str]
 def _reopen(
     connection: Connection, attempt: AttemptRow, task: TaskRow, now: int
 ) -> None:
-    rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
+    rows.save_attempts(connection, [attempt], AttemptState.CLOSED)
     if task.state.final or task.attempt != attempt.number:
         return
     if task.state is TaskState.RUNNING:

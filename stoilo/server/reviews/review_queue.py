@@ -150,6 +150,6 @@ class ReviewQueue:
         if not attempts:
             return
         with self._store.write() as connection:
-            rows.move_attempts(connection, attempts, state)
+            rows.save_attempts(connection, attempts, state)
             names = [attempt.task_id for attempt in attempts]
             rows.mark_tasks(connection, names, source, target)

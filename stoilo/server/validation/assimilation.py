@@ -137,7 +137,7 @@ class OutcomeKeeper:
                 return
             # Closed meanwhile by a sweep: then it stays closed.
             if attempt.state == AttemptState.ISSUED:
-                rows.move_attempts(connection, [attempt], AttemptState.DONE)
+                rows.save_attempts(connection, [attempt], AttemptState.DONE)
             # Failed runs are short; they would make the next ones look cheap.
             if decided.state is TaskState.SUCCEEDED:
                 note_measured(connection, task.spec, valid, now)
