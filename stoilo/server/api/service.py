@@ -140,14 +140,21 @@ async def answer(context: Context, call: Awaitable[AnswerT], limit_s: float) -> 
     raise AssertionError  # abort has raised
 
 
+Work = Callable[["Owner", Any], Any]
+"""Does a call for an owner: request → response; blocks."""
+
+
 class _Calls:
     """What the services share: each call in a worker thread, for an owner whom it suits."""
 
-    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
+    _check: Callable[[Owner, str], None]
+
+    def __init__(
+        self, store: Store, clock: Callable[[], int], works: Mapping[str, Work]
+    ) -> None:
         self.store = store
         self.clock = clock
-
-    _check: Callable[[Owner, str], None]
+        self.works = works
 
     def _owner(self, token: str, rpc: str) -> Owner:
         with self.store.read() as connection:
@@ -156,67 +163,51 @@ class _Calls:
         return owner
 
     async def _call(
-        self, context: Context, rpc: str, work: Callable[[Owner], AnswerT]
-    ) -> AnswerT:
+        self, context: Context, rpc: str, work: Callable[[Owner], Any]
+    ) -> Any:  # noqa: ANN401 - any message
         token = bearer_token(context)
 
-        def checked() -> AnswerT:
+        def checked() -> Any:  # noqa: ANN401
             """Permission first."""
             return work(self._owner(token, rpc))
 
         return await answer(context, asyncio.to_thread(checked), LONGEST_CALL_S)
 
 
+def _served(rpc: str) -> Callable[[_Calls, Any, Context], Awaitable[Any]]:
+    """Return the method of a call whose work is in the service's table."""
+
+    async def serve(calls: _Calls, request: Any, context: Context) -> Any:  # noqa: ANN401
+        return await calls._call(  # noqa: SLF001 - a method of it
+            context, rpc, lambda owner: calls.works[rpc](owner, request)
+        )
+
+    return serve
+
+
 class ReviewService(_Calls, reviews_pb2_grpc.ReviewServiceServicer):
     """A reviewer's four calls, each for role `reviewer` only."""
 
     _check = staticmethod(tokens.check_reviewer)
+    ListReviews = _served("ListReviews")
+    GetReview = _served("GetReview")
+    SubmitReview = _served("SubmitReview")
+    RefuseTask = _served("RefuseTask")
 
     def __init__(
         self, store: Store, desk: ReviewDesk, clock: Callable[[], int]
     ) -> None:
-        super().__init__(store, clock)
-        self._desk = desk
-
-    async def ListReviews(  # noqa: N802 - gRPC's name
-        self, request: reviews.ListReviewsRequest, context: Context
-    ) -> reviews.ListReviewsResponse:
-        """List what waits."""
-        return await self._call(
-            context,
-            "ListReviews",
-            lambda owner: self._desk.list_waiting(owner, request.limit),
-        )
-
-    async def GetReview(  # noqa: N802
-        self, request: reviews.GetReviewRequest, context: Context
-    ) -> reviews.GetReviewResponse:
-        """Show one task as it would be admitted."""
-        return await self._call(
-            context, "GetReview", lambda _: self._desk.get(request.task_id)
-        )
-
-    async def SubmitReview(  # noqa: N802
-        self, request: reviews.SubmitReviewRequest, context: Context
-    ) -> reviews.SubmitReviewResponse:
-        """Take a signed review."""
-        released = await self._call(
-            context,
-            "SubmitReview",
-            lambda owner: self._desk.submit(owner, request.task_id, request.envelope),
-        )
-        return reviews.SubmitReviewResponse(released=released)
-
-    async def RefuseTask(  # noqa: N802
-        self, request: reviews.RefuseTaskRequest, context: Context
-    ) -> reviews.RefuseTaskResponse:
-        """End a task that waits."""
-        state = await self._call(
-            context,
-            "RefuseTask",
-            lambda owner: self._desk.refuse(owner, request.task_id, request.reason),
-        )
-        return reviews.RefuseTaskResponse(state=state.value)
+        works: dict[str, Work] = {
+            "ListReviews": lambda owner, asked: desk.list_waiting(owner, asked.limit),
+            "GetReview": lambda _, asked: desk.get(asked.task_id),
+            "SubmitReview": lambda owner, asked: reviews.SubmitReviewResponse(
+                released=desk.submit(owner, asked.task_id, asked.envelope)
+            ),
+            "RefuseTask": lambda owner, asked: reviews.RefuseTaskResponse(
+                state=desk.refuse(owner, asked.task_id, asked.reason).value
+            ),
+        }
+        super().__init__(store, clock, works)
 
 
 class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
@@ -229,6 +220,9 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
     """
 
     _check = staticmethod(tokens.check_permission)
+    PollTask = _served("PollTask")
+    CancelTask = _served("CancelTask")
+    RejectResult = _served("RejectResult")
 
     def __init__(
         self,
@@ -240,17 +234,25 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
         clock: Callable[[], int],
         turns: FairTurns | None = None,
     ) -> None:
-        super().__init__(store, clock)
+        works: dict[str, Work] = {
+            "PollTask": lambda owner, asked: desk.poll(owner, asked.task_id),
+            "CancelTask": lambda owner, asked: pb.CancelTaskResponse(
+                state=desk.cancel(owner, asked.task_id).value
+            ),
+            "RejectResult": lambda owner, asked: pb.RejectResultResponse(
+                copies=desk.reject(owner, asked.task_id, asked.reason)
+            ),
+        }
+        super().__init__(store, clock, works)
         self._turns = turns or FairTurns(READING)
         self._submissions = submissions
-        self._desk = desk
         self._blobs = blobs
         self._policy = policy
         self.early: Mapping[str, Callable[[Owner], None]] = {
             "CreateTask": submissions.check_early
         }
 
-    async def CreateTask(  # noqa: N802
+    async def CreateTask(  # noqa: N802 - gRPC's name
         self, request: pb.CreateTaskRequest, context: Context
     ) -> pb.CreateTaskResponse:
         """Store one task durably; see `Submissions.create`."""
@@ -259,36 +261,6 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
             context, self._submissions.create(token, request), LONGEST_CALL_S
         )
         return pb.CreateTaskResponse(task_id=row.task_id, level=row.spec.level)
-
-    async def PollTask(  # noqa: N802
-        self, request: pb.PollTaskRequest, context: Context
-    ) -> pb.PollTaskResponse:
-        """Say where the caller's task is."""
-        return await self._call(
-            context, "PollTask", lambda owner: self._desk.poll(owner, request.task_id)
-        )
-
-    async def CancelTask(  # noqa: N802
-        self, request: pb.CancelTaskRequest, context: Context
-    ) -> pb.CancelTaskResponse:
-        """Cancel the caller's task unless it is final."""
-        state = await self._call(
-            context,
-            "CancelTask",
-            lambda owner: self._desk.cancel(owner, request.task_id),
-        )
-        return pb.CancelTaskResponse(state=state.value)
-
-    async def RejectResult(  # noqa: N802
-        self, request: pb.RejectResultRequest, context: Context
-    ) -> pb.RejectResultResponse:
-        """Let the caller say that his task's value cannot be used."""
-        count = await self._call(
-            context,
-            "RejectResult",
-            lambda owner: self._desk.reject(owner, request.task_id, request.reason),
-        )
-        return pb.RejectResultResponse(copies=count)
 
     async def UploadBlob(  # noqa: N802
         self, requests: AsyncIterator[pb.UploadBlobRequest], context: Context
