@@ -222,29 +222,31 @@ class Submissions:
         if existing is not None:
             _check_same(existing, draft)
             return _Found(owner, draft, existing)
-        types = _check_blobs(known.connection, owner, draft) if draft.blobs else ()
+        types = (
+            _check_blobs(known.connection, owner, draft) if draft.request.blobs else ()
+        )
         return _Found(owner, draft, None, types)
 
     def _spec(self, draft: Draft, verdict: Verdict) -> TaskSpec:
-        level = self._levels(verdict.level)
+        asked, level = draft.request, self._levels(verdict.level)
         return TaskSpec(
-            task_module=content_digest(draft.task_module),
-            entry=draft.entry,
-            validator_module=content_digest(draft.validator_module),
-            init_entry=draft.init_entry,
-            compare_entry=draft.compare_entry,
-            arguments=content_digest(draft.arguments),
-            blobs=draft.blobs,
+            task_module=content_digest(asked.task_module),
+            entry=asked.entry,
+            validator_module=content_digest(asked.validator_module),
+            init_entry=asked.init_entry,
+            compare_entry=asked.compare_entry,
+            arguments=content_digest(asked.arguments),
+            blobs=tuple(asked.blobs),
             level=verdict.level,
             policy_digest=verdict.policy_digest,
             source_digest=verdict.source_digest,
-            flavor=self._flavors(draft.flavor, verdict.level),
+            flavor=self._flavors(asked.flavor, verdict.level),
             redundancy=draft.redundancy,
-            limits=limits_in_force(draft.requested_limits, level),
-            label=draft.label,
-            publish_source=draft.publish_source,
-            map_items=draft.map_items,
-            topics=draft.topics,
+            limits=limits_in_force(asked.limits, level),
+            label=asked.label,
+            publish_source=asked.publish_source,
+            map_items=asked.map_items,
+            topics=tuple(sorted(set(asked.topics))),
             codes=tuple(sorted(set(_known_codes(verdict.findings)))[:MOST_CODES]),
         )
 
@@ -335,9 +337,9 @@ def _store(connection: Connection, added: Sequence[tuple[TaskRow, Draft]]) -> No
     """Write new tasks and what they are made of."""
     contents: dict[str, bytes] = {}
     for row, draft in added:
-        contents[row.spec.task_module] = draft.task_module
-        contents[row.spec.validator_module] = draft.validator_module
-        contents[row.spec.arguments] = draft.arguments
+        contents[row.spec.task_module] = draft.request.task_module
+        contents[row.spec.validator_module] = draft.request.validator_module
+        contents[row.spec.arguments] = draft.request.arguments
     rows.add_contents(connection, contents)
     rows.add_task(
         connection, [row for row, _ in added], [draft.key for _, draft in added]
@@ -379,8 +381,8 @@ def _check_same(task: TaskRow, draft: Draft) -> None:
 def _check_blobs(connection: Connection, owner: Owner, draft: Draft) -> tuple[str, ...]:
     """Return the types in the blobs, or raise ``STO-R012`` for one not granted."""
     # "Not yours" and "not there" sound alike, or digests of others' data could be tried.
-    granted = granted_blobs(connection, owner.account_id, draft.blobs)
-    for digest in draft.blobs:
+    granted = granted_blobs(connection, owner.account_id, draft.request.blobs)
+    for digest in draft.request.blobs:
         if digest not in granted:
             raise DeniedError(
                 "STO-R012",
