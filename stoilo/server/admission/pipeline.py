@@ -19,24 +19,17 @@ import msgspec
 
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError
-from stoilo.core.types import TaskState
-from stoilo.server.admission.issuing import Issuer, Work, let_go
+from stoilo.server.admission.issuing import Attempts, Issuer, Work
 from stoilo.server.admission.outdated import Reconciler
 from stoilo.server.db import rows
 from stoilo.server.db.records import (
-    MAX_ATTEMPTS,
     AttemptState,
-    Outcome,
     needs_new_attempt,
 )
 from stoilo.server.db.store import DatabaseAwayError
-from stoilo.server.log.outbox import note_events, workunit_event
-from stoilo.server.log.public_records import finish_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from sqlalchemy import Connection
 
     from stoilo.server.admission.outdated import OutdatedWork
     from stoilo.server.admission.statements import StatementWriter
@@ -70,9 +63,6 @@ REVIEW_CODES = frozenset({"STO-A055", "STO-A061", "STO-A062"})
 RENEWAL_S = 300
 """A statement younger than this is not replaced while its epoch is the current one."""
 
-_ADMITTED = frozenset({AttemptState.SEALED, AttemptState.LOGGED, AttemptState.SIGNED})
-"""States of an attempt whose leaf may be in the log and whose workunit is not made."""
-
 Waiting = list[tuple["AttemptRow", "TaskRow"]]
 
 
@@ -94,6 +84,7 @@ class AdmissionPipeline:
         taken_back: is told the names of workunits that nobody wants any more.
 
     Attributes:
+        attempts: what becomes of them.
         workers: the threads; each does its steps in turn, whatever becomes of one.
         signed: admissions since the start.
         refused: the signer's refusals since the start.
@@ -113,25 +104,25 @@ class AdmissionPipeline:
         review_queue: ReviewQueue,
         clock: Callable[[], int],
         outdated: OutdatedWork,
-        taken_back: Callable[[str], None] = lambda workunit: None,  # noqa: ARG005 - nobody judges
+        taken_back: Callable[[str], None],
     ) -> None:
         self._store = store
         self._log = log
         self._signer = signer
-        self._engine = engine
         self._statements = statements
         self._workunits = workunits
         self._leaves = leaves
         self._review = review
         self._review_queue = review_queue
         self._outdated = outdated
-        self._taken_back = taken_back
         self._clock = clock
         self._stopping = threading.Event()
         self.signed = self.refused = 0
         self._swept_at = 0.0
         self._expired_at = float("-inf")
-        self._reconciler = Reconciler(store, engine, self.retry)
+        self.attempts = Attempts(store, engine, clock, self.wake, taken_back)
+        self._issuer = Issuer(store, engine, self.attempts, clock, self._stopping)
+        self._reconciler = Reconciler(store, engine, self.attempts.retry)
         # One thread a kind of waiting: for the disk, the signer, the engine. So one batch is
         # signed while the next is logged, and an engine that is away stops no sealing.
         self._steps: dict[str, tuple[Callable[[], int], ...]] = {
@@ -198,26 +189,10 @@ class AdmissionPipeline:
         # Each sweep reads every open row, so a busy server does not sweep after each batch.
         if time.monotonic() - self._swept_at < SWEEP_S:
             return 0
-        moved = self._sweep() + self._expire_parked()
-        moved += self._renew(self._outdated.find())
+        moved = self.attempts.sweep() + self._expire_parked()
+        moved += self.attempts.renew(self._outdated.find())
         self._swept_at = time.monotonic()
         return moved
-
-    def _renew(self, lost: Waiting) -> int:
-        """Take back what a withdrawn reviewer signed, or volunteers no longer accept.
-
-        So too what the engine has under a name that an older state of ours uses again.
-
-        Its next attempt parks, is admitted under another epoch or checkpoint, or is
-        refused by the signer.
-        In the thread that issues, so that no workunit of it is being made meanwhile.
-        """
-        for attempt, task in lost:
-            self.retry(
-                task, attempt
-            )  # first: the engine's outcome is of no attempt now
-        self._take_back([attempt for attempt, _ in lost])
-        return len(lost)
 
     def _expire_parked(self) -> int:
         """End what waited too long for a reviewer; looks once in a while."""
@@ -225,37 +200,6 @@ class AdmissionPipeline:
             return 0
         self._expired_at = time.monotonic()
         return self._review_queue.expire()
-
-    def _sweep(self) -> int:
-        """Close the attempts of tasks that became final in another way."""
-        with self._store.read() as connection:
-            orphans = rows.orphaned_attempts(connection)
-        if orphans:
-            self._take_back(orphans)
-            with self._store.write() as connection:
-                self._close(connection, orphans)
-        return len(orphans)
-
-    def _take_back(self, attempts: Sequence[AttemptRow]) -> None:
-        """End attempts' workunits, and what their validators still do for them."""
-        workunits = [attempt.workunit for attempt in attempts]
-        self._engine.cancel(*workunits)
-        for workunit in workunits:
-            self._taken_back(workunit)
-
-    def _close(self, connection: Connection, attempts: Sequence[AttemptRow]) -> None:
-        """Close attempts; those whose admission may be in the log are explained there."""
-        rows.save_attempts(connection, attempts, AttemptState.CLOSED)
-        let_go(connection, attempts)
-        now = self._clock()
-        note_events(
-            connection,
-            [
-                workunit_event(attempt.task_id, attempt.number, now, issued=False)
-                for attempt in attempts
-                if attempt.state in _ADMITTED
-            ],
-        )
 
     def _seal(self) -> int:
         """Fix the statement bytes of new attempts."""
@@ -278,7 +222,7 @@ class AdmissionPipeline:
                 raise  # that says nothing about the task
             except StoiloError as error:
                 # What is wrong with one task must not keep its batch waiting for ever.
-                self._give_up(task, attempt, error)
+                self.attempts.give_up(task, attempt, error)
         self._save(sealed, AttemptState.SEALED)
         return len(waiting)
 
@@ -337,11 +281,11 @@ class AdmissionPipeline:
         """Wait, admit anew, or end the task: what the signer's refusal calls for."""
         if error.code in RENEWED_CODES:
             if self._is_outdated(attempt):
-                self.retry(task, attempt)
+                self.attempts.retry(task, attempt)
         elif error.code in REVIEW_CODES:
-            self.retry(task, attempt)
+            self.attempts.retry(task, attempt)
         elif error.code not in PATIENT_CODES:
-            self._give_up(task, attempt, error)
+            self.attempts.give_up(task, attempt, error)
 
     def _is_outdated(self, attempt: AttemptRow) -> bool:
         """Whether a statement written now would name another epoch or other times."""
@@ -355,25 +299,14 @@ class AdmissionPipeline:
         fresh: Waiting = []
         for attempt, task in waiting:
             if self._is_stale(attempt, task):
-                self.retry(task, attempt)
+                self.attempts.retry(task, attempt)
             else:
                 fresh.append((attempt, task))
         if fresh:
             specs = self._workunits.specs(fresh)
             works = [Work(*pair, spec) for pair, spec in zip(fresh, specs, strict=True)]
-            self._issuer().issue(works)
+            self._issuer.issue(works)
         return len(waiting)
-
-    def _issuer(self) -> Issuer:
-        return Issuer(
-            self._store,
-            self._engine,
-            issued=self._mark_issued,
-            give_up=self._give_up,
-            renew=self._renew,
-            clock=self._clock,
-            stopping=self._stopping,
-        )
 
     def _is_stale(self, attempt: AttemptRow, task: TaskRow) -> bool:
         return needs_new_attempt(
@@ -381,60 +314,3 @@ class AdmissionPipeline:
             delay_bound_s=task.spec.redundancy.delay_bound_s,
             not_after=attempt.not_after or 0,
         )
-
-    def _mark_issued(self, fresh: Sequence[tuple[AttemptRow, TaskRow]]) -> None:
-        with self._store.write() as connection:
-            attempts, now = [attempt for attempt, _ in fresh], self._clock()
-            rows.save_attempts(connection, attempts, AttemptState.ISSUED)
-            let_go(connection, attempts)
-            note_events(
-                connection,
-                [
-                    workunit_event(one.task_id, one.number, now, issued=True)
-                    for one in attempts
-                ],
-            )
-            names = [task.task_id for _, task in fresh]
-            rows.mark_tasks(connection, names, TaskState.ADMITTING, TaskState.RUNNING)
-
-    def retry(self, task: TaskRow, attempt: AttemptRow) -> None:
-        """Open the next attempt of `task`, or expire it after `MAX_ATTEMPTS`."""
-        now = self._clock()
-        with self._store.write() as connection:
-            current = rows.find_task(connection, task.task_id)
-            if (
-                current is None
-                or current.state.final
-                or current.attempt != attempt.number
-            ):
-                return
-            # The caller's copy may be older than the row; closing explains what the row has.
-            newest = rows.find_attempt(connection, task.task_id, attempt.number)
-            self._close(connection, [newest or attempt])
-            # A task that no volunteer finishes must not fill the log without end.
-            if attempt.number >= MAX_ATTEMPTS:
-                expired = Outcome(
-                    TaskState.EXPIRED,
-                    attempt.number,
-                    code="STO-R060",
-                    error_text="no volunteer finished it while it was admitted",
-                )
-                finish_task(connection, current, expired, now)
-                return
-            if current.state is TaskState.RUNNING:
-                rows.move_task(connection, current, TaskState.ADMITTING, now)
-            rows.add_attempt(connection, current, now)
-        self.wake()
-
-    def _give_up(self, task: TaskRow, attempt: AttemptRow, error: StoiloError) -> None:
-        """End a task whose attempt can never be admitted."""
-        outcome = Outcome(
-            TaskState.SYSTEM_ERROR,
-            attempt.number,
-            error_text=error.message,
-            code=error.code,
-        )
-        with self._store.write() as connection:
-            current = rows.find_task(connection, task.task_id)
-            if current is not None:
-                finish_task(connection, current, outcome, self._clock())

@@ -159,7 +159,7 @@ class TaskServer:
             store,
             validation,
             self.blobs,
-            retry=self.pipeline.retry,
+            retry=self.pipeline.attempts.retry,
             wake=self.pipeline.wake,
             clock=clock,
         )

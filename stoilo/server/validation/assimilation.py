@@ -75,7 +75,7 @@ class OutcomeKeeper:
         store: tasks.
         validation: decodes and compares.
         blobs: where large values go.
-        retry: opens the next attempt of a task (`AdmissionPipeline.retry`).
+        retry: opens the next attempt of a task (`Attempts.retry`).
         wake: tells the pipeline that leaves wait.
         clock: seconds since 1970.
     """

@@ -168,7 +168,7 @@ def test_next_attempt_waits_for_another_review(desk: Desk) -> None:
     desk.bench.clock.now += DAY_S
     with desk.bench.store.read() as connection:
         attempt = rows.find_attempt(connection, task_id, 1)
-    desk.bench.server.pipeline.retry(desk.task(task_id), attempt)
+    desk.bench.server.pipeline.attempts.retry(desk.task(task_id), attempt)
     desk.run()
     assert desk.state(task_id) == "waiting_review"
     assert desk.hand_in(task_id) == 1
