@@ -66,10 +66,6 @@ class WorkEngine:
     embedded: EmbeddedEngine | None = None
     master_url: str = ""
 
-    def project_url(self, url: str) -> str:
-        """Return what volunteers attach to; `url` is this server's own."""
-        return self.master_url or url
-
     def face(self, url: str, path: str, pages: str) -> Starlette:
         """Return the web face to mount others on.
 
@@ -127,6 +123,15 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
     return WorkEngine(embedded, embedded)
 
 
+_NOT_WITH_STOCK: Final = {
+    "adaptive": "set adaptive replication in BOINC's own app",
+    "homogeneous": "set homogeneous redundancy in BOINC's own app",
+    "spot_check_percent": "a stock scheduler has no spot checks",
+    "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
+    "keep_workunits_days": "BOINC's db_purge removes old rows",
+}
+
+
 def _check(config: ServerConfig) -> None:
     """Raise ``STO-B010`` for settings that only make sense with the other engine."""
     if config.engine not in set(EngineName):
@@ -147,22 +152,7 @@ def _check(config: ServerConfig) -> None:
     for holds, problem in problems:
         if holds:
             raise UsageError("STO-B010", problem)
-    if stock:
-        _refuse_settings_of_the_other(config)
-
-
-_NOT_WITH_STOCK: Final = {
-    "adaptive": "set adaptive replication in BOINC's own app",
-    "homogeneous": "set homogeneous redundancy in BOINC's own app",
-    "spot_check_percent": "a stock scheduler has no spot checks",
-    "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
-    "keep_workunits_days": "BOINC's db_purge removes old rows",
-}
-
-
-def _refuse_settings_of_the_other(config: ServerConfig) -> None:
-    """Raise ``STO-B010`` for a setting that a stock project would ignore."""
-    for field in fields(config):
+    for field in fields(config) if stock else ():
         instead = _NOT_WITH_STOCK.get(field.name)
         # Refused rather than ignored: an operator would rely on it.
         if instead is not None and getattr(config, field.name) != field.default:

@@ -26,10 +26,9 @@ import msgspec
 from stoilo.core.errors import DeniedError, StoiloError, UsageError
 from stoilo.server.admission import tokens
 from stoilo.server.api.grpc_server import bind_grpc, set_serving, tell_health
-from stoilo.server.app.build import ServerParts, assemble, clock
 from stoilo.server.app.engine import WorkEngine
 from stoilo.server.app.process_limits import allow_open_files, give_large_blocks_back
-from stoilo.server.app.task_server import TaskServer
+from stoilo.server.app.task_server import ServerParts, TaskServer, assemble, clock
 from stoilo.server.app.trust import load_policy
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.data_directory import ConnectionFile, DataDir, claim_directory
@@ -176,7 +175,7 @@ async def _run(
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
     volunteers = _start_volunteers(work, config, home, url, project, stack)
-    master = work.project_url(url)
+    master = work.master_url or url
     content = ConnectionFile(place, http, master, token, tls.ca.decode())
     home.write_connection(content)
     await wait_until_started(web, serving)

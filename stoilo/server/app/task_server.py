@@ -1,4 +1,4 @@
-"""Wiring: one server out of its parts and its neighbours, with no decision of its own."""
+"""Wiring: the parts of a server, built in the order of trust and joined; it decides nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from sqlalchemy import select
 from stoilo.audit.format.facts import OperatorAct
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
-from stoilo.policies.levels import load_levels
+from stoilo.policies.jailed import GATE_JOB, Gate
+from stoilo.policies.levels import load_level, load_levels
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.process.supervisor import Jail
 from stoilo.server.admission.blobs import BlobStore
 from stoilo.server.admission.fairness import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
@@ -24,32 +26,45 @@ from stoilo.server.admission.submission import READING, Submissions
 from stoilo.server.admission.workunits import WorkunitWriter
 from stoilo.server.api.service import ReviewService, TaskService
 from stoilo.server.api.tasks import TaskDesk
+from stoilo.server.app.audit_log import AuditLog, open_log
+from stoilo.server.app.engine import WorkEngine, open_engine
+from stoilo.server.app.trust import ProjectTrust
 from stoilo.server.db import schema
-from stoilo.server.engines.workunits import Replication
+from stoilo.server.engines.workunits import Replication, parse_replication
 from stoilo.server.log.leaves import LeafBook
 from stoilo.server.log.outbox import note_act
 from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.log.refusals import RefusalBook
+from stoilo.server.log.sightings import Sightings
 from stoilo.server.reviews.book import ReviewBook
 from stoilo.server.reviews.desk import ReviewDesk
 from stoilo.server.reviews.review_queue import WAIT_S, ReviewQueue
+from stoilo.server.revocation.wishes import FOLDER
 from stoilo.server.validation.assimilation import OutcomeKeeper
 from stoilo.server.validation.docket import Docket
 from stoilo.server.validation.results import ResultValidation
-from stoilo.server.validation.validators import JailRunner, Validators
+from stoilo.server.validation.validators import (
+    JailRunner,
+    ValidatorJails,
+    Validators,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from stoilo.executor.verifier.workunit import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup
     from stoilo.server.admission.gatekeeper import Judge
+    from stoilo.server.config import ServerConfig
+    from stoilo.server.data_directory import DataDir
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
     from stoilo.server.engines.workunits import WorkunitFile
     from stoilo.server.log.ports import AdmissionSigner, Log
+    from stoilo.server.release.project import Project
 
 
 LOGGER = logging.getLogger(__name__)
@@ -237,3 +252,79 @@ class TaskServer:
             self.leaves.append_all(self._log)
         except StoiloError as error:
             LOGGER.warning("the last events wait for the next start: %s", error)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """One server without its network.
+
+    Attributes:
+        tasks: from a request to an outcome.
+        work: the engine, and what stands around it.
+        trust: release and revocations.
+        log: the audit log.
+    """
+
+    tasks: TaskServer
+    work: WorkEngine
+    trust: ProjectTrust
+    log: AuditLog
+
+
+def clock() -> int:
+    """Return the seconds since 1970."""
+    return int(time.time())
+
+
+def assemble(
+    config: ServerConfig,
+    home: DataDir,
+    stack: AsyncExitStack,
+    policy: Policy,
+    project: Project,
+    store: Store,
+) -> ServerParts:
+    """Open log, engine and jails, and wire them; `stack` closes them."""
+    log = open_log(config.data, project, store, stack)
+    # The gate in a jailed child of level pure, one warm zygote.
+    gate_jail, jails = Jail(load_level("pure"), GATE_JOB), ValidatorJails()
+    stack.callback(gate_jail.close)
+    stack.callback(jails.close)
+    work = open_engine(config, home, project.root.log_vkey)
+    trust = ProjectTrust(
+        project,
+        policy,
+        store,
+        log,
+        work.engine,
+        wishes=home.part(FOLDER),
+        clock=clock,
+        life_s=config.admission_life_s,
+        refusal_interval_s=config.refusal_interval_s,
+    )
+    around = Dependencies(
+        log=log.writer,
+        signer=project.client,
+        engine=work.engine,
+        judge=Gate(gate_jail),
+        policy=policy,
+        jail_of=jails.of,
+        levels=trust.levels,
+        flavors=trust.choose_flavor,
+        facts=trust.facts,
+        clock=clock,
+        revocations=trust.revocations.current,
+        terms=trust.terms,
+        side=log.side,
+        seen=Sightings(log.seen, trust.log_policy).record,
+        archives=trust.archives,
+        replication=parse_replication(config.homogeneous, config.adaptive).of,
+    )
+    tasks = TaskServer(
+        store,
+        home.part("blobs"),
+        around,
+        leaves=trust.leaves,
+        review_wait_s=config.review_wait_s,
+    )
+    return ServerParts(tasks, work, trust, log)
