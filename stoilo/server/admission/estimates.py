@@ -66,32 +66,21 @@ SLOT_BYTES: Final = 64 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one copy may use.
+    """What one copy may use."""
 
-    Attributes:
-        limits: in force for one run.
-        runs: calls in it, at least 1.
-        input_bytes: of all its input files.
-        unpacked_bytes: of the runtime's tree, which lies beside the slots; 0 for none.
-    """
-
-    limits: RunLimits
-    runs: int = 1
-    input_bytes: int = 0
+    limits: RunLimits  # in force for one run
+    runs: int = 1  # calls in it, at least 1
+    input_bytes: int = 0  # of all its input files
+    # of the runtime's tree, which lies beside the slots; 0 for none
     unpacked_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a host says that a valid copy took: a claim, not a fact.
+    """What a host says that a valid copy took: a claim, not a fact."""
 
-    Attributes:
-        cpu_s: processor time, s; 0 where it does not say.
-        flops: its speed, FLOP/s; 0 where it does not say.
-    """
-
-    cpu_s: float
-    flops: float = 0.0
+    cpu_s: float  # processor time, s; 0 where it does not say
+    flops: float = 0.0  # its speed, FLOP/s; 0 where it does not say
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,17 +167,13 @@ SLOWEST = 32
 
 @dataclass(frozen=True, slots=True)
 class WasteBounds:
-    """When an account is wasteful, and what it has then.
+    """When an account is wasteful, and what it has then."""
 
-    Attributes:
-        above: bytes for nothing, of which more make an account wasteful.
-        half_life_s: after which half of them is forgotten, s.
-        bytes_per_s: of the messages of an account at that bound; who has sent n times as
-            much for nothing is read n times as slowly.
-    """
-
+    # bytes for nothing, of which more make an account wasteful
     above: int = 8 * 1024 * 1024
-    half_life_s: float = 60.0
+    half_life_s: float = 60.0  # after which half of them is forgotten, s
+    # of the messages of an account at that bound; who has sent n times as much for
+    # nothing is read n times as slowly
     bytes_per_s: float = 512 * 1024
 
 

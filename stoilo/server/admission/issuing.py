@@ -68,22 +68,15 @@ class Work:
 
 
 class Attempts:
-    """What becomes of attempts: issued, closed, admitted anew, given up.
-
-    Args:
-        store: tasks and attempts.
-        engine: has their workunits.
-        clock: seconds since 1970.
-        wake: says that rows have changed.
-        taken_back: is told the names of workunits that nobody wants any more.
-    """
+    """What becomes of attempts: issued, closed, admitted anew, given up."""
 
     def __init__(
         self,
-        store: Store,
-        engine: Engine,
-        clock: Callable[[], int],
-        wake: Callable[[], None],
+        store: Store,  # tasks and attempts
+        engine: Engine,  # has their workunits
+        clock: Callable[[], int],  # seconds since 1970
+        wake: Callable[[], None],  # says that rows have changed
+        # is told the names of workunits that nobody wants any more
         taken_back: Callable[[str], None],
     ) -> None:
         self._store = store
@@ -199,23 +192,15 @@ class Attempts:
 
 
 class Issuer:
-    """Makes the workunits of one batch; for one thread.
-
-    Args:
-        store: where holds are kept.
-        engine: where workunits go.
-        attempts: notes what becomes of them.
-        clock: seconds since 1970.
-        stopping: set once the server is to end.
-    """
+    """Makes the workunits of one batch; for one thread."""
 
     def __init__(
         self,
-        store: Store,
-        engine: Engine,
-        attempts: Attempts,
-        clock: Callable[[], int],
-        stopping: threading.Event,
+        store: Store,  # where holds are kept
+        engine: Engine,  # where workunits go
+        attempts: Attempts,  # notes what becomes of them
+        clock: Callable[[], int],  # seconds since 1970
+        stopping: threading.Event,  # set once the server is to end
     ) -> None:
         self._store = store
         self._engine = engine

@@ -166,20 +166,15 @@ class Reconciler:
     already, or never heard of it. Its work is done again; nothing is lost. The engine tells
     an outcome before it forgets that it is untold, so between two databases of one moment
     nothing is ever found.
-
-    Args:
-        store: attempts.
-        engine: what has their workunits.
-        retry: opens the next attempt of a task, unless it has moved on meanwhile.
-        clock: monotonic seconds.
     """
 
     def __init__(
         self,
-        store: Store,
-        engine: Engine,
+        store: Store,  # attempts
+        engine: Engine,  # what has their workunits
+        # opens the next attempt of a task, unless it has moved on meanwhile
         retry: Callable[[TaskRow, AttemptRow], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,  # monotonic seconds
     ) -> None:
         self._store = store
         self._engine = engine

@@ -69,20 +69,6 @@ Waiting = list[tuple["AttemptRow", "TaskRow"]]
 class AdmissionPipeline:
     """Moves attempts from ``created`` to ``issued``, and leaves into the log.
 
-    Args:
-        store: tasks and attempts.
-        log: the audit log's writer.
-        signer: client of the signer process.
-        engine: where workunits go.
-        statements: fixes statement bytes.
-        workunits: turns a signed attempt into a `WorkunitSpec`.
-        leaves: results and refusals that wait for the log.
-        review: the digest of the policy that admits a task today.
-        review_queue: who waits for a reviewer.
-        clock: seconds since 1970.
-        outdated: work that volunteers no longer accept.
-        taken_back: is told the names of workunits that nobody wants any more.
-
     Attributes:
         attempts: what becomes of them.
         workers: the threads; each does its steps in turn, whatever becomes of one.
@@ -92,18 +78,20 @@ class AdmissionPipeline:
 
     def __init__(
         self,
-        store: Store,
-        log: Log,
-        signer: AdmissionSigner,
-        engine: Engine,
+        store: Store,  # tasks and attempts
+        log: Log,  # the audit log's writer
+        signer: AdmissionSigner,  # client of the signer process
+        engine: Engine,  # where workunits go
         *,
-        statements: StatementWriter,
-        workunits: WorkunitWriter,
-        leaves: LeafBook,
+        statements: StatementWriter,  # fixes statement bytes
+        workunits: WorkunitWriter,  # turns a signed attempt into a `WorkunitSpec`
+        leaves: LeafBook,  # results and refusals that wait for the log
+        # the digest of the policy that admits a task today
         review: Callable[[TaskRow], str],
-        review_queue: ReviewQueue,
-        clock: Callable[[], int],
-        outdated: OutdatedWork,
+        review_queue: ReviewQueue,  # who waits for a reviewer
+        clock: Callable[[], int],  # seconds since 1970
+        outdated: OutdatedWork,  # work that volunteers no longer accept
+        # is told the names of workunits that nobody wants any more
         taken_back: Callable[[str], None],
     ) -> None:
         self._store = store

@@ -81,31 +81,21 @@ class _NewTask:
 
 
 class Submissions:
-    """CreateTask without gRPC.
-
-    Args:
-        store: where tasks live.
-        gatekeeper: judges the source.
-        refusals: remembers who was refused, for the log.
-        policy: who may use which level, and how much.
-        levels: level by name.
-        flavors: flavor id by (wish, level).
-        clock: seconds since 1970.
-        stored: called after tasks became durable (wakes the pipeline).
-        turns: at reading what takes long, shared with whoever else reads.
-    """
+    """CreateTask without gRPC."""
 
     def __init__(
         self,
-        store: Store,
-        gatekeeper: Gatekeeper,
-        refusals: RefusalBook,
-        policy: Policy,
+        store: Store,  # where tasks live
+        gatekeeper: Gatekeeper,  # judges the source
+        refusals: RefusalBook,  # remembers who was refused, for the log
+        policy: Policy,  # who may use which level, and how much
         *,
-        levels: LevelLookup,
-        flavors: FlavorLookup,
-        clock: Callable[[], int],
+        levels: LevelLookup,  # level by name
+        flavors: FlavorLookup,  # flavor id by (wish, level)
+        clock: Callable[[], int],  # seconds since 1970
+        # called after tasks became durable (wakes the pipeline)
         stored: Callable[[], None],
+        # at reading what takes long, shared with whoever else reads
         turns: FairTurns | None = None,
     ) -> None:
         self._store = store

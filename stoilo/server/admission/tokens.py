@@ -186,17 +186,13 @@ class Authenticator:
     Many that ask at once share one read. What is remembered of a token opens nothing: each
     call asks the database itself; here it decides only whose room and whose turn a message
     takes. For one event loop.
-
-    Args:
-        store: where tokens' digests are.
-        clock: seconds since 1970.
-        steady: seconds of a clock that is never set.
     """
 
     def __init__(
         self,
-        store: Store,
-        clock: Callable[[], int],
+        store: Store,  # where tokens' digests are
+        clock: Callable[[], int],  # seconds since 1970
+        # seconds of a clock that is never set
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store

@@ -39,15 +39,10 @@ TOO_LARGE: Final = "STO-D005"
 
 
 class ValueFacts(msgspec.Struct, frozen=True, tag=True):
-    """About one encoded value.
+    """About one encoded value."""
 
-    Attributes:
-        types: dotted library types in it, sorted.
-        items: its length when it is a list, -1 else.
-    """
-
-    types: tuple[str, ...]
-    items: int = -1
+    types: tuple[str, ...]  # dotted library types in it, sorted
+    items: int = -1  # its length when it is a list, -1 else
 
 
 class _Refusal(msgspec.Struct, frozen=True, tag=True):

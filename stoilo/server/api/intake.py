@@ -60,53 +60,34 @@ Handler = Any  # grpc's record of parsers and a method, without types
 
 @dataclass(frozen=True, slots=True)
 class IntakeBounds:
-    """What may be in hand at once.
+    """What may be in hand at once."""
 
-    Attributes:
-        calls: of all accounts together.
-        calls_of_account: of one account, those that wait included.
-        calls_of_strangers: without a token.
-        held_bytes: of messages in memory, in all; shared by `FairRoom`'s rule.
-        message_bytes: the largest message.
-        small_bytes: an answer of no more needs no room of its own.
-        message_s: from its turn to its last byte, for one message, s.
-        calls_per_s: of one account, for as long as it likes.
-        burst: calls of one account that may come at once.
-        refusals_per_s: answers of one account's calls that are refused by their head.
-        refusals_burst: of these, at once.
-        at_work: calls for which a thread works at the same time; the unit is s.
-        waste: bytes of calls that end without effect.
-    """
-
-    calls: int = 2048
-    calls_of_account: int = 256
-    calls_of_strangers: int = 64
+    calls: int = 2048  # of all accounts together
+    calls_of_account: int = 256  # of one account, those that wait included
+    calls_of_strangers: int = 64  # without a token
+    # of messages in memory, in all; shared by `FairRoom`'s rule
     held_bytes: int = 128 * 1024 * 1024
-    message_bytes: int = BOUNDS.rpc_message_bytes
-    small_bytes: int = 64 * 1024
-    message_s: float = 60.0
-    calls_per_s: float = 500.0
-    burst: int = 5_000
+    message_bytes: int = BOUNDS.rpc_message_bytes  # the largest message
+    small_bytes: int = 64 * 1024  # an answer of no more needs no room of its own
+    message_s: float = 60.0  # from its turn to its last byte, for one message, s
+    calls_per_s: float = 500.0  # of one account, for as long as it likes
+    burst: int = 5_000  # calls of one account that may come at once
+    # answers of one account's calls that are refused by their head
     refusals_per_s: float = 20.0
-    refusals_burst: int = 100
+    refusals_burst: int = 100  # of these, at once
+    # calls for which a thread works at the same time; the unit is s
     at_work: Shares = AT_WORK
-    waste: WasteBounds = WASTE
+    waste: WasteBounds = WASTE  # bytes of calls that end without effect
 
 
 @dataclass(slots=True)
 class _Call:
-    """One call.
+    """One call."""
 
-    Attributes:
-        account: whose.
-        requests: its messages, as bytes.
-        parse: makes a message of them.
-        read: bytes of messages so far; one that is still on its way counts in full.
-    """
-
-    account: int
-    requests: AsyncIterator[bytes]
-    parse: Callable[[bytes], Any]
+    account: int  # whose
+    requests: AsyncIterator[bytes]  # its messages, as bytes
+    parse: Callable[[bytes], Any]  # makes a message of them
+    # bytes of messages so far; one that is still on its way counts in full
     read: int = 0
 
 
@@ -156,20 +137,15 @@ class CallPace:
 
 
 class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
-    """Stands before every method.
-
-    Args:
-        authenticator: finds the owner of a token.
-        early: by name of a method, what refuses an owner whom it would refuse anyway.
-        bounds: what may be in hand.
-        clock: seconds of a clock that is never set.
-    """
+    """Stands before every method."""
 
     def __init__(
         self,
-        authenticator: Authenticator,
+        authenticator: Authenticator,  # finds the owner of a token
+        # by name of a method, what refuses an owner whom it would refuse anyway
         early: Mapping[str, Callable[[Owner], None]],
-        bounds: IntakeBounds,
+        bounds: IntakeBounds,  # what may be in hand
+        # seconds of a clock that is never set
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._authenticator = authenticator

@@ -54,17 +54,11 @@ class ServedEngine(Engine, MeasuredEngine, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkEngine:
-    """The engine in use, and what stands around it.
+    """The engine in use, and what stands around it."""
 
-    Attributes:
-        engine: it.
-        embedded: the same, None for a stock project.
-        master_url: of a stock project, empty for the embedded one.
-    """
-
-    engine: ServedEngine
-    embedded: EmbeddedEngine | None = None
-    master_url: str = ""
+    engine: ServedEngine  # it
+    embedded: EmbeddedEngine | None = None  # the same, None for a stock project
+    master_url: str = ""  # of a stock project, empty for the embedded one
 
     def face(self, url: str, path: str, pages: str) -> Starlette:
         """Return the web face to mount others on.

@@ -74,42 +74,28 @@ SALTS_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Everything that the server talks to, real or (in tests) standing in.
+    """Everything that the server talks to, real or (in tests) standing in."""
 
-    Attributes:
-        log: the audit log's one writer.
-        signer: admits statements.
-        engine: issues workunits.
-        judge: the gate.
-        policy: in force.
-        jail_of: validators' jail by level name.
-        levels: level by name.
-        flavors: flavor id by (wish, level).
-        facts: of the project, at this moment.
-        clock: seconds since 1970.
-        revocations: admission time → the file of revocations for its workunit.
-        terms: what volunteers accept at this moment.
-        side: the store of records and published sources beside the log.
-        seen: keeps the checkpoint that a copy's executor saw.
-        archives: id of a flavor → its archive as an input file, None for none.
-        replication: how the copies of a level's tasks are spread.
-    """
-
-    log: Log
-    signer: AdmissionSigner
-    engine: Engine
-    judge: Judge
-    policy: Policy
-    jail_of: Callable[[str], JailRunner]
-    levels: LevelLookup
-    flavors: FlavorLookup
-    facts: Callable[[], ProjectFacts]
-    clock: Callable[[], int]
+    log: Log  # the audit log's one writer
+    signer: AdmissionSigner  # admits statements
+    engine: Engine  # issues workunits
+    judge: Judge  # the gate
+    policy: Policy  # in force
+    jail_of: Callable[[str], JailRunner]  # validators' jail by level name
+    levels: LevelLookup  # level by name
+    flavors: FlavorLookup  # flavor id by (wish, level)
+    facts: Callable[[], ProjectFacts]  # of the project, at this moment
+    clock: Callable[[], int]  # seconds since 1970
+    # admission time → the file of revocations for its workunit
     revocations: Callable[[int], bytes]
-    terms: Callable[[], Terms] = Terms
+    terms: Callable[[], Terms] = Terms  # what volunteers accept at this moment
+    # the store of records and published sources beside the log
     side: SideStore = field(default_factory=SideStore.in_memory)
+    # keeps the checkpoint that a copy's executor saw
     seen: Callable[[ResultHeader], None] = lambda header: None  # noqa: ARG005 - nothing is kept
+    # id of a flavor → its archive as an input file, None for none
     archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None
+    # how the copies of a level's tasks are spread
     replication: Callable[[str], Replication] = lambda _level: Replication()
 
 
@@ -256,19 +242,12 @@ class TaskServer:
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """One server without its network.
+    """One server without its network."""
 
-    Attributes:
-        tasks: from a request to an outcome.
-        work: the engine, and what stands around it.
-        trust: release and revocations.
-        log: the audit log.
-    """
-
-    tasks: TaskServer
-    work: WorkEngine
-    trust: ProjectTrust
-    log: AuditLog
+    tasks: TaskServer  # from a request to an outcome
+    work: WorkEngine  # the engine, and what stands around it
+    trust: ProjectTrust  # release and revocations
+    log: AuditLog  # the audit log
 
 
 def clock() -> int:

@@ -53,17 +53,6 @@ def load_policy(path: str) -> Policy:
 class ProjectTrust:
     """The release and the revocations in force, asked for at every admission.
 
-    Args:
-        project: whose release.
-        policy: that this server judges by.
-        store: remembers what was in force before.
-        log: is told of every change.
-        engine: gets the release, its archives and its programs.
-        wishes: directory of wishes to withdraw something.
-        clock: seconds since 1970.
-        life_s: how long an admission holds, s.
-        refusal_interval_s: refusals are logged in batches of this time, s.
-
     Attributes:
         leaves: from the outbox into the log.
         release: the release, verified.
@@ -75,16 +64,16 @@ class ProjectTrust:
 
     def __init__(
         self,
-        project: Project,
-        policy: Policy,
-        store: Store,
-        log: AuditLog,
-        engine: ServedEngine,
+        project: Project,  # whose release
+        policy: Policy,  # that this server judges by
+        store: Store,  # remembers what was in force before
+        log: AuditLog,  # is told of every change
+        engine: ServedEngine,  # gets the release, its archives and its programs
         *,
-        wishes: Path,
-        clock: Callable[[], int],
-        life_s: int,
-        refusal_interval_s: int,
+        wishes: Path,  # directory of wishes to withdraw something
+        clock: Callable[[], int],  # seconds since 1970
+        life_s: int,  # how long an admission holds, s
+        refusal_interval_s: int,  # refusals are logged in batches of this time, s
     ) -> None:
         self._project = project
         self._policy = policy

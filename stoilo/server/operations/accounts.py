@@ -264,25 +264,18 @@ def _is_good(row: Row, now: int) -> bool:  # type: ignore[type-arg]  # of `token
 
 
 def enroll(
-    data: Path,
-    name: str,
-    key: str,
+    data: Path,  # directory of a server that has run before
+    name: str,  # of the reviewer's account, made if new
+    key: str,  # public key, hex
+    # other accounts of the same person: their tasks he cannot review
     accounts: tuple[str, ...],
-    environ: Mapping[str, str],
-    proposal: Path | None = None,
+    environ: Mapping[str, str],  # for the server's settings
+    proposal: Path | None = None,  # file for the ceremony, ``keys.json``
 ) -> ConnectionFile:
     """Name `key` as a reviewer's in the release; returns his connection.
 
     A released project's reviewers are named by people: then the account is made here,
     and `proposal` gets the list that the next ceremony is to sign.
-
-    Args:
-        data: directory of a server that has run before.
-        name: of the reviewer's account, made if new.
-        key: public key, hex.
-        accounts: other accounts of the same person: their tasks he cannot review.
-        environ: for the server's settings.
-        proposal: file for the ceremony, ``keys.json``.
 
     Raises:
         UsageError: ``STO-U004`` no such data directory, ``STO-R029`` no such account,

@@ -52,19 +52,14 @@ class StoredReview:
 
 
 class ReviewBook:
-    """Reads and writes reviews; decides which ones hold for a task.
-
-    Args:
-        store: where they lie.
-        reviewers: those whom the release names at this moment.
-        salt_of: salt of an account's public commitments.
-    """
+    """Reads and writes reviews; decides which ones hold for a task."""
 
     def __init__(
         self,
-        store: Store,
+        store: Store,  # where they lie
+        # those whom the release names at this moment
         reviewers: Callable[[], tuple[Reviewer, ...]],
-        salt_of: Callable[[int], str],
+        salt_of: Callable[[int], str],  # salt of an account's public commitments
     ) -> None:
         self._store = store
         self._reviewers = reviewers

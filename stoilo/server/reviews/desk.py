@@ -32,26 +32,17 @@ REASON_CHARS = 1_000
 
 
 class ReviewDesk:
-    """The four calls of a reviewer.
-
-    Args:
-        store: tasks and sources.
-        book: stored reviews.
-        review_queue: who waits.
-        salt_of: salt of an account's public commitments.
-        wake: called once tasks go on.
-        clock: seconds since 1970.
-    """
+    """The four calls of a reviewer."""
 
     def __init__(
         self,
-        store: Store,
-        book: ReviewBook,
-        review_queue: ReviewQueue,
+        store: Store,  # tasks and sources
+        book: ReviewBook,  # stored reviews
+        review_queue: ReviewQueue,  # who waits
         *,
-        salt_of: Callable[[int], str],
-        wake: Callable[[], None],
-        clock: Callable[[], int],
+        salt_of: Callable[[int], str],  # salt of an account's public commitments
+        wake: Callable[[], None],  # called once tasks go on
+        clock: Callable[[], int],  # seconds since 1970
     ) -> None:
         self._store = store
         self._book = book

@@ -32,23 +32,16 @@ _Pairs = Sequence[tuple["AttemptRow", "TaskRow"]]
 
 
 class ReviewQueue:
-    """The attempts that wait for a review.
-
-    Args:
-        store: tasks and attempts.
-        book: stored reviews.
-        needs_review: whether today's policy wants a review at a level.
-        clock: seconds since 1970.
-        wait_s: how long a task may wait, s.
-    """
+    """The attempts that wait for a review."""
 
     def __init__(
         self,
-        store: Store,
-        book: ReviewBook,
+        store: Store,  # tasks and attempts
+        book: ReviewBook,  # stored reviews
+        # whether today's policy wants a review at a level
         needs_review: Callable[[str], bool],
-        clock: Callable[[], int],
-        wait_s: int = WAIT_S,
+        clock: Callable[[], int],  # seconds since 1970
+        wait_s: int = WAIT_S,  # how long a task may wait, s
     ) -> None:
         self._store = store
         self._book = book

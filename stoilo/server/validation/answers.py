@@ -42,21 +42,13 @@ MOST_BYTES: Final = 64 * 1024 * 1024  # of the files that they are from
 
 @dataclass(frozen=True, slots=True)
 class ItemAnswer:
-    """Outcome of one call as the volunteer claims it.
+    """Outcome of one call as the volunteer claims it."""
 
-    Attributes:
-        status: how the call ended.
-        value: encoded skeleton, checked, when status is ok.
-        error_type: class name of the exception, bounded.
-        error_text: its text, bounded.
-        code: stable code when neither ok nor the task's own exception.
-    """
-
-    status: RunStatus
-    value: bytes | None = None
-    error_type: str = ""
-    error_text: str = ""
-    code: str = ""
+    status: RunStatus  # how the call ended
+    value: bytes | None = None  # encoded skeleton, checked, when status is ok
+    error_type: str = ""  # class name of the exception, bounded
+    error_text: str = ""  # its text, bounded
+    code: str = ""  # stable code when neither ok nor the task's own exception
 
     @property
     def countable(self) -> bool:

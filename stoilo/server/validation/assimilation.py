@@ -69,26 +69,18 @@ def _failure(task: TaskRow, outcome: WorkunitOutcome) -> Outcome:
 
 
 class OutcomeKeeper:
-    """`Assimilator` for the engine.
-
-    Args:
-        store: tasks.
-        validation: decodes and compares.
-        blobs: where large values go.
-        retry: opens the next attempt of a task (`Attempts.retry`).
-        wake: tells the pipeline that leaves wait.
-        clock: seconds since 1970.
-    """
+    """`Assimilator` for the engine."""
 
     def __init__(
         self,
-        store: Store,
-        validation: ResultValidation,
-        blobs: BlobStore,
+        store: Store,  # tasks
+        validation: ResultValidation,  # decodes and compares
+        blobs: BlobStore,  # where large values go
         *,
+        # opens the next attempt of a task (`Attempts.retry`)
         retry: Callable[[TaskRow, AttemptRow], None],
-        wake: Callable[[], None],
-        clock: Callable[[], int],
+        wake: Callable[[], None],  # tells the pipeline that leaves wait
+        clock: Callable[[], int],  # seconds since 1970
     ) -> None:
         self._store = store
         self._validation = validation

@@ -70,17 +70,11 @@ def machine_shares(processors: int | None = None) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class Matter:
-    """Whose validators are called.
+    """Whose validators are called."""
 
-    Attributes:
-        account: of the task's owner.
-        workunit: its name.
-        items: calls that the task makes; they bound what its validators may take.
-    """
-
-    account: int
-    workunit: str
-    items: int = 1
+    account: int  # of the task's owner
+    workunit: str  # its name
+    items: int = 1  # calls that the task makes; they bound what its validators may take
 
     @property
     def budget_s(self) -> float:
@@ -114,22 +108,15 @@ class _Entry:
 
 
 class Docket:
-    """The calls of all workunits' validators; thread-safe.
-
-    Args:
-        validators: makes a call, in the thread that calls it.
-        notify: is told the names of workunits of which there is more to say; must not
-            block.
-        shares: how many calls at once, and whose.
-        clock: steady, s.
-    """
+    """The calls of all workunits' validators; thread-safe."""
 
     def __init__(
         self,
-        validators: Validators,
+        validators: Validators,  # makes a call, in the thread that calls it
+        # is told the names of workunits of which there is more to say; must not block
         notify: Callable[[str], None] = lambda workunit: None,  # noqa: ARG005 - who asks polls
-        shares: Shares | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        shares: Shares | None = None,  # how many calls at once, and whose
+        clock: Callable[[], float] = time.monotonic,  # steady, s
     ) -> None:
         shares = shares or machine_shares()
         self._validators = validators

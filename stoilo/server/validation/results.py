@@ -127,17 +127,13 @@ class ResultValidation:
 
     Answers are repeatable: they depend on rows and the result's bytes only. None waits
     for a validator: what has not run yet is PENDING.
-
-    Args:
-        store: tasks and sources.
-        docket: has the tasks' own validators run.
-        seen: takes the header of every copy that ran, to keep its checkpoint.
     """
 
     def __init__(
         self,
-        store: Store,
-        docket: Docket,
+        store: Store,  # tasks and sources
+        docket: Docket,  # has the tasks' own validators run
+        # takes the header of every copy that ran, to keep its checkpoint
         seen: Callable[[ResultHeader], None] = lambda header: None,  # noqa: ARG005 - nothing is kept
     ) -> None:
         self._store = store

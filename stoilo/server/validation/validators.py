@@ -76,17 +76,11 @@ class ValidatorProgram:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a validator.
+    """One call of a validator."""
 
-    Attributes:
-        program: whose.
-        op: ``init`` or ``compare``.
-        values: encoded, hostile.
-    """
-
-    program: ValidatorProgram
-    op: str
-    values: tuple[bytes, ...]
+    program: ValidatorProgram  # whose
+    op: str  # ``init`` or ``compare``
+    values: tuple[bytes, ...]  # encoded, hostile
 
     @property
     def entry(self) -> str:

@@ -72,19 +72,13 @@ def ask(name: str, probe: Callable[[], str | None]) -> Check:
 
 
 class ReadinessThread:
-    """Asks all probes again and again, and keeps the newest answers.
-
-    Args:
-        probes: by name.
-        clock: monotonic seconds.
-        interval_s: between two rounds, s.
-    """
+    """Asks all probes again and again, and keeps the newest answers."""
 
     def __init__(
         self,
-        probes: Mapping[str, Callable[[], str | None]],
-        clock: Callable[[], float] = time.monotonic,
-        interval_s: float = INTERVAL_S,
+        probes: Mapping[str, Callable[[], str | None]],  # by name
+        clock: Callable[[], float] = time.monotonic,  # monotonic seconds
+        interval_s: float = INTERVAL_S,  # between two rounds, s
     ) -> None:
         self._probes = dict(probes)
         self._told: Callable[[bool], None] = lambda _ready: None

@@ -191,17 +191,12 @@ def _ping(path: Path) -> None:
 
 
 def watch_routes(
-    collector: Collector,
-    readiness: Callable[[], Readiness],
+    collector: Collector,  # gives the metrics
+    readiness: Callable[[], Readiness],  # the newest answers
+    # whether an (untrusted) token may see figures and reasons; blocks
     allowed: Callable[[str], bool],
 ) -> Sequence[Route]:
-    """Return the three routes.
-
-    Args:
-        collector: gives the metrics.
-        readiness: the newest answers.
-        allowed: whether an (untrusted) token may see figures and reasons; blocks.
-    """
+    """Return the three routes."""
 
     async def permitted(request: Request) -> bool:
         """Say whether the caller's token opens figures and reasons."""
