@@ -19,9 +19,7 @@ from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
 from stoilo.server.engines.workunits import parse_replication
 
-EVERY_ONE = 100
-"""Percent."""
-
+EVERY_ONE = 100  # percent
 LARGEST_PORT = 65_535
 DEFAULT_ORIGIN = "stoilo.local/development"
 """Name of a project whose operator chose none."""

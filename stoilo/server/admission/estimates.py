@@ -43,9 +43,7 @@ FASTEST_CLAIM: Final = 1e10
 FASTEST_FLOPS: Final = 1e12
 """No host is faster, FLOP/s: even there the bound is longer than our own limits."""
 
-LEAST_FPOPS: Final = 1e8
-"""Of a copy: fetching and verifying it costs as much."""
-
+LEAST_FPOPS: Final = 1e8  # of a copy: fetching and verifying it costs as much
 START_S: Final = 3600
 """Longest time before a task begins (unpacking its runtime on a slow disk), s."""
 
@@ -53,9 +51,7 @@ GUESSED_SHARE: Final = 0.1
 """Part of the processor limit that an unknown task is taken to use."""
 
 SAMPLES_KEPT: Final = 15
-MARGIN: Final = 10.0
-"""`rsc_fpops_bound` is at least that many times the estimate."""
-
+MARGIN: Final = 10.0  # `rsc_fpops_bound` is at least that many times the estimate
 MIB: Final = 1024 * 1024
 RUNTIME_MEMORY_BYTES: Final = 256 * MIB
 """What verifier and warm runtime hold beside the task, whose limit does not count them."""

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 CACHED_VERDICTS = 4096
 
-_Asked = tuple[str, GateRequest]
-"""A verdict's key and what it is about."""
+_Asked = tuple[str, GateRequest]  # A verdict's key and what it is about
 
 
 class Judge(Protocol):

@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 
 HOLD_LEAST_S: Final = 15
-HOLD_MOST_S: Final = 900
-"""How long an attempt that the engine refused is left alone, s."""
-
+HOLD_MOST_S: Final = 900  # how long an attempt that the engine refused is left alone, s
 LOST_CODES: Final = frozenset({"STO-E001", "STO-E002"})
 """Refusals that no operator can mend: a senseless workunit, input of another digest."""
 

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 _TASK_ID_BYTES = 16
 READING = Shares(slots=2, busy_above=0.5, half_life_s=30.0)
 """Of threads that read large values; the unit is s."""
-MOST_CODES = 64
-"""Of the gate's findings, in a workunit's public record."""
+MOST_CODES = 64  # of the gate's findings, in a workunit's public record
 
 
 @dataclass(frozen=True, slots=True)

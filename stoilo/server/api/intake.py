@@ -39,12 +39,8 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import Owner
 
 
-STRANGER: Final = 0
-"""Stands for the account of calls that need no token: health checks."""
-
-OURS: Final = "/stoilo."
-"""Begins the name of every method that wants a token."""
-
+STRANGER: Final = 0  # stands for the account of calls that need no token: health checks
+OURS: Final = "/stoilo."  # begins the name of every method that wants a token
 AT_WORK: Final = Shares(slots=8, busy_above=1.0, half_life_s=10.0)
 WASTE: Final = WasteBounds()
 

@@ -37,9 +37,7 @@ ERROR_KEY = "stoilo-error-bin"
 CHUNK_BYTES = 256 * 1024
 LONGEST_CALL_S = 60.0
 LONGEST_STREAM_S = 3600.0
-DETAIL_BYTES = 6 * 1024
-"""Trailing metadata must stay below gRPC's 8 KiB of headers."""
-
+DETAIL_BYTES = 6 * 1024  # trailing metadata must stay below gRPC's 8 KiB of headers
 Context = Any  # grpc.aio.ServicerContext has no usable types
 AnswerT = TypeVar("AnswerT")
 

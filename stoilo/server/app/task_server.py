@@ -68,8 +68,7 @@ if TYPE_CHECKING:
 
 
 LOGGER = logging.getLogger(__name__)
-SALTS_S = 60.0
-"""Accounts' salts are read again after this time."""
+SALTS_S = 60.0  # accounts' salts are read again after this time
 
 
 @dataclass(frozen=True, slots=True)

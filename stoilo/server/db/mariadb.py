@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import ConnectionPoolEntry
 
 
-LOCK_WAIT_S: Final = 30
-"""How long a writer waits for the one before, s."""
-
+LOCK_WAIT_S: Final = 30  # how long a writer waits for the one before, s
 PACKET_BYTES: Final = 64 * 1024 * 1024
 """The longest statement: a stored value of 16 MiB, each byte of it escaped, and more."""
 

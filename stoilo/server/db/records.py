@@ -136,8 +136,7 @@ class Reviews(msgspec.Struct, frozen=True):
 NO_REVIEWS = Reviews()
 
 
-MAX_ATTEMPTS = 8
-"""After so many admissions of one task it is `expired` for good."""
+MAX_ATTEMPTS = 8  # after so many admissions of one task it is `expired` for good
 
 
 class AttemptState(StrEnum):

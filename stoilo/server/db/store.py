@@ -97,12 +97,8 @@ def database_error(error: exc.SQLAlchemyError, lasting: InternalError) -> Intern
 
 SERVER = Branch("server", "alembic_version", METADATA)
 
-CACHE_KIB = 32_768
-"""What the one writing connection may keep of the database in memory."""
-
-LOCK_WAIT_S = 10.0
-"""How long a writer waits for a lock of another process, s."""
-
+CACHE_KIB = 32_768  # what the one writing connection may keep of the database in memory
+LOCK_WAIT_S = 10.0  # how long a writer waits for a lock of another process, s
 CHECKPOINT_PAGES = 4096
 """16 MiB of log before it goes into the database: a page written often goes once."""
 

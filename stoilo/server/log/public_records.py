@@ -170,8 +170,7 @@ def _cosigned_at(line: bytes) -> int:
 
 _NO_REVIEWS = b'"reviewers":[]'
 
-OutboxRow = Any
-"""A row of `schema.event`; SQLAlchemy's rows have no better type."""
+OutboxRow = Any  # A row of `schema.event`; SQLAlchemy's rows have no better type
 
 
 class RecordWriter:

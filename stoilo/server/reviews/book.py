@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
 
 
-MOST_REVIEWS = 4
-"""In one statement; see `stoilo.core.statement.Statement.reviewers`."""
-
+MOST_REVIEWS = 4  # in one statement; see `stoilo.core.statement.Statement.reviewers`
 START_MARGIN_S = 60
 """Time from sealing to the first copy that a review must still allow for."""
 

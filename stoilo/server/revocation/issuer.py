@@ -44,9 +44,7 @@ if TYPE_CHECKING:
     from stoilo.signer.process.client import SignerClient
 
 
-REISSUE_S: Final = 12 * 3600
-"""A statement is replaced when it is older than this, s."""
-
+REISSUE_S: Final = 12 * 3600  # A statement is replaced when it is older than this, s
 DRAFT_S: Final = 120
 """A logged statement that could not be signed is tried again for so long, s."""
 

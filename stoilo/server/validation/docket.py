@@ -50,9 +50,7 @@ ANSWERS: Final = 100_000
 CASES: Final = 20_000
 """Workunits remembered in all; beyond, an account that asks loses its oldest ones."""
 
-CALL_BYTES: Final = 512
-"""What a call that waits costs beside its values, bytes."""
-
+CALL_BYTES: Final = 512  # what a call that waits costs beside its values, bytes
 WOKEN: Final = 8
 DROPPED: Final = 10_000
 LEAST_JAILS: Final = 2
