@@ -64,12 +64,15 @@ class Repeater:
         """End a pause: there is something to do."""
         self._wake.set()
 
-    def stop(self) -> None:
-        """End the thread after the chore in progress; without one nothing happens."""
+    def stop(self, patience_s: float | None = None) -> None:
+        """End the thread after the chore in progress; without one nothing happens.
+
+        One that hangs is left to the process' end after `patience_s`.
+        """
         self._stop.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(patience_s)
             self._thread = None
 
     def _run(self) -> None:

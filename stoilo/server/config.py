@@ -31,7 +31,6 @@ _PROJECT_URL = re.compile(
 __all__ = [
     "DEFAULT_ORIGIN",
     "Address",
-    "Origin",
     "ServerConfig",
     "load_config",
     "parse_address",
@@ -177,17 +176,10 @@ class ServerConfig:
         return self.database
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where each setting came from: default, file, environment or flag."""
-
-    by_name: Mapping[str, str]
-
-
 def load_config(
     data: Path, flags: Mapping[str, object], environ: Mapping[str, str]
-) -> tuple[ServerConfig, Origin]:
-    """Return the configuration in force and where each value came from.
+) -> tuple[ServerConfig, dict[str, str]]:
+    """Return the configuration in force and where each value came from, by name.
 
     `flags` holds None for those not given. Raises ``STO-R090`` for an unknown key or a
     value of the wrong kind or without sense, ``STO-R091`` for a bad address.
@@ -213,7 +205,7 @@ def load_config(
     _check_project_url(config.project_url)
     _check_proxy(config.trusted_proxy)
     _check_watch(config.watch)
-    return config, Origin(origins)
+    return config, origins
 
 
 def _check_project_url(url: str) -> None:

@@ -16,10 +16,10 @@ def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:
     environ = {"STOILO_SERVER_VOLUNTEERS": "2", "STOILO_SERVER_GRPC": "127.0.0.1:2"}
     config, origins = load_config(tmp_path, {"volunteers": 3, "grpc": None}, environ)
     assert (config.volunteers, config.grpc, config.origin) == (3, "127.0.0.1:2", "a/b")
-    assert origins.by_name["volunteers"] == "flag"
-    assert origins.by_name["grpc"] == "environment"
-    assert origins.by_name["origin"] == "file"
-    assert origins.by_name["http"] == "default"
+    assert origins["volunteers"] == "flag"
+    assert origins["grpc"] == "environment"
+    assert origins["origin"] == "file"
+    assert origins["http"] == "default"
 
 
 @pytest.mark.parametrize(

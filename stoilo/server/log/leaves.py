@@ -26,7 +26,7 @@ from stoilo.audit.log.side import ObjectKind, SideObject
 from stoilo.core.errors import InternalError
 from stoilo.server.db import rows, schema
 from stoilo.server.db.bulk import update_many
-from stoilo.server.log.outbox import note_fixed, note_record
+from stoilo.server.log.outbox import note_fixed
 from stoilo.server.log.public_records import OutboxRow, RecordWriter
 from stoilo.server.log.refusals import close_refusals
 
@@ -101,16 +101,6 @@ class LeafBook:
         while count := self.append_waiting(log, facts):
             total += count
         return total
-
-    def log_record(self, log: Log, key: str, record: Record) -> int:
-        """Note a record and append it (and what waits before it); returns its place."""
-        with self._store.write() as connection:
-            note_record(connection, key, record)
-        self.append_all(log)
-        table = schema.event
-        with self._store.read() as connection:
-            query = select(table.c.log_index).where(table.c.key == key)
-            return int(connection.scalar(query) or 0)
 
     def adopt(self, data: bytes) -> None:
         """Store a record whose leaf somebody else appends, and find it later.
