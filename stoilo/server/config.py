@@ -96,7 +96,7 @@ class ServerConfig:
         watch: loopback address where /metrics, /healthz and /readyz need no token; empty
             = none, then /metrics needs an operator's token at `http`.
         database: SQLAlchemy URL, empty = SQLite in the data directory.
-        engine_database: the same for workunits, copies and accounts of volunteers; empty
+        engine_database: the same for workunits, results and accounts of volunteers; empty
             = where `database` says, each in a file of its own on SQLite.
         signer_socket: unix socket of a signer that runs as a user of its own; empty = the
             server starts one itself.
@@ -106,13 +106,13 @@ class ServerConfig:
         admission_life_s: how long an admission holds, s.
         refusal_interval_s: refusals are logged in batches of this time, s.
         review_wait_s: how long a task may wait for a reviewer, s.
-        homogeneous: levels whose copies go to one class of host, as ``level=coarse`` or
+        homogeneous: levels whose results go to one class of host, as ``level=coarse`` or
             ``level=fine``, comma-separated.
         adaptive: levels for which a host with a record may work alone, comma-separated.
         spot_check_percent: share of results that trusted hosts compute again.
         mirrors: data servers that hosts may have shared files from, as
             URLs with final slash, comma-separated.
-        keep_workunits_days: how long rows of finished workunits and their copies are
+        keep_workunits_days: how long rows of finished workunits and their results are
             kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """
 

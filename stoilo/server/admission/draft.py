@@ -27,7 +27,7 @@ LIGHT_BYTES = 64 * 1024
 _TOPIC = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
 _KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 LONGEST_DELAY_S = 5 * 86_400
-"""A copy's time to answer must fit twice into an admission's life."""
+"""A result's time to answer must fit twice into an admission's life."""
 
 
 @dataclass(frozen=True, slots=True)

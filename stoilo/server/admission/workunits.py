@@ -35,7 +35,7 @@ class WorkunitWriter:
         revocations: Callable[[int], bytes],
         # id of a flavor → its archive, None where the release has none
         archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None,
-        # level → how the copies of its tasks are spread
+        # level → how the results of its tasks are spread
         replication: Callable[[str], Replication] = lambda _level: Replication(),
     ) -> None:
         """Remember where the files come from."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 NEEDS_REVIEW = "STO-R022"
 REJECTIONS_PER_HOUR = 1000
-"""Copies, so that one researcher's word does not end the record of many hosts."""
+"""Results, so that one researcher's word does not end the record of many hosts."""
 REASON_CHARS = 200
 
 STEP_TEXT = {
@@ -206,13 +206,13 @@ def _fill_outcome(response: pb.PollTaskResponse, outcome: Outcome) -> None:
 
 
 def _fill_copies(response: pb.PollTaskResponse, status: WorkunitStatus) -> None:
-    for copy in status.results:
+    for result in status.results:
         response.copies.add(
-            name=copy.name,
-            state=copy.state.value,
-            outcome=copy.outcome.value,
-            code=copy.code,
-            sent_at=copy.sent_at,
-            received_at=copy.received_at,
-            cpu_s=copy.cpu_s,
+            name=result.name,
+            state=result.state.value,
+            outcome=result.outcome.value,
+            code=result.code,
+            sent_at=result.sent_at,
+            received_at=result.received_at,
+            cpu_s=result.cpu_s,
         )

@@ -90,11 +90,11 @@ class Dependencies:
     terms: Callable[[], Terms] = Terms  # what volunteers accept at this moment
     # the store of records and published sources beside the log
     side: SideStore = field(default_factory=SideStore.in_memory)
-    # keeps the checkpoint that a copy's executor saw
+    # keeps the checkpoint that a result's executor saw
     seen: Callable[[ResultHeader], None] = lambda header: None  # noqa: ARG005 - nothing is kept
     # id of a flavor → its archive as an input file, None for none
     archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None
-    # how the copies of a level's tasks are spread
+    # how the results of a level's tasks are spread
     replication: Callable[[str], Replication] = lambda _level: Replication()
 
 

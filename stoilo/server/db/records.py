@@ -50,7 +50,7 @@ class TaskSpec(msgspec.Struct, frozen=True):
     policy_digest: str  # the policy that admitted the source
     source_digest: str  # what the verdict was about
     flavor: str  # id of the manifest (SHA-256 hex)
-    redundancy: Redundancy  # copies and agreement
+    redundancy: Redundancy  # results and agreement
     limits: RunLimits  # limits in force, level defaults applied
     label: str = ""  # the researcher's own words
     publish_source: bool = False  # the submitter's recorded choice
@@ -123,7 +123,7 @@ class Outcome(msgspec.Struct, frozen=True):
     code: str = ""  # stable code, empty when succeeded
     output: str = ""  # captured print of the canonical result
     items: tuple[ItemResult, ...] = ()  # outcomes by item for map tasks
-    agreeing: int = 0  # copies that agreed on it; not stored but in the public record
+    agreeing: int = 0  # results that agreed on it; not stored but in the public record
 
 
 class Reviews(msgspec.Struct, frozen=True):
@@ -202,5 +202,5 @@ def advance_attempt(current: AttemptState, target: AttemptState) -> AttemptState
 
 
 def needs_new_attempt(*, now: int, delay_bound_s: int, not_after: int) -> bool:
-    """Whether a copy issued at `now` (s) would outlive its admission (design §1.4)."""
+    """Whether a result issued at `now` (s) would outlive its admission (design §1.4)."""
     return now + delay_bound_s > not_after

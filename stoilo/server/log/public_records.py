@@ -49,7 +49,7 @@ class ResultPayload(msgspec.Struct, frozen=True):
     result_sha256: str  # of the canonical result
     finished_at: int  # s
     nonce: str  # the salt, 64 hex digits
-    agreeing: int = 0  # copies that agreed
+    agreeing: int = 0  # results that agreed
 
 
 class _Document(msgspec.Struct):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MOST_REVIEWS = 4  # in one statement; see `stoilo.core.statement.Statement.reviewers`
 START_MARGIN_S = 60
-"""Time from sealing to the first copy that a review must still allow for."""
+"""Time from sealing to the first result that a review must still allow for."""
 
 
 @dataclass(frozen=True, slots=True)

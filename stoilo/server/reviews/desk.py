@@ -131,7 +131,7 @@ class ReviewDesk:
         if not released and self._still_waits(task_id):
             raise UsageError(
                 "STO-R026",
-                "the review ends before a volunteer could finish a copy",
+                "the review ends before a volunteer could finish a result",
                 hint="sign again with a later end",
             )
         self._wake()

@@ -98,7 +98,7 @@ def check_header(
     for field, said, expected in pairs:
         if said != expected:
             raise TrustError(
-                "STO-R080", f"the result's {field} is not that of the host's copy"
+                "STO-R080", f"the file's {field} is not that of the host's result"
             )
     return header
 
@@ -227,7 +227,7 @@ def item_outcome(
     failed = next((answer for answer in answers if not answer.countable), None)
     return ItemResult(
         TaskState.SYSTEM_ERROR,
-        error_text=failed.error_text if failed else "the copies do not agree",
+        error_text=failed.error_text if failed else "the results do not agree",
         code=(failed.code if failed else "") or "STO-R058",
     )
 

@@ -36,9 +36,9 @@ SMALL_ITEM_BYTES = 1024
 """Of 10,000 items at most; so all small ones together fit into one answer."""
 
 FAILURES: dict[OutcomeKind, tuple[str, str]] = {
-    OutcomeKind.TOO_MANY_ERRORS: ("STO-R050", "too many copies failed"),
-    OutcomeKind.TOO_MANY_TOTAL: ("STO-R051", "no agreement within max_total copies"),
-    OutcomeKind.TOO_MANY_SUCCESS: ("STO-R052", "the copies' results do not agree"),
+    OutcomeKind.TOO_MANY_ERRORS: ("STO-R050", "too many results failed"),
+    OutcomeKind.TOO_MANY_TOTAL: ("STO-R051", "no agreement within max_total results"),
+    OutcomeKind.TOO_MANY_SUCCESS: ("STO-R052", "the results do not agree"),
     OutcomeKind.TOO_MANY_REFUSALS: ("STO-R061", "no volunteer's opt-in allows it"),
     OutcomeKind.VALIDATOR_FAILED: ("STO-R053", "a validator failed"),
     OutcomeKind.CANCELLED: ("STO-R062", "the task was cancelled"),
@@ -48,7 +48,7 @@ FAILURES: dict[OutcomeKind, tuple[str, str]] = {
 def _failure(task: TaskRow, outcome: WorkunitOutcome) -> Outcome:
     """Return the outcome of a workunit without a canonical result.
 
-    The code is that of the last failed check or copy; where nothing failed and a quorum
+    The code is that of the last failed check or result; where nothing failed and a quorum
     of results came back, the comparator is what kept them apart.
     """
     kind = outcome.kind

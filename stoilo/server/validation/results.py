@@ -133,7 +133,7 @@ class ResultValidation:
         self,
         store: Store,  # tasks and sources
         docket: Docket,  # has the tasks' own validators run
-        # takes the header of every copy that ran, to keep its checkpoint
+        # takes the header of every result that ran, to keep its checkpoint
         seen: Callable[[ResultHeader], None] = lambda header: None,  # noqa: ARG005 - nothing is kept
     ) -> None:
         self._store = store
@@ -155,7 +155,7 @@ class ResultValidation:
                     header.message,
                 )
             ran = header.disposition is Disposition.RAN
-            # Also of copies that failed: the checkpoint that they saw is evidence all the same.
+            # Also of results that failed: the checkpoint that they saw is evidence all the same.
             if ran:
                 self._seen(header)
             if not ran or header.status not in {RunStatus.OK, RunStatus.USER_ERROR}:
