@@ -155,7 +155,7 @@ class ResultValidation:
                     header.message,
                 )
             ran = header.disposition is Disposition.RAN
-            # Also of results that failed: the checkpoint that they saw is evidence all the same.
+            # Also of those that failed: the checkpoint that they saw is evidence all the same.
             if ran:
                 self._seen(header)
             if not ran or header.status not in {RunStatus.OK, RunStatus.USER_ERROR}:
