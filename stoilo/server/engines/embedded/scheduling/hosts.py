@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, exists, func, insert, select, update
 
 from stoilo.core.boinc.messages import HostInfo
-from stoilo.server.engines.database import is_writing
+from stoilo.server.db.store import is_writing
 from stoilo.server.engines.embedded.accounts.host_trust import BY_OPERATOR, ban
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
