@@ -60,7 +60,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Return ``host:port`` as an address, or raise ``STO-R091``."""
+    """Return ``host:port`` as an address, or raise ``STO-R090``."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     if (
@@ -70,7 +70,7 @@ def parse_address(text: str) -> Address:
         or int(port) > LARGEST_PORT
     ):
         raise UsageError(
-            "STO-R091", f"{text[:80]!r} is not host:port", hint="use 127.0.0.1:0"
+            "STO-R090", f"{text[:80]!r} is not host:port", hint="use 127.0.0.1:0"
         )
     return Address(host, int(port))
 
@@ -182,7 +182,7 @@ def load_config(
     """Return the configuration in force and where each value came from, by name.
 
     `flags` holds None for those not given. Raises ``STO-R090`` for an unknown key or a
-    value of the wrong kind or without sense, ``STO-R091`` for a bad address.
+    value of the wrong kind or without sense, ``STO-R090`` for a bad address.
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(_kinds(), "default")
@@ -209,23 +209,23 @@ def load_config(
 
 
 def _check_project_url(url: str) -> None:
-    """Raise ``STO-R091`` for what no BOINC client could attach to."""
+    """Raise ``STO-R090`` for what no BOINC client could attach to."""
     if url and not _PROJECT_URL.fullmatch(url):
         raise UsageError(
-            "STO-R091",
+            "STO-R090",
             f"{url[:80]!r} is no project's URL",
             hint="like https://boinc.example.org/project/ , with the final slash",
         )
 
 
 def _check_proxy(address: str) -> None:
-    """Raise ``STO-R091`` for what is no single address: nobody else may say who calls."""
+    """Raise ``STO-R090`` for what is no single address: nobody else may say who calls."""
     try:
         if address:
             ip_address(address)
     except ValueError as error:
         raise UsageError(
-            "STO-R091",
+            "STO-R090",
             f"trusted_proxy {address[:80]!r} is no address",
             hint="like 127.0.0.1: from where the proxy connects",
         ) from error

@@ -94,7 +94,7 @@ def claim_directory(path: Path) -> DataDir:
     """Make and lock the data directory.
 
     Raises:
-        InternalError: ``STO-R070`` another server holds it, ``STO-R071`` unusable.
+        InternalError: ``STO-R070`` another server holds it, ``STO-R070`` unusable.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def claim_directory(path: Path) -> DataDir:
         lock = (path / "lock").open("ab")
     except OSError as error:
         raise InternalError(
-            "STO-R071",
+            "STO-R070",
             f"the data directory cannot be used: {os.strerror(error.errno or 0)}",
         ) from error
     try:

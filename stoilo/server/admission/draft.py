@@ -170,7 +170,7 @@ def limits_in_force(requested: pb.RunLimits, level: Level) -> RunLimits:
     """Return the limits of a task at `level`; 0 means the level's default.
 
     Raises:
-        UsageError: ``STO-R016`` when the level does not allow as much.
+        UsageError: ``STO-R010`` when the level does not allow as much.
     """
     default, largest = level.default_limits(), level.max_limits()
     chosen: dict[str, int] = {}
@@ -178,7 +178,7 @@ def limits_in_force(requested: pb.RunLimits, level: Level) -> RunLimits:
         wanted, most = getattr(requested, field.name), getattr(largest, field.name)
         if wanted > most:
             raise UsageError(
-                "STO-R016",
+                "STO-R010",
                 f"{field.name}={wanted} is more than level {level.name} allows",
                 hint=f"the most is {most}",
             )

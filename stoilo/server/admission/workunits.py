@@ -85,7 +85,7 @@ class WorkunitWriter:
     ) -> list[WorkunitFile]:
         """Return a task's own files; a source that comes again stays with the hosts."""
         if attempt.envelope is None or attempt.proof is None:
-            raise InternalError("STO-R041", "an attempt without admission was issued")
+            raise InternalError("STO-R034", "an attempt without admission was issued")
         blobs = [
             WorkunitFile(
                 workunit.blob_name(index), digest, self._blobs.path(digest), sticky=True

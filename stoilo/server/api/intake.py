@@ -274,13 +274,13 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
             yield None if data is None else _parse(call, data), hold
 
     async def _next(self, requests: AsyncIterator[bytes]) -> bytes | None:
-        """Return the next message's bytes, None after the last, or raise ``STO-R018``."""
+        """Return the next message's bytes, None after the last, or raise ``STO-R033``."""
         try:
             async with asyncio.timeout(self._bounds.message_s):
                 return await anext(requests, None)
         except TimeoutError as error:
             raise UsageError(
-                "STO-R018",
+                "STO-R033",
                 f"the message did not come in {self._bounds.message_s:.0f} s",
                 hint="send smaller messages over this network",
             ) from error
@@ -295,7 +295,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
 
 
 def _parse(call: _Call, data: bytes) -> Any:  # noqa: ANN401 - any message
-    """Return a message, or raise ``STO-R017``.
+    """Return a message, or raise ``STO-R010``.
 
     gRPC's own answer would be a status without our code, and a traceback in the log.
     """
@@ -303,7 +303,7 @@ def _parse(call: _Call, data: bytes) -> Any:  # noqa: ANN401 - any message
         return call.parse(data)
     except DecodeError as error:
         raise UsageError(
-            "STO-R017", "the message cannot be read as this call's request"
+            "STO-R010", "the message cannot be read as this call's request"
         ) from error
 
 
@@ -317,9 +317,9 @@ def _everybody(owner: Owner) -> None:
 
 
 def _needed(request: Any) -> Any:  # noqa: ANN401 - any message
-    """Return the one message of a call, or raise ``STO-R017`` where none came."""
+    """Return the one message of a call, or raise ``STO-R010`` where none came."""
     if request is None:
-        raise UsageError("STO-R017", "the call has no message")
+        raise UsageError("STO-R010", "the call has no message")
     return request
 
 

@@ -51,11 +51,8 @@ STATUS_BY_CODE = {
     "STO-R008": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R009": grpc.StatusCode.PERMISSION_DENIED,
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
-    "STO-R018": grpc.StatusCode.DEADLINE_EXCEEDED,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
-    "STO-R031": grpc.StatusCode.UNAVAILABLE,
     "STO-E003": grpc.StatusCode.UNAVAILABLE,
-    "STO-R111": grpc.StatusCode.UNAVAILABLE,
     AWAY: grpc.StatusCode.UNAVAILABLE,
     "STO-T027": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R033": grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -288,7 +285,7 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
         owner = await asyncio.to_thread(self._owner, token, "UploadBlob")
         first = await anext(aiter(requests), None)
         if first is None:
-            raise UsageError("STO-R015", "the upload is empty")
+            raise UsageError("STO-R010", "the upload is empty")
         upload = await self._begin(owner, first)
         with upload:
             await in_thread(partial(upload.feed, first.data))

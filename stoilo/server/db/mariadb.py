@@ -126,7 +126,7 @@ def write_turn(
 
     Raises:
         SQLAlchemyError: the database refuses; nothing is stored.
-        InternalError: ``STO-R111`` when another writer does not end.
+        InternalError: ``STO-R112`` when another writer does not end.
     """
     lock = _lock_name(engine, name)
     with engine.connect() as connection:
@@ -149,7 +149,7 @@ def _lock_name(engine: Engine, name: str) -> str:
 def _take(connection: Connection, lock: str, wait_s: int) -> None:
     query = "SELECT GET_LOCK(%s, %s)"
     if connection.exec_driver_sql(query, (lock, wait_s)).scalar() != 1:
-        raise InternalError("STO-R111", "another writer holds the database")
+        raise InternalError("STO-R112", "another writer holds the database")
 
 
 def _give_back(connection: Connection, lock: str) -> None:

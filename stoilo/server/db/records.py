@@ -186,17 +186,17 @@ ATTEMPT_TRANSITIONS[AttemptState.PARKED] = frozenset(
 
 
 def advance_task(current: TaskState, target: TaskState) -> TaskState:
-    """Return `target`, or raise ``STO-R040`` when the table has no such step."""
+    """Return `target`, or raise ``STO-R034`` when the table has no such step."""
     if target not in TASK_TRANSITIONS[current]:
-        raise InternalError("STO-R040", f"a task cannot go from {current} to {target}")
+        raise InternalError("STO-R034", f"a task cannot go from {current} to {target}")
     return target
 
 
 def advance_attempt(current: AttemptState, target: AttemptState) -> AttemptState:
-    """Return `target`, or raise ``STO-R040`` when the table has no such step."""
+    """Return `target`, or raise ``STO-R034`` when the table has no such step."""
     if target not in ATTEMPT_TRANSITIONS[current]:
         raise InternalError(
-            "STO-R040", f"an attempt cannot go from {current} to {target}"
+            "STO-R034", f"an attempt cannot go from {current} to {target}"
         )
     return target
 

@@ -109,7 +109,7 @@ class LeafBook:
         """
         record, now = parse_record(data), self._clock()
         if not isinstance(record, RevocationRecord):
-            raise InternalError("STO-R041", "only a revocation is appended elsewhere")
+            raise InternalError("STO-R034", "only a revocation is appended elsewhere")
         self._side.put([SideObject(ObjectKind.RECORD, data)], now)
         key = f"revocation:{record_digest(data)}"
         with self._store.write() as connection:

@@ -117,7 +117,7 @@ class ReviewQueue:
             outcome = Outcome(
                 TaskState.EXPIRED,
                 task.attempt,
-                code="STO-R063",
+                code="STO-R060",
                 error_text="no reviewer signed it in time",
             )
             with self._store.write() as connection:

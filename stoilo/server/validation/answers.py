@@ -79,7 +79,7 @@ def check_header(
     """Compare the header with the result that the host was given.
 
     Raises:
-        TrustError: ``STO-R080`` naming the field, ``STO-X020`` unreadable.
+        TrustError: ``STO-R081`` naming the field, ``STO-X020`` unreadable.
     """
     header = parse_result_header(data)
     pairs: tuple[tuple[str, object, object], ...] = (
@@ -98,7 +98,7 @@ def check_header(
     for field, said, expected in pairs:
         if said != expected:
             raise TrustError(
-                "STO-R080", f"the file's {field} is not that of the host's result"
+                "STO-R081", f"the file's {field} is not that of the host's result"
             )
     return header
 

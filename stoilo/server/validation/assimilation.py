@@ -37,7 +37,7 @@ SMALL_ITEM_BYTES = 1024
 
 FAILURES: dict[OutcomeKind, tuple[str, str]] = {
     OutcomeKind.TOO_MANY_ERRORS: ("STO-R050", "too many results failed"),
-    OutcomeKind.TOO_MANY_TOTAL: ("STO-R051", "no agreement within max_total results"),
+    OutcomeKind.TOO_MANY_TOTAL: ("STO-R052", "no agreement within max_total results"),
     OutcomeKind.TOO_MANY_SUCCESS: ("STO-R052", "the results do not agree"),
     OutcomeKind.TOO_MANY_REFUSALS: ("STO-R061", "no volunteer's opt-in allows it"),
     OutcomeKind.VALIDATOR_FAILED: ("STO-R053", "a validator failed"),

@@ -5,7 +5,7 @@ So nobody waits for a call: who asks gets what is known and `NotDecidedYet` for 
 and is told when there is more. The unit is one call (one item, or one pair), so a workunit
 of many items yields after each. What an account's calls have taken lately decides when it
 is its turn again (`core.fairqueue`); what a workunit's have taken is bounded, and one that
-takes more ends with ``STO-R066``.
+takes more ends with ``STO-R059``.
 
 All of it is in memory: what a restart forgets is asked again, by whoever waits for it.
 """
@@ -135,7 +135,7 @@ class Docket:
 
         Raises:
             UserCodeError: the validator failed, or the workunit's calls have taken too
-                long (``STO-R066``).
+                long (``STO-R059``).
             JudgeTrouble: the jail failed; asked again, it is tried again.
         """
         key = _key_of(call)
@@ -354,7 +354,7 @@ def _key_of(call: Call) -> bytes:
 
 def _over_budget(matter: Matter) -> UserCodeError:
     return UserCodeError(
-        "STO-R066",
+        "STO-R059",
         f"the task's validators took more than {matter.budget_s:.0f} s together",
         hint="make the validators cheaper; they run on the server",
     )

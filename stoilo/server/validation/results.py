@@ -172,7 +172,7 @@ class ResultValidation:
         except TrustError as error:
             return ResultCheck(ResultVerdict.INVALID, error.code, error.message)
         except OSError as error:
-            return ResultCheck(ResultVerdict.INCONCLUSIVE, "STO-R031", str(error.errno))
+            return ResultCheck(ResultVerdict.INCONCLUSIVE, "STO-R030", str(error.errno))
         return replace(_summarise(answer, task), resumed_at=header.resumed_at)
 
     def _judge(self, task: TaskRow, attempt: AttemptRow, data: bytes) -> Answer:
@@ -210,7 +210,7 @@ class ResultValidation:
         except NotDecidedYet as error:
             return Comparison(PairVerdict.PENDING, error.code, error.message)
         except (JudgeTrouble, TrustError, OSError) as error:
-            code = getattr(error, "code", "STO-R031")
+            code = getattr(error, "code", "STO-R030")
             return Comparison(PairVerdict.INCONCLUSIVE, code, "the server's trouble")
         # Half: where more were asked, one flaky item would cost a whole map its result.
         if same and 2 * same >= len(ours.items):

@@ -162,7 +162,7 @@ class Validators:
             watch: gets what ends the call early.
 
         Raises:
-            UserCodeError: ``STO-R053``, ``STO-R055`` raised; ``STO-R054``, ``STO-R056`` not
+            UserCodeError: ``STO-R053`` raised; ``STO-R054`` not
                 a bool; ``STO-R059`` hit a limit.
             JudgeTrouble: ``STO-R042``, the run says nothing about the validator.
         """
@@ -210,18 +210,15 @@ def _parse_verdict(frame: bytes, op: str, entry: str) -> bool:
     verdict, text = record.get("verdict"), str(record.get("error_text", ""))[:1000]
     if verdict in {"true", "false"}:
         return bool(verdict == "true")
-    raised, not_bool = (
-        ("STO-R053", "STO-R054") if op == "init" else ("STO-R055", "STO-R056")
-    )
     if verdict == "not_bool":
         raise UserCodeError(
-            not_bool,
+            "STO-R054",
             f"the {op} validator {entry} must return True or False: {text}",
             hint="wrap the returned value in bool(...)",
         )
     if verdict == "raised":
         raise UserCodeError(
-            raised,
+            "STO-R053",
             f"the {op} validator {entry} raised: {text}",
             hint="test the validator on a local result first",
         )

@@ -189,7 +189,7 @@ def test_workunit_over_its_budget_ends(
     court.put(matter, *values)
     court.wait_told("w_1")
     if ends:
-        with pytest.raises(UserCodeError, match="STO-R066"):
+        with pytest.raises(UserCodeError, match="STO-R059"):
             court.ask(matter, *values)
         assert sum(court.jails.costs[one] for one in court.jails.calls) == 220
     else:
