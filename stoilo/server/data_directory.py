@@ -94,7 +94,7 @@ def claim_directory(path: Path) -> DataDir:
     """Make and lock the data directory.
 
     Raises:
-        InternalError: ``STO-R070`` another server holds it, ``STO-R070`` unusable.
+        InternalError: ``STO-R070`` another server holds it, or it is unusable.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stoilo.core.errors import DeniedError, UsageError
 from stoilo.core.plaintext import show_plainly
 from stoilo.core.rpc import tasks_pb2 as pb
@@ -189,20 +191,10 @@ def _check_kept(outcome: Outcome) -> None:
 def _fill_outcome(response: pb.PollTaskResponse, outcome: Outcome) -> None:
     if outcome.value is not None:
         response.value = outcome.value
-    response.value_blob = outcome.value_blob
-    response.error_type = outcome.error_type
-    response.error_text = outcome.error_text
-    response.code = outcome.code
-    response.output = outcome.output
-    for item in outcome.items:
-        response.items.add(
-            state=item.state.value,
-            value=item.value or b"",
-            error_type=item.error_type,
-            error_text=item.error_text,
-            code=item.code,
-            value_blob=item.value_blob,
-        )
+    for name in ("value_blob", "error_type", "error_text", "code", "output"):
+        setattr(response, name, getattr(outcome, name))
+    for item in outcome.items:  # its fields have the wire's names
+        response.items.add(**msgspec.structs.asdict(item))
 
 
 def _fill_copies(response: pb.PollTaskResponse, status: WorkunitStatus) -> None:

@@ -90,7 +90,7 @@ async def run_server(
 
     Raises:
         UsageError: ``STO-R073`` an address beyond loopback without TLS.
-        InternalError: ``STO-R070``, ``STO-R070``, ``STO-R074``, ``STO-K020``.
+        InternalError: ``STO-R070``, ``STO-R074``, ``STO-K020``.
         TrustError: ``STO-L04x`` the log is inconsistent, ``STO-K…`` the root.
     """
     check_addresses(config)

@@ -52,6 +52,7 @@ _GAINED: dict[AttemptState, tuple[str, ...]] = {
 
 
 _SPEC = msgspec.json.Decoder(TaskSpec)
+_ITEMS = msgspec.msgpack.Decoder(tuple[ItemResult, ...])
 
 
 def _task_row(row: Row[Any]) -> TaskRow:
@@ -351,23 +352,16 @@ def add_outcome(
     """
     if find_outcome(connection, task_id) is not None:
         return False
-    items = msgspec.msgpack.encode(outcome.items) if outcome.items else None
-    connection.execute(
-        insert(_OUTCOME).values(
-            task_id=task_id,
-            state=outcome.state.value,
-            attempt=outcome.attempt,
-            value=outcome.value,
-            value_blob=outcome.value_blob or None,
-            error_type=outcome.error_type,
-            error_text=outcome.error_text,
-            code=outcome.code,
-            output=outcome.output,
-            items=items,
-            created_at=now,
-            payload=payload,
-        )
-    )
+    values = msgspec.structs.asdict(outcome) | {
+        "task_id": task_id,
+        "state": outcome.state.value,
+        "value_blob": outcome.value_blob or None,
+        "items": msgspec.msgpack.encode(outcome.items) if outcome.items else None,
+        "created_at": now,
+        "payload": payload,
+    }
+    del values["agreeing"]  # of the public record alone
+    connection.execute(insert(_OUTCOME).values(values))
     return True
 
 
@@ -378,9 +372,7 @@ def find_outcome(connection: Connection, task_id: str) -> Outcome | None:
     ).first()
     if row is None:
         return None
-    items: tuple[ItemResult, ...] = ()
-    if row.items is not None:
-        items = msgspec.msgpack.decode(row.items, type=tuple[ItemResult, ...])
+    items = () if row.items is None else _ITEMS.decode(row.items)
     return Outcome(
         state=TaskState(row.state),
         attempt=row.attempt,
