@@ -26,7 +26,7 @@ from stoilo.core.errors import UsageError
 from stoilo.server.admission import tokens
 from stoilo.server.engines.embedded.accounts.accounts import load_secret
 from stoilo.server.operations import accounts
-from stoilo.server.watching.routes import METRICS_SCOPE
+from stoilo.server.watching.watch import METRICS_SCOPE
 from stoilo.signer.key_files import write_private_file
 
 if TYPE_CHECKING:

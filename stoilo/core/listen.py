@@ -33,13 +33,13 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Return ``host:port`` as an address, or raise ``STO-R091``."""
+    """Return ``host:port`` as an address, or raise ``STO-R090``."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     is_number = port.isascii() and port.isdecimal()
     if not host or not is_number or not 0 <= int(port) <= LARGEST_PORT:
         raise UsageError(
-            "STO-R091", f"{text[:80]!r} is not host:port", hint="use 127.0.0.1:0"
+            "STO-R090", f"{text[:80]!r} is not host:port", hint="use 127.0.0.1:0"
         )
     return Address(host, int(port))
 

@@ -104,19 +104,16 @@ def test_a_map_that_fails_as_a_whole_fails_each_item(with_fake: Any) -> None:
 
 SENT = {
     "STO-R050": True,  # too many copies failed
-    "STO-R051": True,  # no agreement within max_total
     "STO-R052": True,  # the results do not agree
-    "STO-R053": False,  # the init validator raised
+    "STO-R053": False,  # a validator raised
     "STO-R054": False,
-    "STO-R055": False,
-    "STO-R056": False,
     "STO-R057": False,  # the init validator rejects
     "STO-R058": True,  # the copies of one item do not agree
     "STO-R059": False,  # a validator hit a limit
     "STO-R060": False,  # expired
     "STO-R061": False,  # no opt-in allows it
     "STO-R062": False,  # cancelled
-    "STO-R080": True,  # a host's nonsense came last
+    "STO-R081": True,  # a host's nonsense came last
     "STO-R082": False,  # a limit or the jail ended it
     "STO-E022": True,  # hosts were silent
     "STO-S011": False,  # a limit

@@ -149,7 +149,7 @@ def test_review_of_one_task_admits_no_other_arguments(project: Project) -> None:
     for task_id in (first, second):
         project.wait_for(task_id, "waiting_review")
     file = project.sign(first)
-    assert project.hand_in(second, file, code=4)["error"]["code"] == "STO-R024"
+    assert project.hand_in(second, file, code=4)["error"]["code"] == "STO-R023"
     assert project.hand_in(first, file)["released"] == 1
     project.wait_for(first, "succeeded")
     assert project.client.poll(second).state == "waiting_review"
@@ -186,7 +186,7 @@ def test_changed_bytes_make_a_signature_for_nothing(project: Project) -> None:
         stream.write(b"#\n")
     signed = project.review("sign", str(folder), "--key", project.key)
     refused = project.hand_in(task_id, signed["file"], code=4)
-    assert refused["error"]["code"] == "STO-R024"
+    assert refused["error"]["code"] == "STO-R023"
 
 
 def test_stranger_and_researcher_cannot_review(project: Project) -> None:

@@ -29,11 +29,11 @@ THREE = pb.RedundancyOptions(
     delay_bound_s=600,
 )
 CODES = {
-    "admission": "STO-R080",
-    "attempt": "STO-R080",
-    "result": "STO-R080",
-    "workunit": "STO-R080",
-    "flavor": "STO-R080",
+    "admission": "STO-R081",
+    "attempt": "STO-R081",
+    "result": "STO-R081",
+    "workunit": "STO-R081",
+    "flavor": "STO-R081",
     "code": "STO-R082",
     "no_header": "STO-X020",
     "empty": "STO-X020",

@@ -26,7 +26,7 @@ from stoilo.server.engines.interface import (
     WorkunitOutcome,
 )
 from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec
-from stoilo.server.http.http_timeout import TimedProtocol
+from stoilo.server.http.web_server import TimedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

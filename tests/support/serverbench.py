@@ -19,6 +19,7 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.executor.verifier.targets import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server.admission import tokens
+from stoilo.server.admission.outdated import Terms
 from stoilo.server.app.task_server import Dependencies, TaskServer
 from stoilo.server.db.store import Store
 from stoilo.server.log.ports import ProjectFacts
@@ -145,7 +146,7 @@ def make_bench(
         facts=project,
         clock=clock,
         revocations=lambda _: b"revocations",
-        reviewers=reviewers,
+        terms=lambda: Terms(reviewers=reviewers()),
         side=side,
     )
     server = TaskServer(store, tmp_path / "blobs", around)

@@ -56,7 +56,7 @@ def run_witness(settings: WitnessSettings, ready: Callable[[str], None]) -> None
     """Serve until SIGTERM or SIGINT; calls `ready` with the URL once it answers.
 
     Raises:
-        UsageError: ``STO-R091``, ``STO-R073`` beyond loopback without TLS.
+        UsageError: ``STO-R090``, ``STO-R073`` beyond loopback without TLS.
         TrustError: ``STO-L106``, ``STO-L110``.
         InternalError: ``STO-L107``, ``STO-R074`` the address cannot be bound.
     """

@@ -88,8 +88,9 @@ def revoke(
     and every workunit from then on carries it. With --offline: publishes a new offline
     list, which takes over everything withdrawn online, and can take back (--remove).
     """
-    from stoilo.server.revocation import wishes  # noqa: PLC0415 - an extra
+    from stoilo.server.data_directory import keys_of  # noqa: PLC0415 - an extra
     from stoilo.server.revocation.wishes import wish  # noqa: PLC0415 - an extra
+    from stoilo.signer.development import changes  # noqa: PLC0415 - an extra
 
     if look:
         _list(data, as_json=as_json)
@@ -99,7 +100,7 @@ def revoke(
             "STO-L162", "only the offline role can do this", hint="add --offline"
         )
     if gate:
-        min_epoch = max(min_epoch, wishes.renew_gate(data))
+        min_epoch = max(min_epoch, changes.certify_fresh_epoch(keys_of(data), _now()))
     named = bool(epochs or digests or flavors or min_epoch > 1)
     made = None
     if named or not (settle or replace_online_key):
@@ -108,9 +109,10 @@ def revoke(
         )
     if offline:
         add, gone = (None, made) if remove else (made, None)
-        listed = wishes.take_back(data, add=add, remove=gone)
+        keys = keys_of(data)
+        listed = changes.settle_revocations(keys, _now(), add=add, remove=gone)
         if replace_online_key:
-            listed = wishes.replace_key(data)
+            listed = changes.replace_online_key(keys, _now())
         _show_offline(listed, as_json=as_json)
     elif made is not None:
         _withdraw_online(data, made, wait_s, as_json=as_json)
@@ -186,6 +188,10 @@ def _show(part: RevocationFile | RevocationStatement) -> None:
     click.echo("\n".join(lines or ["  nothing is withdrawn"]))
 
 
+def _now() -> int:
+    return int(time.time())
+
+
 def _print_json(value: object) -> None:
     click.echo(msgspec.json.encode(value).decode())
 
@@ -222,7 +228,7 @@ def retain(data: Path, what: str, before: str, as_json: bool) -> None:
     from stoilo.server.operations.retention import retain as delete  # noqa: PLC0415
 
     time_s = parse_day(before)
-    done = delete(data, What(what), time_s, int(time.time()), os.environ)
+    done = delete(data, What(what), time_s, _now(), os.environ)
     click.echo(render_json(done) if as_json else render_report(done, before))
 
 

@@ -198,7 +198,7 @@ class SimulatedBackend(OwnBackend):
             self._waiting.insert(0, job)
             return None
         self._open.discard(job.key)
-        error = TaskSystemError("STO-R080", "no volunteer returned it", job.key)
+        error = TaskSystemError("STO-R081", "no volunteer returned it", job.key)
         return JobEnd(job.key, None, error, self._clock)
 
     def _answer(self, host: int, job: Job) -> JobEnd:

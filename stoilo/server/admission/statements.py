@@ -15,7 +15,6 @@ from stoilo.core.statement import (
     render_statement,
     statement_digest,
 )
-from stoilo.server.db import rows
 from stoilo.server.db.records import NO_REVIEWS, Reviews
 from stoilo.server.log.public_records import submitter_commitment
 
@@ -70,7 +69,7 @@ class StatementWriter:
         leaf = Leaf(
             LeafKind.ADMISSION, statement_digest(payload), str(facts.epoch), now
         )
-        return rows.replace_attempt(
+        return msgspec.structs.replace(
             attempt,
             statement=payload,
             leaf=render_leaf(leaf),

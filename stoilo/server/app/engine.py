@@ -51,21 +51,11 @@ class ServedEngine(Engine, MeasuredEngine, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkEngine:
-    """The engine in use, and what stands around it.
+    """The engine in use, and what stands around it."""
 
-    Attributes:
-        engine: it.
-        embedded: the same, None for a stock project.
-        master_url: of a stock project, empty for the embedded one.
-    """
-
-    engine: ServedEngine
-    embedded: EmbeddedEngine | None = None
-    master_url: str = ""
-
-    def project_url(self, url: str) -> str:
-        """Return what volunteers attach to; `url` is this server's own."""
-        return self.master_url or url
+    engine: ServedEngine  # it
+    embedded: EmbeddedEngine | None = None  # the same, None for a stock project
+    master_url: str = ""  # of a stock project, empty for the embedded one
 
     def face(self, url: str, path: str, pages: str) -> Starlette:
         """Return the web face to mount others on.
@@ -135,6 +125,15 @@ def _open_stock(config: ServerConfig, log_key: str) -> WorkEngine:
     return WorkEngine(stock, master_url=project.config.text("master_url"))
 
 
+_NOT_WITH_STOCK: Final = {
+    "adaptive": "set adaptive replication in BOINC's own app",
+    "homogeneous": "set homogeneous redundancy in BOINC's own app",
+    "spot_check_percent": "a stock scheduler has no spot checks",
+    "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
+    "keep_workunits_days": "BOINC's db_purge removes old rows",
+}
+
+
 def _check(config: ServerConfig) -> None:
     """Raise ``STO-B010`` for settings that only make sense with the other engine."""
     if config.engine not in set(EngineName):
@@ -155,22 +154,7 @@ def _check(config: ServerConfig) -> None:
     for holds, problem in problems:
         if holds:
             raise UsageError("STO-B010", problem)
-    if stock:
-        _refuse_settings_of_the_other(config)
-
-
-_NOT_WITH_STOCK: Final = {
-    "adaptive": "set adaptive replication in BOINC's own app",
-    "homogeneous": "set homogeneous redundancy in BOINC's own app",
-    "spot_check_percent": "a stock scheduler has no spot checks",
-    "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
-    "keep_workunits_days": "BOINC's db_purge removes old rows",
-}
-
-
-def _refuse_settings_of_the_other(config: ServerConfig) -> None:
-    """Raise ``STO-B010`` for a setting that a stock project would ignore."""
-    for field in fields(config):
+    for field in fields(config) if stock else ():
         instead = _NOT_WITH_STOCK.get(field.name)
         # Refused rather than ignored: an operator would rely on it.
         if instead is not None and getattr(config, field.name) != field.default:

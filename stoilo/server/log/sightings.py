@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Sightings:
-    """Records what each copy's executor saw of the log.
+    """Records what each result's executor saw of the log.
 
     A checkpoint that the log's key signed is kept whatever it says: one of a tree that
     is not ours is the evidence that monitors look for.
@@ -37,7 +37,7 @@ class Sightings:
 
     def record(
         self,
-        # of a hostile file, compared with the host's copy already
+        # of a hostile file, compared with the host's result already
         header: ResultHeader,
     ) -> None:
         """Keep the checkpoint of a result that ran, durably; repeats change nothing.

@@ -30,7 +30,7 @@ from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db import rows
-from stoilo.server.db.records import AttemptState
+from stoilo.server.db.records import AttemptState, workunit_name
 from stoilo.server.db.store import SERVER, Store, open_engine
 from stoilo.server.engines.embedded.accounts.accounts import (
     SECRET_BYTES,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.config import ServerConfig
     from stoilo.server.db.records import AttemptRow, TaskRow
-    from stoilo.server.db.rows import AttemptName
 
     AtHome = Callable[[AbstractSet[str]], AbstractSet[str]]
 
@@ -341,19 +340,21 @@ def move_tasks(store: Store, at_home: AtHome, now: int, *, dry_run: bool) -> int
     with store.write() as connection:
         for page in _running(connection, at_home):
             for name in page:
-                if (found := rows.find_issued(connection, name)) is not None:
+                if (found := rows.find_issued(connection, *name)) is not None:
                     _reopen(connection, *found, now)
             total += len(page)
     return total
 
 
-def _running(connection: Connection, at_home: AtHome) -> Iterator[list[AttemptName]]:
+def _running(
+    connection: Connection, at_home: AtHome
+) -> Iterator[list[tuple[str, int]]]:
     """Yield the attempts whose workunit is at home, a page at a time."""
     last = ("", 0)
     while page := rows.issued_after(connection, last, _BATCH):
-        last = (page[-1].task_id, page[-1].number)
-        known = at_home({one.workunit for one in page})
-        yield [one for one in page if one.workunit in known]
+        last = page[-1]
+        known = at_home({workunit_name(*one) for one in page})
+        yield [one for one in page if workunit_name(*one) in known]
 
 
 def known_workunits(source: Database, names: AbstractSet[str]) -> frozenset[str]:
@@ -367,7 +368,7 @@ def known_workunits(source: Database, names: AbstractSet[str]) -> frozenset[str]
 def _reopen(
     connection: Connection, attempt: AttemptRow, task: TaskRow, now: int
 ) -> None:
-    rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
+    rows.save_attempts(connection, [attempt], AttemptState.CLOSED)
     if task.state.final or task.attempt != attempt.number:
         return
     if task.state is TaskState.RUNNING:

@@ -141,7 +141,7 @@ def test_witness_without_key_or_logs_says_what_is_missing(tmp_path, key):
     assert run("--log", key.vkey) == (4, "STO-L110")
     make_witness_key(tmp_path / "w", NAME)
     assert run() == (2, "STO-L115")
-    assert run("--log", key.vkey, "--listen", "nowhere") == (2, "STO-R091")
+    assert run("--log", key.vkey, "--listen", "nowhere") == (2, "STO-R090")
 
 
 def test_witness_beyond_loopback_needs_tls(tmp_path, key):

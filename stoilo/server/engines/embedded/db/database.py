@@ -12,7 +12,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from stoilo.server.engines.database import EngineDatabase, is_writing
+from stoilo.server.db.store import is_writing
+from stoilo.server.engines.database import EngineDatabase
 from stoilo.server.engines.embedded.db.schema import metadata
 from stoilo.server.migrations import Branch
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import bindparam, exists, func, insert, select, update
 
 from stoilo.core.boinc.messages import HostInfo
-from stoilo.server.engines.database import is_writing
+from stoilo.server.db.store import is_writing
 from stoilo.server.engines.embedded.accounts.host_filter import LEVELS, allowed_apps
 from stoilo.server.engines.embedded.accounts.host_trust import BY_OPERATOR, ban
 from stoilo.server.engines.embedded.db import schema

@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from stoilo.server.app.jails import ValidatorJails
+from stoilo.server.validation.validators import ValidatorJails
 
 PATIENCE_S = 30.0
 

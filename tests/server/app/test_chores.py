@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.server.operations.chores import Chore
+from stoilo.server.app.run import Chore
 
 
 class Work:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from stoilo.server.api.body_limit import BodyLimit, Hold
+from stoilo.server.admission.fairness import BodyLimit, Hold
 
 
 async def take(room: BodyLimit, account: int, size: int) -> asyncio.Task[Hold]:

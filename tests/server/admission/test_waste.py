@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stoilo.server.api.waste import Waste, WasteBounds
+from stoilo.server.admission.fairness import Waste, WasteBounds
 from tests.support.server import ManualClock
 
 BOUNDS = WasteBounds(above=100, half_life_s=10.0, bytes_per_s=1000.0)
