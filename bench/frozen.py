@@ -21,7 +21,6 @@ from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import Disposition
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import parse_tree, platform_name
@@ -30,6 +29,7 @@ from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.report import TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
+from stoilo.signer.published.directory import pack_release, read_release
 from tests.support.gate import GateBench
 from tests.support.release import certify_parts
 from tests.support.slots import BoincData

@@ -124,7 +124,7 @@ def build_flavor(
 
     Raises:
         PolicyRefusal: as `check_flavor`.
-        UsageError: ``STO-F007``, ``STO-F007``, ``STO-F017``.
+        UsageError: ``STO-F007``, ``STO-U003``.
         InternalError: as `freeze_part`.
     """
     level = check_flavor(flavor)
@@ -158,7 +158,7 @@ def build_verifier(
     """Freeze the verifier with the built file `built` below the empty `output`.
 
     Raises:
-        UsageError: ``STO-F007``, ``STO-F007``, ``STO-F017``, and ``STO-F019`` when the tree
+        UsageError: ``STO-F007``, ``STO-U003``, and ``STO-F019`` when the tree
             is past the launcher's bounds.
         InternalError: as `freeze_part`.
     """

@@ -61,7 +61,7 @@ def load_tree(path: Path) -> LoadedTree:
 
     Raises:
         UsageError: ``STO-F014``, there is none.
-        TrustError: ``STO-F001``, ``STO-F002``, ``STO-F001``, ``STO-F006``, ``STO-F001``: it
+        TrustError: ``STO-F001``, ``STO-F006``, ``STO-F001``, ``STO-F006``, ``STO-F001``: it
             is broken, or differs from its own manifest.
     """
     if path.is_dir():
@@ -171,7 +171,7 @@ class Inside:
 
 
 def look_inside(tree: Path, program: str) -> Inside:
-    """Read the contents of the frozen tree at `tree`; raises ``STO-F018``."""
+    """Read the contents of the frozen tree at `tree`; raises ``STO-F001``."""
     scripts, options, modules = _read_program(_read(tree / program))
     files: list[str] = []
     libraries: list[str] = []
@@ -245,7 +245,7 @@ def _entries(program: bytes) -> Iterator[tuple[bytes, str, bytes]]:
 
 
 def read_module_names(archive: bytes) -> list[str]:
-    """Return the import names in the table of a module archive; raises ``STO-F018``.
+    """Return the import names in the table of a module archive; raises ``STO-F001``.
 
     The table is marshalled: a list (or dict) of names, each with three numbers. Only these
     few forms are read, by hand, for `marshal` trusts its input.
@@ -335,4 +335,4 @@ def _extension_name(relative: str) -> str:
 
 
 def _odd(reason: str) -> TrustError:
-    return TrustError("STO-F018", f"the frozen program cannot be read: {reason}")
+    return TrustError("STO-F001", f"the frozen program cannot be read: {reason}")

@@ -190,7 +190,7 @@ def ustar_split(path: str, number: int = 0) -> tuple[str, str]:
 
 
 def hash_file(path: Path) -> tuple[Digest, int]:
-    """Return digest and size of the regular file at `path`; links raise ``STO-F002``."""
+    """Return digest and size of the regular file at `path`; links raise ``STO-F006``."""
     try:
         descriptor = os.open(
             path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -216,7 +216,7 @@ def describe_tree(directory: Path, part: str, platform: str) -> Tree:
         platform: as `platform_name` says it.
 
     Raises:
-        TrustError: ``STO-F002`` it holds a link, a special file or an empty directory,
+        TrustError: ``STO-F006`` it holds a link, a special file or an empty directory,
             ``STO-F001`` a name is not allowed or there is too much.
     """
     files: list[TreeFile] = []
@@ -259,4 +259,4 @@ def broken_tree(number: int, reason: str) -> TrustError:
 
 
 def _foreign(path: str, reason: str) -> TrustError:
-    return TrustError("STO-F002", f"{path[:120]!r} does not belong in a tree: {reason}")
+    return TrustError("STO-F006", f"{path[:120]!r} does not belong in a tree: {reason}")

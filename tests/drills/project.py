@@ -22,9 +22,9 @@ from stoilo.cli.demo.parts import load_research
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.execution import VerifiedExecutor
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
 from stoilo.server.revocation.wishes import FOLDER
+from stoilo.signer.published.directory import pack_release, read_release
 from stoilo.testing.deployment import Deployment
 
 __all__ = ["CODE", "DrillHost", "DrillProject", "Packet", "running_witness"]

@@ -107,7 +107,7 @@ def test_compare_exits_4_and_names_the_path(tree, twin, capsys):
     assert main(["flavor", "compare", str(tree), str(twin)]) == 4
     out, err = capsys.readouterr()
     assert "sub/data: other bytes" in out
-    assert "STO-F013" in err
+    assert "STO-F006" in err
     assert main(["flavor", "compare", str(tree), str(tree)]) == 2
 
 

@@ -135,4 +135,4 @@ def test_pip_that_finds_nothing_has_its_code(tmp_path, monkeypatch):
     fake_pip(tmp_path, monkeypatch, "import sys; sys.exit('ERROR: no wheel')")
     with pytest.raises(StoiloError, match="no wheel") as caught:
         resolve_lock("pure", platform_name(), ["a==1"], Path(sys.executable))
-    assert caught.value.code == "STO-F010"
+    assert caught.value.code == "STO-F011"

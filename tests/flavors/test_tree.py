@@ -156,7 +156,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path, kind):
     directory = tmp_path / "nowhere" if kind == "gone" else tmp_path
     with pytest.raises(TrustError) as caught:
         describe_tree(directory, "pure", "x86_64-linux")
-    assert caught.value.code == "STO-F002"
+    assert caught.value.code == "STO-F006"
 
 
 def test_platform_is_named_or_refused():

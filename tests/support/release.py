@@ -66,6 +66,7 @@ from stoilo.signer.process.online_keys import (
     make_online_keys,
     renew_online_metadata,
 )
+from stoilo.signer.published.directory import read_release
 from stoilo.signer.repository import (
     publishing,
     refresh_online_metadata,
@@ -209,7 +210,11 @@ class ReleasedProject:
         """Verify the release as a release-built verifier would."""
         root = (self.directory / "root.json").read_bytes()
         return load_trust(
-            self.directory, root, now, installed=self.installed, release_build=True
+            read_release(self.directory),
+            root,
+            now,
+            installed=self.installed,
+            release_build=True,
         )
 
     def _first(self, online: OnlineKeys, now: int) -> Proposal:

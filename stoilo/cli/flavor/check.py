@@ -62,7 +62,7 @@ def _look(path: Path, loaded: LoadedTree) -> dict[str, tuple[str, ...]]:
     programs = [file.path for file in loaded.tree.files if file.executable]
     if len(programs) != 1:
         raise TrustError(
-            "STO-F018", f"a frozen tree has one program, this one {len(programs)}"
+            "STO-F001", f"a frozen tree has one program, this one {len(programs)}"
         )
     directory = path / "tree" if (path / "tree" / "MANIFEST").is_file() else path
     inside = look_inside(directory, programs[0])
@@ -142,4 +142,4 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
         click.echo(f"{row.path or first.name}: {row.what}")
     if found:
         more = "" if len(found) <= _SHOWN else f", {len(found) - _SHOWN} more not shown"
-        raise TrustError("STO-F013", f"the builds differ in {len(found)} paths{more}")
+        raise TrustError("STO-F006", f"the builds differ in {len(found)} paths{more}")

@@ -68,7 +68,7 @@ class PutOffError(InternalError):
     """
 
     def __init__(self, delay_s: float, reason: str) -> None:
-        super().__init__("STO-X041", f"put off for {delay_s:.0f} s: {reason}")
+        super().__init__("STO-F048", f"put off for {delay_s:.0f} s: {reason}")
         self.delay_s = delay_s
 
 
@@ -136,7 +136,7 @@ class SlotExecutor:
         """Return the result file's bytes; see `Executor`.
 
         Raises:
-            PutOffError: STO-X041 the program wants to be started again later.
+            PutOffError: STO-F048 the program wants to be started again later.
             LaunchFailedError: STO-F048 it failed.
             InternalError: STO-F048 it ended without a result and is to be started again,
                 STO-S008 it was ended from here, STO-X008 the disk refuses.

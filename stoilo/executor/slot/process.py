@@ -274,7 +274,7 @@ def start_in_slot(slot: Path, launcher: Path) -> SlotProcess:
 
     Raises:
         OSError: it cannot be started.
-        TrustError: STO-F070 the shared memory was replaced.
+        TrustError: STO-F038 the shared memory was replaced.
     """
     with (slot / STDERR_FILE).open("ab") as err:
         process = subprocess.Popen(

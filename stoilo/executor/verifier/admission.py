@@ -61,7 +61,7 @@ def check_times(admission: VerifiedAdmission, clock: int) -> None:
     statement, epoch = admission.statement, admission.epoch
     lifetime = statement.not_after - statement.admitted_at
     if not 0 < lifetime <= MAX_LIFETIME_S:
-        raise TrustError("STO-A041", "the admission lives longer than 14 days")
+        raise TrustError("STO-A043", "the admission lives longer than 14 days")
     if clock > statement.not_after:
         raise TrustError("STO-A040", "the admission has expired")
     # A code of its own: it is our clock that lags, and the same admission is good
@@ -93,9 +93,9 @@ def check_revocations(admission: VerifiedAdmission, trust: TrustedRelease) -> No
     """Refuse withdrawn epochs, flavors and digests of any kind."""
     statement = admission.statement
     if statement.epoch in trust.revoked_epochs:
-        raise TrustError("STO-A045", "the gate's epoch is revoked")
+        raise TrustError("STO-A043", "the gate's epoch is revoked")
     if statement.flavor in trust.withdrawn_flavors:
-        raise TrustError("STO-A080", "the task's flavor is withdrawn")
+        raise TrustError("STO-A046", "the task's flavor is withdrawn")
     named = {
         admission.digest,
         statement.task_module,
@@ -115,7 +115,7 @@ def check_revocations(admission: VerifiedAdmission, trust: TrustedRelease) -> No
 def check_floors(
     admission: VerifiedAdmission, trust: TrustedRelease, floors: Floors
 ) -> None:
-    """Refuse (STO-A047, STO-A048) versions below those that this host already knows."""
+    """Refuse (STO-A047) versions below those that this host already knows."""
     if (
         trust.root_version < floors.root
         or trust.targets_version < floors.targets
@@ -124,7 +124,7 @@ def check_floors(
     ):
         raise TrustError("STO-A047", "the release or epoch is below this host's floor")
     if admission.proven.size < floors.log_size:
-        raise TrustError("STO-A048", "the log is shorter than at this release")
+        raise TrustError("STO-A047", "the log is shorter than at this release")
 
 
 def check_verifier_floor(trust: TrustedRelease, host: HostState) -> None:
@@ -145,18 +145,18 @@ def check_verifier_floor(trust: TrustedRelease, host: HostState) -> None:
 def check_runtime_floor(
     statement: Statement, trust: TrustedRelease, host: HostState
 ) -> None:
-    """Refuse (STO-A091, STO-A092) a frozen runtime below a floor, or withdrawn."""
+    """Refuse (STO-A047, STO-A046) a frozen runtime below a floor, or withdrawn."""
     part = trust.flavor_part(statement.flavor, host.platform)
     if not host.platform or part is None:
         return
     floor = max(host.floors.serial(part.part), trust.floors.serials.get(part.part, 0))
     if part.serial < floor:
         raise TrustError(
-            "STO-A091",
+            "STO-A047",
             f"the release offers {part.part} {part.serial}, this host needs {floor}",
         )
     if {part.tree, part.archive.sha256} & trust.denied:
-        raise TrustError("STO-A092", "the task's frozen runtime is withdrawn")
+        raise TrustError("STO-A046", "the task's frozen runtime is withdrawn")
 
 
 def check_review_rules(statement: Statement, trust: TrustedRelease, clock: int) -> int:
@@ -166,13 +166,13 @@ def check_review_rules(statement: Statement, trust: TrustedRelease, clock: int) 
     `clock`: Unix seconds.
 
     Raises:
-        TrustError: STO-A055, STO-A061 for a review of one's own task, STO-A062 where
+        TrustError: STO-A055 for a review of one's own task, STO-A055 where
             the policy demands a review and there is none.
     """
     reviews = check_reviews(statement, trust.reviewers, clock)
     # The statement's own word would not do: a thief of the gate key writes statements.
     if not reviews and trust.needs_review(statement.policy_digest, statement.level):
-        raise TrustError("STO-A062", "the policy demands a review and there is none")
+        raise TrustError("STO-A055", "the policy demands a review and there is none")
     return reviews
 
 
@@ -192,8 +192,8 @@ def verify_bundle(
             the newest cosignature here and the newest one ever verified on this host.
 
     Raises:
-        TrustError: a code of STO-A001 to STO-A092, or the log's STO-L codes.
-        PolicyRefusal: STO-A050 to STO-A053, STO-A090 and STO-X013, not for this host.
+        TrustError: a code of STO-A001 to STO-A046, or the log's STO-L codes.
+        PolicyRefusal: STO-A050 to STO-A050, STO-A090 and STO-X013, not for this host.
     """
     with ExitStack() as opened:
         _check_sizes(bundle)
@@ -233,17 +233,17 @@ def verify_admission(
     """Check signatures and log proof only: what an auditor can check of any task.
 
     Raises:
-        TrustError: STO-A001 to STO-A016, STO-A044, STO-A056, and the log's STO-L codes.
+        TrustError: STO-A001 to STO-A016, STO-A043, STO-A057, and the log's STO-L codes.
     """
     parsed = parse_envelope(envelope)
     epoch = _signing_epoch(parsed, trust)
     statement = parse_statement(parsed.payload)
     if statement.epoch != epoch.number:
         raise TrustError(
-            "STO-A044", "the admission names an epoch whose key did not sign it"
+            "STO-A043", "the admission names an epoch whose key did not sign it"
         )
     if not 0 < len(proof) <= BOUNDS.proof_bytes:
-        raise TrustError("STO-A056", "the log proof is missing or too large")
+        raise TrustError("STO-A057", "the log proof is missing or too large")
     digest = statement_digest(parsed.payload)
     leaf = admission_leaf(statement, parsed.payload)
     proven = prove_leaf(proof, leaf, trust.log_policy)
@@ -300,9 +300,9 @@ def _check_sizes(bundle: TaskBundle) -> None:
     if len(bundle.envelope) > BOUNDS.envelope_bytes:
         raise TrustError("STO-A001", "the admission envelope is too large")
     if not 0 < len(bundle.proof) <= BOUNDS.proof_bytes:
-        raise TrustError("STO-A056", "the log proof is missing or too large")
+        raise TrustError("STO-A057", "the log proof is missing or too large")
     if len(bundle.blobs) > BOUNDS.blobs_per_task:
-        raise TrustError("STO-A026", "more blobs came than any task may have")
+        raise TrustError("STO-A023", "more blobs came than any task may have")
 
 
 def _open_inputs(bundle: TaskBundle) -> list[InputFile]:
@@ -340,13 +340,13 @@ def _check_identity(
     if statement.origin != trust.origin:
         raise TrustError("STO-A020", "the admission is for another project")
     if statement.task_id != bundle.task_id:
-        raise TrustError("STO-A021", "the admission is for another task")
+        raise TrustError("STO-A020", "the admission is for another task")
     if statement.attempt != bundle.attempt:
-        raise TrustError("STO-A022", "the admission is for another attempt")
+        raise TrustError("STO-A020", "the admission is for another attempt")
     if statement.python != trust.python:
-        raise TrustError("STO-A034", f"the task needs Python {statement.python}")
+        raise TrustError("STO-A032", f"the task needs Python {statement.python}")
     if statement.codec != CODEC_VERSION:
-        raise TrustError("STO-A035", "the values are in another version of the codec")
+        raise TrustError("STO-A032", "the values are in another version of the codec")
     if trust.policies and statement.policy_digest not in trust.policies:
         raise TrustError(
             "STO-A049", "the policy is not one that the policy role signed"
@@ -369,9 +369,9 @@ def _check_level(
     if level is None:
         raise TrustError("STO-A032", "this release has no such level")
     if statement.level_digest != level.digest:
-        raise TrustError("STO-A031", "the level's file is not one this release holds")
+        raise TrustError("STO-A032", "the level's file is not one this release holds")
     if statement.language_digest not in trust.languages:
-        raise TrustError("STO-A033", "the source was judged by another language layer")
+        raise TrustError("STO-A032", "the source was judged by another language layer")
     return level
 
 
@@ -380,15 +380,15 @@ def _check_digests(inputs: list[InputFile], statement: Statement) -> list[bytes]
     if content_digest(module) != statement.task_module:
         raise TrustError("STO-A023", "the task module is not the admitted one")
     if content_digest(arguments) != statement.arguments:
-        raise TrustError("STO-A025", "the arguments are not the admitted ones")
+        raise TrustError("STO-A023", "the arguments are not the admitted ones")
     if len(inputs) - 2 != len(statement.blobs):
-        raise TrustError("STO-A026", "the number of blobs is not the admitted one")
+        raise TrustError("STO-A023", "the number of blobs is not the admitted one")
     blobs = [one.read() for one in inputs[2:]]
     found = tuple(content_digest(blob) for blob in blobs)
     if found != statement.blobs:
         if Counter(found) == Counter(statement.blobs):
-            raise TrustError("STO-A028", "the blobs are not in the admitted order")
-        raise TrustError("STO-A027", "a blob is not the admitted one")
+            raise TrustError("STO-A023", "the blobs are not in the admitted order")
+        raise TrustError("STO-A023", "a blob is not the admitted one")
     return [module, arguments, *blobs]
 
 
@@ -402,7 +402,7 @@ def _check_statement(
     """Return the release with what this host knows to be withdrawn online.
 
     Raises:
-        TrustError: STO-A074 to STO-A078.
+        TrustError: STO-A074 to STO-A076.
     """
     seen = newest_seen(host.revocations, withdrawn.statement, trust).statement
     check_revocation_age(
@@ -421,11 +421,11 @@ def _check_opt_in(
     if level.order > LEVEL_ORDER.get(host.max_level, 0):
         raise PolicyRefusal("STO-A050", f"this host allows {host.max_level} at most")
     if host.require_review and not reviews:
-        raise PolicyRefusal("STO-A051", "this host runs only reviewed tasks")
+        raise PolicyRefusal("STO-A050", "this host runs only reviewed tasks")
     if host.require_public_source and not statement.public_source:
-        raise PolicyRefusal("STO-A052", "this host runs only tasks of public source")
+        raise PolicyRefusal("STO-A050", "this host runs only tasks of public source")
     if host.topics and not host.topics & set(statement.topics):
-        raise PolicyRefusal("STO-A053", "the task carries none of this host's topics")
+        raise PolicyRefusal("STO-A050", "the task carries none of this host's topics")
 
 
 def _check_runtime(bundle: TaskBundle, statement: Statement, host: HostState) -> None:

@@ -120,7 +120,7 @@ def open_segment(path: Path) -> Segment | None:
     """Map the segment at `path`; None when there is no file.
 
     Raises:
-        InternalError: STO-F070 it is a link, no plain file, somebody else's, or of another
+        InternalError: STO-F038 it is a link, no plain file, somebody else's, or of another
             size than a client makes.
     """
     try:
@@ -183,7 +183,7 @@ def _number(text: bytes, tag: str) -> float | None:
 
 def _refused(reason: str) -> InternalError:
     return InternalError(
-        "STO-F070",
+        "STO-F038",
         f"{MMAP_FILE} cannot be used: {reason}",
         hint="a BOINC client makes it; restart the client if it stays so",
     )

@@ -199,7 +199,7 @@ def hold_slot(slot: Slot) -> Iterator[None]:
     A client that was killed may be back before its task has noticed, and starts it again.
 
     Raises:
-        InternalError: STO-F071 another one is in it.
+        InternalError: STO-F038 another one is in it.
     """
     descriptor = os.open(slot.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -207,7 +207,7 @@ def hold_slot(slot: Slot) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise InternalError(
-                "STO-F071",
+                "STO-F038",
                 "this task already runs in this slot",
                 hint="BOINC tries again soon",
             ) from error
@@ -223,7 +223,7 @@ def finish(slot: Slot, data: bytes) -> None:
     earlier start left behind would undo it.
 
     Raises:
-        InternalError: STO-F044 when the disk refuses.
+        InternalError: STO-X008 when the disk refuses.
         TrustError: STO-F038 when the result's place is none of a result of this task.
     """
     target = _result_place(slot)
@@ -234,7 +234,7 @@ def finish(slot: Slot, data: bytes) -> None:
 
 
 def put_off(slot: Slot, delay_s: int, reason: str) -> None:
-    """Tell BOINC to start the task again after `delay_s`, s; raises ``STO-F044``."""
+    """Tell BOINC to start the task again after `delay_s`, s; raises ``STO-X008``."""
     words = " ".join(reason.split())[:200]
     text = f"{min(delay_s, MOST_DELAY_S)}\n{words}\n"
     path = slot.directory / TEMPORARY_EXIT_FILE
@@ -347,7 +347,7 @@ def write_in_slot(part: Path, target: Path, data: bytes) -> None:
     """Give `target` the content `data`, durably, by way of `part`.
 
     Raises:
-        InternalError: STO-F044.
+        InternalError: STO-X008.
     """
     try:
         # By way of the slot: the target may lie in the project's directory, where a
@@ -355,7 +355,7 @@ def write_in_slot(part: Path, target: Path, data: bytes) -> None:
         write_durably(target, data, mode=0o600, draft=part)
     except OSError as error:
         raise InternalError(
-            "STO-F044",
+            "STO-X008",
             f"{target.name} cannot be written (errno {error.errno})",
             hint="make room on the disk; BOINC starts the task again",
         ) from error

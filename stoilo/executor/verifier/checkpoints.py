@@ -162,7 +162,7 @@ class CheckpointFile:
         Half of what the workunit may use is left for the result.
 
         Raises:
-            InternalError: STO-F044, STO-X008 the disk refuses.
+            InternalError: STO-X008 the disk refuses.
         """
         data = render_checkpoint(checkpoint, self._key())
         # BOINC aborts a task that exceeds its disk bound, and the result has to fit

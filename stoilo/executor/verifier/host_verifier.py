@@ -36,7 +36,7 @@ from stoilo.executor.verifier.revocation import (
 from stoilo.executor.verifier.runtimes import Runtimes
 from stoilo.executor.verifier.targets import LOWEST, Floors, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust, parse_release_pack
-from stoilo.executor.verifier.tuf_client import ROLLBACK_CODES
+from stoilo.executor.verifier.tuf_client import OLDER
 from stoilo.executor.verifier.workunit import (
     HostState,
     TaskBundle,
@@ -277,7 +277,7 @@ class HostVerifier:
         try:
             trust = self._load(pack, now, oldest)
         except TrustError as error:
-            older = _read_pack(newest) if error.code in ROLLBACK_CODES else b""
+            older = _read_pack(newest) if error.code == OLDER else b""
             # Nothing newer is known here, so the pack itself is at fault.
             if not older:
                 raise

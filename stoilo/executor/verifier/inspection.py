@@ -216,7 +216,7 @@ def check_self(
 
     Raises:
         TrustError: STO-F045 another program, STO-F046 the release names none for this
-            computer or a newer one, STO-F047 the log tells of other parts.
+            computer or a newer one, STO-F045 the log tells of other parts.
     """
     findings = tuple(
         _compare(trust, name, own, found)
@@ -234,7 +234,7 @@ def check_self(
         part = trust.part(finding.part, own.platform)
         name = f"{finding.part}/{own.platform}"
         if part is None or (name, part.archive.sha256) not in told:
-            raise TrustError("STO-F047", f"the log tells of another {finding.part}")
+            raise TrustError("STO-F045", f"the log tells of another {finding.part}")
     proven = logged.proven
     return SelfCheck(
         trust.origin,
@@ -285,7 +285,7 @@ def hash_own_tree(directory: Path) -> Digest:
     """Return the digest of the tree in `directory`, every file of it hashed again.
 
     Raises:
-        TrustError: STO-F041 it is not what its own list says, STO-F046 there is none.
+        TrustError: STO-F006 it is not what its own list says, STO-F046 there is none.
     """
     try:
         with (directory / MANIFEST_NAME).open("rb") as file:
@@ -300,7 +300,7 @@ def read_logged(directory: Path, trust: TrustedRelease) -> LoggedRelease | None:
     """Return what the proof in `directory` proves; None when there is none.
 
     Raises:
-        TrustError: STO-F047 it proves nothing.
+        TrustError: STO-F045 it proves nothing.
     """
     try:
         record = _read(directory / RELEASE_RECORD_FILE)
@@ -311,12 +311,12 @@ def read_logged(directory: Path, trust: TrustedRelease) -> LoggedRelease | None:
 
 
 def prove_release(record: bytes, proof: bytes, trust: TrustedRelease) -> LoggedRelease:
-    """Return what hostile `proof` proves under the release's log policy; STO-F047."""
+    """Return what hostile `proof` proves under the release's log policy; STO-F045."""
     try:
         return check_release_proof(record, proof, trust.log_policy)
     except TrustError as error:
         raise TrustError(
-            "STO-F047", f"the log's proof of the release does not hold: {error.message}"
+            "STO-F045", f"the log's proof of the release does not hold: {error.message}"
         ) from error
 
 
@@ -354,7 +354,7 @@ def _read(path: Path) -> bytes:
 
     Raises:
         FileNotFoundError: there is none.
-        TrustError: STO-F047 something else has its name: a slot holds what a server sent.
+        TrustError: STO-F045 something else has its name: a slot holds what a server sent.
     """
     try:
         descriptor = os.open(path, _FLAGS | os.O_NOFOLLOW)
@@ -370,7 +370,7 @@ def _read(path: Path) -> bytes:
 
 
 def _no_proof(path: Path) -> TrustError:
-    return TrustError("STO-F047", f"{path.name} is no plain file and proves nothing")
+    return TrustError("STO-F045", f"{path.name} is no plain file and proves nothing")
 
 
 def _nothing(reason: str) -> TrustError:

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
-import stoilo.executor.verifier.lean_start  # noqa: F401 - before whatever imports python-tuf
 from stoilo.core.errors import (
     InternalError,
     PolicyRefusal,
@@ -149,7 +148,7 @@ def _run_process() -> int:
     except Exception as error:  # noqa: BLE001 - process edge: nothing was run
         name = f"{type(error).__name__} in {_place(error)}"
         return _say(
-            sys.stderr, InternalError("STO-F049", f"the verifier failed: {name}")
+            sys.stderr, InternalError("STO-F048", f"the verifier failed: {name}")
         )
 
 
@@ -208,7 +207,7 @@ def run_verifier(arguments: Sequence[str], around: Surroundings) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> tuple[Path | None, str]:
-    """Return launcher and action; raises ``STO-F036`` for every other word."""
+    """Return launcher and action; raises ``STO-U003`` for every other word."""
     launcher, actions = None, []
     for word in arguments:
         if word.startswith(_LAUNCHER) and launcher is None:
@@ -216,9 +215,9 @@ def _parse(arguments: Sequence[str]) -> tuple[Path | None, str]:
         elif word in _ACTIONS:
             actions.append(word)
         else:
-            raise UsageError("STO-F036", f"the verifier does not know {word[:40]!r}")
+            raise UsageError("STO-U003", f"the verifier does not know {word[:40]!r}")
     if len(actions) > 1:
-        raise UsageError("STO-F036", f"only one of {', '.join(_ACTIONS)} at a time")
+        raise UsageError("STO-U003", f"only one of {', '.join(_ACTIONS)} at a time")
     return launcher, next(iter(actions), "")
 
 

@@ -152,7 +152,7 @@ def check_reviews(
     """Return how many distinct reviewers signed; every review carried must hold.
 
     Raises:
-        TrustError: STO-A055, STO-A061, or the codes of `parse_strict_json`.
+        TrustError: STO-A055, or the codes of `parse_strict_json`.
     """
     signed: set[bytes] = set()
     for text in statement.reviewers:
@@ -160,7 +160,7 @@ def check_reviews(
         if not opened.review.covers(statement) or clock > opened.review.not_after:
             raise TrustError("STO-A055", "a review is about other work or has expired")
         if statement.submitter in opened.reviewer.accounts:
-            raise TrustError("STO-A061", "the reviewer has reviewed a task of his own")
+            raise TrustError("STO-A055", "the reviewer has reviewed a task of his own")
         signed.add(opened.reviewer.key.identity)
     return len(signed)
 

@@ -60,10 +60,10 @@ def open_revocations(data: bytes, trust: TrustedRelease) -> LoggedRevocations:
     """Return the statement of a workunit's file once signature and log proof hold.
 
     Raises:
-        TrustError: STO-A070 missing, STO-A071 malformed, STO-A072 not signed by the
-            online revocation key, STO-A073 not in the log, STO-A075 dated after its own
-            witnesses, STO-A079 on an offline list
-            that this host does not know, STO-A081 another project's; the log's codes
+        TrustError: STO-A071 missing, STO-A071 malformed, STO-A072 not signed by the
+            online revocation key, STO-A073 not in the log, STO-A074 dated after its own
+            witnesses, STO-A071 on an offline list
+            that this host does not know, STO-A071 another project's; the log's codes
             for a checkpoint that is not to be trusted.
     """
     envelope_text, proof = split_revocations(data)
@@ -83,10 +83,10 @@ def open_revocations(data: bytes, trust: TrustedRelease) -> LoggedRevocations:
     if statement.issuer != ONLINE:
         raise TrustError("STO-A071", "the statement is not one of the online key")
     if statement.origin != trust.origin:
-        raise TrustError("STO-A081", "the revocations are another project's")
+        raise TrustError("STO-A071", "the revocations are another project's")
     if statement.base > trust.revocation_version:
         raise TrustError(
-            "STO-A079",
+            "STO-A071",
             f"the revocations stand on offline list {statement.base}; the release "
             f"holds {trust.revocation_version}",
         )
@@ -94,7 +94,7 @@ def open_revocations(data: bytes, trust: TrustedRelease) -> LoggedRevocations:
     cosigned = proven.checkpoint_time
     if cosigned is not None and statement.time > cosigned + SETTLE_S:
         raise TrustError(
-            "STO-A075", "the revocation statement is dated after its witnesses saw it"
+            "STO-A074", "the revocation statement is dated after its witnesses saw it"
         )
     return LoggedRevocations(statement, proven)
 
@@ -137,8 +137,8 @@ def newest_seen(
     a project recovers when a thief has used up the sequence numbers.
 
     Raises:
-        TrustError: STO-A077 `new`, or what was seen, lacks what the other withdrew
-            and nobody settled; STO-A078 two statements of one number.
+        TrustError: STO-A076 `new`, or what was seen, lacks what the other withdrew
+            and nobody settled; STO-A076 two statements of one number.
     """
     keys = tuple(sorted(key.raw.hex() for key in trust.revocation_keys))
     if seen is None or seen.keys != keys:
@@ -146,12 +146,12 @@ def newest_seen(
     old = seen.statement
     if new.sequence == old.sequence and new != old:
         raise TrustError(
-            "STO-A078", f"there are two revocation statements {new.sequence}"
+            "STO-A076", f"there are two revocation statements {new.sequence}"
         )
     first, second = sorted((old, new), key=lambda one: one.sequence)
     if first.sequence > trust.revocations_settled and not second.covers(first):
         raise TrustError(
-            "STO-A077",
+            "STO-A076",
             f"revocation statement {second.sequence} lacks what {first.sequence} "
             "withdrew, and the offline role did not settle it",
         )
@@ -182,11 +182,11 @@ def check_revocation_age(
     `clock`: Unix seconds, at least every verified cosignature time.
 
     Raises:
-        TrustError: STO-A074 too old, STO-A075 from the future, STO-A076 its number is
+        TrustError: STO-A074 too old, STO-A074 from the future, STO-A076 its number is
             lower than one seen here before the work was admitted.
     """
     if statement.time > clock + SKEW_S:
-        raise TrustError("STO-A075", "the revocation statement lies in the future")
+        raise TrustError("STO-A074", "the revocation statement lies in the future")
     if statement.time < admission_age(admitted_at, checkpoint_time) - FRESH_S:
         raise TrustError(
             "STO-A074",

@@ -31,7 +31,7 @@ from stoilo.sandbox.process.supervisor import Jail
 RUNTIME_PROGRAM: Final = "stoilo-runtime"
 """The one program of a flavor's tree: the zygote; nothing on its command line."""
 
-DAMAGED: Final = "STO-F041"
+DAMAGED: Final = "STO-F006"
 
 
 class Runtimes(Protocol):
@@ -134,10 +134,10 @@ class TreeRuntimes:
         """Return the warm jail, in the flavor's tree, for tasks of `level`.
 
         Raises:
-            TrustError: STO-F039, STO-F041 and the codes of `read_archive`: archive or
+            TrustError: STO-F006 and the codes of `read_archive`: archive or
                 tree are not the release's.
-            PolicyRefusal: STO-X013 there is none for this computer, STO-F043 no room.
-            InternalError: STO-F042, STO-X008 the disk refuses.
+            PolicyRefusal: STO-X013 there is none for this computer, STO-X013 no room.
+            InternalError: STO-X008 the disk refuses.
         """
         part = trust.flavor_part(flavor, self.platform)
         if part is None:

@@ -105,7 +105,7 @@ def check_tree(directory: Path, digest: Digest) -> Tree:
     """Return the tree in `directory` if every byte of it is what `digest` says.
 
     Raises:
-        TrustError: STO-F041 it is not: a file is missing, changed, linked or too many.
+        TrustError: STO-F006 it is not: a file is missing, changed, linked or too many.
     """
     if directory.is_symlink():
         raise _damaged("it is a link")
@@ -278,7 +278,7 @@ def _hash(descriptor: int, size: int) -> str:
 
 def _damaged(reason: str) -> TrustError:
     return TrustError(
-        "STO-F041",
+        "STO-F006",
         f"an unpacked runtime is not what it was: {reason}",
         hint="it does not run; where nobody uses it, the next task unpacks it anew",
     )
@@ -308,10 +308,10 @@ def hold_tree(
     `archive`: the archive's file, hostile; None when the task brought none.
 
     Raises:
-        TrustError: STO-F039 the archive is another one or missing, and the codes of
+        TrustError: STO-F006 the archive is another one or missing, and the codes of
             `read_archive`.
-        PolicyRefusal: STO-F043 the tree does not fit under the cap.
-        InternalError: STO-F042 the disk is full or takes no changes.
+        PolicyRefusal: STO-X013 the tree does not fit under the cap.
+        InternalError: STO-X008 the disk is full or takes no changes.
     """
     place = directory / wanted.digest
     # Unpacking needs the lock alone and use shares it; between the two somebody may
@@ -401,7 +401,7 @@ def _make_room(directory: Path, digest: Digest, size: int, cap_bytes: int) -> No
     left = evict_trees(directory, cap_bytes, needed=size, keep=digest)
     if size > left:
         raise PolicyRefusal(
-            "STO-F043",
+            "STO-X013",
             f"the task's runtime takes {size:,} bytes and {max(left, 0):,} are left",
             hint="give BOINC more of the disk, in its own preferences",
         )
@@ -427,16 +427,16 @@ def _write(temporary: Path, member: ArchiveMember, chunks: Iterator[bytes]) -> N
 
 def _other_archive(reason: str) -> TrustError:
     return TrustError(
-        "STO-F039",
+        "STO-F006",
         f"the archive of the task's runtime is not the one of the release: {reason}",
         hint="BOINC fetches it again after a reset of the project",
     )
 
 
 def _no_room(error: OSError) -> InternalError:
-    """Return ``STO-F042``; a disk that fails while reading comes here too."""
+    """Return ``STO-X008``; a disk that fails while reading comes here too."""
     return InternalError(
-        "STO-F042",
+        "STO-X008",
         f"the task's runtime cannot be unpacked: {os.strerror(error.errno or 0)}",
         hint="make room on the disk, or make it writable; the task is tried again",
     )

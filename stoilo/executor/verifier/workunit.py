@@ -84,22 +84,22 @@ class Work:
     files: tuple[tuple[str, Path], ...]
 
     def file(self, open_name: str) -> Path:
-        """Return the file behind an open name, or raise ``STO-X011``."""
+        """Return the file behind an open name, or raise ``STO-A057``."""
         for name, path in self.files:
             if name == open_name:
                 return path
-        raise TrustError("STO-X011", f"the workunit lacks its file {open_name!r}")
+        raise TrustError("STO-A057", f"the workunit lacks its file {open_name!r}")
 
     def read(self, open_name: str) -> bytes:
-        """Return a small file's bytes, bounded; raises ``STO-X011``."""
+        """Return a small file's bytes, bounded; raises ``STO-A057``."""
         path, bound = self.file(open_name), open_name_bound(open_name)
         try:
             with path.open("rb") as stream:
                 data = stream.read(bound + 1)
         except OSError as error:
-            raise TrustError("STO-X011", f"{open_name} cannot be read") from error
+            raise TrustError("STO-A057", f"{open_name} cannot be read") from error
         if len(data) > bound:
-            raise TrustError("STO-X011", f"{open_name} is larger than {bound} bytes")
+            raise TrustError("STO-A057", f"{open_name} is larger than {bound} bytes")
         return data
 
     def read_if_there(self, open_name: str) -> bytes:
@@ -371,7 +371,7 @@ def parse_result(data: bytes) -> ResultFile:
     """Return the parts of a hostile result file.
 
     Raises:
-        TrustError: ``STO-X020`` for a bad header, ``STO-X021`` for lengths that differ
+        TrustError: ``STO-X020`` for a bad header, ``STO-X020`` for lengths that differ
             from what the header says.
     """
     header = parse_result_header(data)
@@ -379,5 +379,5 @@ def parse_result(data: bytes) -> ResultFile:
     middle = start + header.frame_bytes
     end = middle + header.output_bytes
     if min(header.frame_bytes, header.output_bytes) < 0 or end != len(data):
-        raise TrustError("STO-X021", "the result file is not as long as it says")
+        raise TrustError("STO-X020", "the result file is not as long as it says")
     return ResultFile(header, data[start:middle], data[middle:end])

@@ -145,14 +145,14 @@ class Attachments:
         """Attach, durably and whole or not at all.
 
         Raises:
-            UsageError: STO-X046 it is attached already.
+            UsageError: STO-X045 it is attached already.
             TrustError: STO-X047 the directory is open to others.
             InternalError: STO-X008.
         """
         own_base(self._base)
         target = self._base / directory_name(said.project)
         if target.exists():
-            raise UsageError("STO-X046", f"{said.project} has a directory here already")
+            raise UsageError("STO-X045", f"{said.project} has a directory here already")
         made = self._base / f".new-{secrets.token_hex(8)}"
         files = {KEY: f"{key}\n".encode(), ROOT: root, CA: ca}
         try:
@@ -251,7 +251,7 @@ def leave_project(attachment: Attachment, *, abort_tasks: bool) -> bool:
     """Report every copy of an attachment as over; returns whether the project heard it.
 
     Raises:
-        UsageError: STO-X049 copies are unfinished and were not to be aborted,
+        UsageError: STO-X045 copies are unfinished and were not to be aborted,
             STO-X007 the volunteer runs.
         InternalError: STO-X008.
     """
@@ -262,7 +262,7 @@ def leave_project(attachment: Attachment, *, abort_tasks: bool) -> bool:
     try:
         unfinished = [copy for copy in ledger.copies() if not is_over(copy)]
         if unfinished and not abort_tasks:
-            raise UsageError("STO-X049", f"{len(unfinished)} tasks are unfinished here")
+            raise UsageError("STO-X045", f"{len(unfinished)} tasks are unfinished here")
         for copy in unfinished:
             ledger.save(failed(copy, ResultState.ABORTED, EXIT_ABORTED_BY_USER, ""))
         return not ledger.copies() or _report(attachment, ledger)

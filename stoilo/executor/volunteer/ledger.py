@@ -120,7 +120,7 @@ class Ledger:
         """Open or make the directory for this project.
 
         Raises:
-            UsageError: ``STO-X007`` when another process has it, ``STO-X012`` when it
+            UsageError: ``STO-X007`` when another process has it, ``STO-X007`` when it
                 belongs to another project.
             InternalError: ``STO-X008``.
         """
@@ -267,7 +267,7 @@ class Ledger:
             host = msgspec.json.decode(path.read_bytes(), type=HostRecord)
         if host.project != project:
             raise UsageError(
-                "STO-X012", "this state directory belongs to another project"
+                "STO-X007", "this state directory belongs to another project"
             )
         return host
 

@@ -127,7 +127,7 @@ class PreferenceFiles:
         clock: s since 1970.
 
     Raises:
-        UsageError: ``STO-X050`` the user's own file cannot be read: rather nothing is
+        UsageError: ``STO-A060`` the user's own file cannot be read: rather nothing is
             computed than against a wish.
     """
 
@@ -146,7 +146,7 @@ class PreferenceFiles:
         self.in_force()
 
     def in_force(self) -> ComputingPreferences:
-        """Return what counts now; raises ``STO-X050``."""
+        """Return what counts now; raises ``STO-A060``."""
         stamps = (_stamp(self._directory / SHARED), _stamp(self._directory / OVERRIDE))
         if stamps != self._stamps:
             own = self._read(OVERRIDE)
@@ -195,7 +195,7 @@ class PreferenceFiles:
             self.text = text.strip()
 
     def _read(self, name: str) -> str:
-        """Return a file's text, empty without one; raises ``STO-X050``."""
+        """Return a file's text, empty without one; raises ``STO-A060``."""
         try:
             with (self._directory / name).open("rb") as file:
                 data = file.read(BOUNDS.document_bytes)
@@ -207,7 +207,7 @@ class PreferenceFiles:
 
 
 def _own(text: str) -> ComputingPreferences:
-    """Return the user's own settings; raises ``STO-X050``."""
+    """Return the user's own settings; raises ``STO-A060``."""
     try:
         return parse_preferences(text)
     except TrustError as error:
@@ -224,7 +224,7 @@ def _shared(text: str) -> ComputingPreferences:
 
 def _unreadable(name: str) -> UsageError:
     return UsageError(
-        "STO-X050",
+        "STO-A060",
         f"{name} of the state directory cannot be read",
         hint="correct it, or remove it",
     )

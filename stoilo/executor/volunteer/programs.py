@@ -172,7 +172,7 @@ class Programs:
         """Return the program of `app`, fetched if need be, its signatures checked anew.
 
         Raises:
-            TrustError: STO-X042 a signature, STO-X043 not of the release, STO-X044 none.
+            TrustError: STO-X042 a signature, STO-X043 not of the release, STO-X043 none.
             UnreachableError: STO-X001 it cannot be fetched now.
             InternalError: STO-X008.
         """
@@ -192,7 +192,7 @@ class Programs:
         archive = next((f for f in files if f.open_name == VERIFIER_ARCHIVE), None)
         if main is None or archive is None or main.info.name == archive.info.name:
             raise TrustError(
-                "STO-X044", f"the project has no program of {app!r} for this computer"
+                "STO-X043", f"the project has no program of {app!r} for this computer"
             )
         return _Chosen(main, archive)
 

@@ -58,12 +58,12 @@ def find_scheduler(page: bytes, master_url: str) -> str:
     """Return the scheduler's URL from the project's master page (untrusted).
 
     Raises:
-        UnreachableError: ``STO-X002`` when the page names none of the same server.
+        UnreachableError: ``STO-X001`` when the page names none of the same server.
     """
     match = _LINK.search(page[:PAGE_CHARS].decode("utf-8", "replace"))
     if match is None:
-        raise UnreachableError("STO-X002", "the master page names no scheduler")
-    return same_origin(master_url, match[1] or match[2], code="STO-X002")
+        raise UnreachableError("STO-X001", "the master page names no scheduler")
+    return same_origin(master_url, match[1] or match[2], code="STO-X001")
 
 
 def may_ask(master_url: str, url: str, name: str) -> bool:

@@ -89,13 +89,13 @@ def parse_account(data: bytes) -> str:
     """Return the account key in a (hostile) answer.
 
     Raises:
-        DeniedError: STO-X048 the project says no.
+        DeniedError: STO-X003 the project says no.
         TrustError: STO-X030 the answer cannot be read.
     """
     root = parse_xml(data, BOUNDS)
     if root.tag == "error":
         words = root.string("error_msg", longest=1000)[:200]
-        raise DeniedError("STO-X048", f"the project refused the account: {words}")
+        raise DeniedError("STO-X003", f"the project refused the account: {words}")
     key = root.string("authenticator")
     if not _KEY.fullmatch(key):
         raise TrustError("STO-X030", "the project's answer holds no account key")
@@ -164,7 +164,7 @@ class Transfer:
         """Return the scheduler's URL from the master page.
 
         Raises:
-            UnreachableError: ``STO-X001`` or ``STO-X002``.
+            UnreachableError: ``STO-X001``.
         """
         page = self._small("GET", self._master_url, most=PAGE_BYTES)
         return find_scheduler(page, self._master_url)
@@ -174,7 +174,7 @@ class Transfer:
 
         Raises:
             UnreachableError: ``STO-X001``.
-            DeniedError: ``STO-X048`` the project does not know them.
+            DeniedError: ``STO-X003`` the project does not know them.
             TrustError: ``STO-X030`` for an answer that cannot be read.
         """
         url = same_origin(self._master_url, render_lookup(email, password))

@@ -16,7 +16,7 @@ from stoilo.audit.witness.client import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.trust import load_trust, pack_release, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.policies.levels import level_files
 from stoilo.server.config import DEFAULT_ORIGIN
@@ -30,6 +30,7 @@ from stoilo.server.release.released import (
 )
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.client import ForeignSigner, SignerClient, SignerProcess
+from stoilo.signer.published.directory import pack_release, read_release
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy

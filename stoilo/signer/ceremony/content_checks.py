@@ -83,7 +83,7 @@ def named_targets(proposal: Proposal) -> dict[str, TargetFile]:
 def release_parts(proposal: Proposal) -> tuple[PartFile, ...]:
     """Return the records of launchers, verifiers and flavors as they will be.
 
-    Raises ``STO-K013``, or ``STO-K081`` when a record and its files disagree.
+    Raises ``STO-K013`` when a record and its files disagree.
     """
     infos = named_targets(proposal)
     files = {

@@ -46,7 +46,7 @@ from stoilo.executor.verifier.admission import (
 )
 from stoilo.executor.verifier.revocation import in_force, prove_revocation
 from stoilo.executor.verifier.targets import GateEpoch, InstalledRelease
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import VerifiedAdmission
 from stoilo.signer.key_files import read_private_key, read_trusted_file
 from stoilo.signer.process.memory import (
@@ -74,6 +74,7 @@ from stoilo.signer.process.protocol import (
     Signed,
     SignRevocation,
 )
+from stoilo.signer.published.directory import read_release
 from stoilo.signer.repository import publishing, refresh_online_metadata
 
 MINUTE_S: Final = 60

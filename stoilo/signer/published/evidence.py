@@ -165,7 +165,7 @@ def check_pairs(
         built: platform → what that verifier was built with.
 
     Raises:
-        TrustError: STO-F034, STO-F035, STO-F064.
+        TrustError: STO-F034, STO-F035, STO-F001.
     """
     verifiers = {
         one.platform: one for one in contents.parts() if one.part == "verifier"

@@ -168,5 +168,5 @@ def test_extra_library_in_the_frozen_tree_is_refused(frozen):
     done = start(frozen, "--version")
     extra.unlink()
     assert (done.returncode, done.stdout) == (4, b"")
-    assert b"STO-F055" in done.stderr
+    assert b"STO-F006" in done.stderr
     assert start(frozen, "--version").returncode == 0

@@ -134,7 +134,7 @@ def test_file_that_no_client_made_is_refused(tmp_path, kind):
             path.write_bytes(bytes(SEGMENT_BYTES + (1 if kind == "long" else -1)))
     with pytest.raises(InternalError) as caught:
         open_segment(path)
-    assert caught.value.code == "STO-F070"
+    assert caught.value.code == "STO-F038"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -21,10 +21,10 @@ from stoilo.core.signatures import (
 from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key
+from stoilo.signer.published.directory import pack_release, read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import Admitted, GateBench
 
@@ -132,14 +132,14 @@ def test_clock_beyond_all_calendars_is_an_expired_release(tmp_path, gate):
         root, tmp_path / "state", HostState(), clock=lambda: 1e15
     )
     work = make_work(tmp_path / "work", gate)
-    assert parse_result(executor.execute(work)).header.code == "STO-K033"
+    assert parse_result(executor.execute(work)).header.code == "STO-K011"
     executor.close()
 
 
 def test_source_that_is_no_text_is_refused(tmp_path, gate, executor):
     work = make_work(tmp_path / "work", gate, b"def task(kwargs):\n    return '\xff'\n")
     header = parse_result(executor.execute(work)).header
-    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A093")
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A023")
 
 
 def test_level_above_the_opt_in_is_not_for_this_host(tmp_path, gate, executor):
@@ -164,7 +164,7 @@ def test_app_of_another_level_is_refused(tmp_path, gate, executor):
 def test_workunit_of_another_attempt_is_refused(tmp_path, gate, executor):
     work = make_work(tmp_path / "wu", gate)
     other = Work("task-1_2_0", "task-1_2", "pure", work.files)
-    assert run(executor, other)[0].header.code == "STO-A022"
+    assert run(executor, other)[0].header.code == "STO-A020"
 
 
 @pytest.mark.parametrize("name", ["admission", "proof", "arguments", "release"])
@@ -172,7 +172,7 @@ def test_missing_file_is_refused(tmp_path, gate, executor, name):
     work = make_work(tmp_path / "wu", gate)
     files = tuple(row for row in work.files if row[0] != name)
     header = run(executor, Work(work.result, work.workunit, work.app, files))[0].header
-    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-X011")
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A057")
 
 
 def test_unknown_flavor_is_not_for_this_host(tmp_path, gate, executor):

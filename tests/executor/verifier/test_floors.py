@@ -74,9 +74,9 @@ def part(serial=4):
 @pytest.mark.parametrize(
     ("floors", "denied", "code"),
     [
-        (Floors(serials={"pure": 5}), (), "STO-A091"),
-        (Floors(), ("a" * 64,), "STO-A092"),
-        (Floors(), ("b" * 64,), "STO-A092"),
+        (Floors(serials={"pure": 5}), (), "STO-A047"),
+        (Floors(), ("a" * 64,), "STO-A046"),
+        (Floors(), ("b" * 64,), "STO-A046"),
         (Floors(serials={"pure": 4, "numeric": 9}), ("c" * 64,), ""),
     ],
 )

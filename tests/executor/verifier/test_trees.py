@@ -105,7 +105,7 @@ def test_damaged_tree_is_refused(tree, made, damage):
     DAMAGES[damage](tree)
     with pytest.raises(TrustError) as caught:
         check_tree(tree, made.wanted.digest)
-    assert caught.value.code == "STO-F041"
+    assert caught.value.code == "STO-F006"
 
 
 def test_link_to_a_whole_tree_is_refused(tree, made):

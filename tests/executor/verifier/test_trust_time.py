@@ -9,6 +9,7 @@ from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState, TaskBundle
+from stoilo.signer.published.directory import read_release
 from tests.support.gate import DAY_S, NOW, GateBench
 from tests.support.metadata import ORIGIN, MetadataBench
 
@@ -65,7 +66,7 @@ def test_end_of_the_admission_is_judged_by_the_best_time(tmp_path: Path) -> None
     root = gate.root.root_file.read_bytes()
     for late, code in ((LATE, ""), (15 * DAY_S, "STO-A040")):
         trust = load_trust(
-            gate.root.directory,
+            read_release(gate.root.directory),
             root,
             NOW + late,
             installed=gate.installed,
@@ -87,7 +88,7 @@ def test_epoch_is_judged_by_the_best_time_too(tmp_path: Path) -> None:
     gate = GateBench(tmp_path / "keys")
     root = gate.root.root_file.read_bytes()
     trust = load_trust(
-        gate.root.directory,
+        read_release(gate.root.directory),
         root,
         NOW + 60 * DAY_S,
         installed=gate.installed,

@@ -117,7 +117,7 @@ def test_document_without_a_time_or_sense_changes_nothing(tmp_path, elements):
 
 
 def test_own_file_that_cannot_be_read_stops_everything(tmp_path):
-    with pytest.raises(UsageError, match="STO-X050"):
+    with pytest.raises(UsageError, match="STO-A060"):
         files(tmp_path, own="<global_preferences>")
 
 

@@ -193,12 +193,12 @@ def test_scheduler_is_found_in_both_spellings():
 
 @pytest.mark.parametrize("page", [b"", b"<html></html>", b"<scheduler></scheduler>"])
 def test_master_page_without_scheduler_is_unreachable(page):
-    with pytest.raises(UnreachableError, match="STO-X002"):
+    with pytest.raises(UnreachableError, match="STO-X001"):
         find_scheduler(page, URL)
 
 
 def test_scheduler_of_another_server_is_refused():
-    with pytest.raises(TrustError, match="STO-X002"):
+    with pytest.raises(TrustError, match="STO-X001"):
         find_scheduler(b"<scheduler>http://10.0.0.1/x</scheduler>", URL)
 
 

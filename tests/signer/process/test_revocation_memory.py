@@ -117,9 +117,9 @@ def test_admission_of_an_epoch_withdrawn_online_is_not_signed(gate: GateBench) -
 
     assert code() == ""
     ask(signer, gate, gate.revocation(epochs=(1,)))
-    assert code() == "STO-A045"
+    assert code() == "STO-A043"
     signer = service(gate)
-    assert code() == "STO-A045"
+    assert code() == "STO-A043"
 
 
 def test_settled_statement_may_be_followed_by_less(gate: GateBench) -> None:

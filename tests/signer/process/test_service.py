@@ -81,7 +81,7 @@ def test_statement_that_is_not_in_the_log_is_not_signed(gate: GateBench) -> None
         ({"epoch": 9}, "STO-K024"),
         ({"epoch": 2}, "STO-K024"),
         ({"admitted_at": NOW + 301, "not_after": NOW + DAY_S}, "STO-K024"),
-        ({"not_after": NOW + 15 * DAY_S}, "STO-A041"),
+        ({"not_after": NOW + 15 * DAY_S}, "STO-A043"),
         ({"admitted_at": NOW - DAY_S, "not_after": NOW + 1}, "STO-A043"),
     ],
 )
