@@ -13,7 +13,7 @@ from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.process.protocol import Admission, SignAdmissions
 from stoilo.signer.process.service import SignerService
 from stoilo.signer.published.directory import pack_release, read_release
-from tests.support.gate import INSTALLED, NOW, GateBench
+from tests.support.gate import host_state, INSTALLED, NOW, GateBench
 
 LEAVES = 1 << 16
 REACH_MS = 5.0
@@ -32,7 +32,7 @@ def measure(leaves: int = LEAVES) -> list[Row]:
 
 def _verify_rows(gate: GateBench, admitted: object, leaves: int) -> list[Row]:
     bundle = gate.bundle(admitted)
-    trust, host = gate.root.trust, HostState()
+    trust, host = gate.root.trust, host_state()
     verify = median_seconds(lambda: verify_bundle(bundle, trust, host, NOW), runs=99)
     pack = pack_release(read_release(gate.root.directory))
     root = gate.root.root_file.read_bytes()

@@ -201,7 +201,7 @@ def sign(
         make_review,
         read_folder,
     )
-    from stoilo.executor.verifier.review import sign_review  # noqa: PLC0415 - needs an extra
+    from stoilo.executor.verifier.statements import sign_review  # noqa: PLC0415 - needs an extra
     from stoilo.signer.key_files import read_private_key  # noqa: PLC0415 - extra
 
     task, private = read_folder(folder), read_private_key(key)

@@ -24,7 +24,7 @@ from stoilo.core.statement import (
     revocation_digest,
     split_revocations,
 )
-from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.statements import revocation_leaf
 
 STATEMENT = RevocationStatement(
     origin="project.example/log",

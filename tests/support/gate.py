@@ -52,9 +52,9 @@ from stoilo.core.statement import (
 )
 from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.statements import revocation_leaf
 from stoilo.executor.verifier.targets import InstalledRelease, ReviewerKey
-from stoilo.executor.verifier.workunit import TaskBundle
+from stoilo.executor.verifier.workunit import HostState, TaskBundle
 from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
@@ -111,6 +111,11 @@ def _one_witness(key: Ed25519PrivateKey) -> LogPolicy:
     """Return the policy that demands this witness."""
     vkey = private_vkey(WITNESS, KeyType.COSIGNATURE, key)
     return LogPolicy((), (Witness("w", vkey),), (), "w")
+
+
+def host_state(**changes: object) -> HostState:
+    """Return a host that holds the flavor of honest statements, with `changes`."""
+    return HostState(**{"flavors": frozenset({FLAVOR})} | changes)  # type: ignore[arg-type]  # named by tests
 
 
 class GateBench:
@@ -277,7 +282,6 @@ class GateBench:
             task_id="task-1",
             attempt=1,
             app_level="pure",
-            flavor=FLAVOR,
             task_module=MODULE,
             arguments=ARGUMENTS,
             blobs=BLOBS,

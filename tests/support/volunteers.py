@@ -10,7 +10,7 @@ from typing import Any
 
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
-from stoilo.executor.verifier.execution import Executor
+from stoilo.executor.slot.executor import Executor
 from stoilo.executor.volunteer.client import Volunteer
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.preferences import PreferenceFiles

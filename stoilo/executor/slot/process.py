@@ -265,6 +265,11 @@ def _read_words(path: Path) -> str:
 
 
 TICK_S: Final = 1.0
+QUIT_S: Final = 30.0
+"""How long a program may take to write its state down, s."""
+
+ABORT_S: Final = 5.0
+"""How long a program may take to end that is not wanted any more, s."""
 UNREAD_S: Final = 180.0
 """A control message that is not read for so long: the program is stuck."""
 
@@ -335,6 +340,22 @@ class SlotProcess:
                 self._deadline = min(limit, self._deadline or limit)
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
+
+    def cancel(self) -> None:
+        """Abort the task."""
+        self.ask(Control.ABORT, patience_s=ABORT_S)
+
+    def quit(self) -> None:
+        """Have the task write its state down and end."""
+        self.ask(Control.QUIT, patience_s=QUIT_S)
+
+    def suspend(self) -> None:
+        """Let the task stand still."""
+        self.ask(Control.SUSPEND)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.ask(Control.RESUME)
 
     def wait(self) -> int:
         """Keep the channels going until the end; returns the exit code."""

@@ -13,10 +13,7 @@ from typing import Final
 
 from stoilo.audit.format.facts import LeafKind
 from stoilo.audit.format.leaf import Leaf, render_leaf
-from stoilo.audit.format.merkle import parse_checkpoint
-from stoilo.audit.format.note import parse_note
-from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
+from stoilo.audit.format.proof import check_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.levels import Level
@@ -30,9 +27,9 @@ from stoilo.core.statement import (
     statement_digest,
 )
 from stoilo.executor.verifier.optin import LEVEL_ORDER
-from stoilo.executor.verifier.review import check_reviews
-from stoilo.executor.verifier.revocation import (
+from stoilo.executor.verifier.statements import (
     LoggedRevocations,
+    check_reviews,
     check_revocation_age,
     in_force,
     newest_seen,
@@ -176,9 +173,6 @@ def check_review_rules(statement: Statement, trust: TrustedRelease, clock: int) 
     return reviews
 
 
-NOT_INCLUDED: Final = "STO-L020"
-
-
 def verify_bundle(
     bundle: TaskBundle, trust: TrustedRelease, host: HostState, now: int
 ) -> VerifiedTask:
@@ -202,7 +196,6 @@ def verify_bundle(
         withdrawn = open_revocations(bundle.revocations, trust)
         statement = admission.statement
         _check_identity(bundle, statement, trust)
-        _check_flavor(bundle, statement)
         level = _check_level(bundle, statement, trust)
         module, arguments, *blobs = _check_digests(inputs, statement)
     cosigned = (admission.proven.checkpoint_time, withdrawn.proven.checkpoint_time)
@@ -216,7 +209,8 @@ def verify_bundle(
     check_runtime_floor(statement, trust, host)
     reviews = check_review_rules(statement, trust, clock)
     _check_opt_in(statement, level, host, reviews)
-    _check_runtime(bundle, statement, host)
+    if statement.flavor not in host.flavors:
+        raise PolicyRefusal("STO-X013", "the task's flavor is not installed here")
     return VerifiedTask(
         admission=admission,
         level=level,
@@ -246,32 +240,8 @@ def verify_admission(
         raise TrustError("STO-A057", "the log proof is missing or too large")
     digest = statement_digest(parsed.payload)
     leaf = admission_leaf(statement, parsed.payload)
-    proven = prove_leaf(proof, leaf, trust.log_policy)
+    proven = check_proof(proof, leaf, trust.log_policy)
     return VerifiedAdmission(statement, digest, epoch, proven)
-
-
-def prove_leaf(proof: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf:
-    """Return where `leaf` stands; say when the path is another checkpoint's.
-
-    Raises:
-        TrustError: STO-A058 when the path does not fit the checkpoint's size, else the
-            log's STO-L codes (STO-L020: the proof is another leaf's).
-    """
-    try:
-        return check_proof(proof, leaf, policy)
-    except TrustError as error:
-        if error.code == NOT_INCLUDED and not _path_fits(proof):
-            raise TrustError(
-                "STO-A058", "the log proof was made for another checkpoint"
-            ) from error
-        raise
-
-
-def _path_fits(proof: bytes) -> bool:
-    parsed = parse_proof(proof)
-    size = parse_checkpoint(parse_note(parsed.checkpoint).text).size
-    inner = (parsed.index ^ (size - 1)).bit_length()
-    return len(parsed.path) == inner + (parsed.index >> inner).bit_count()
 
 
 def admission_leaf(statement: Statement, payload: bytes) -> bytes:
@@ -353,11 +323,6 @@ def _check_identity(
         )
 
 
-def _check_flavor(bundle: TaskBundle, statement: Statement) -> None:
-    if bundle.flavor and statement.flavor != bundle.flavor:
-        raise TrustError("STO-A029", "the flavor is not the admitted one")
-
-
 def _check_level(
     bundle: TaskBundle, statement: Statement, trust: TrustedRelease
 ) -> Level:
@@ -426,11 +391,6 @@ def _check_opt_in(
         raise PolicyRefusal("STO-A050", "this host runs only tasks of public source")
     if host.topics and not host.topics & set(statement.topics):
         raise PolicyRefusal("STO-A050", "the task carries none of this host's topics")
-
-
-def _check_runtime(bundle: TaskBundle, statement: Statement, host: HostState) -> None:
-    if not bundle.flavor and statement.flavor not in host.flavors:
-        raise PolicyRefusal("STO-X013", "the task's flavor is not installed here")
 
 
 def _limits_in_force(statement: Statement, level: Level, host: HostState) -> RunLimits:

@@ -17,23 +17,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
 from stoilo.audit.format.proof import parse_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.levels import Level
 from stoilo.core.statement import MAX_LIFETIME_S
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.installation import Built, installed_release, replace_file
-from stoilo.executor.verifier.revocation import (
+from stoilo.executor.verifier.statements import (
     SeenRevocations,
     newest_seen,
     open_revocations,
 )
-from stoilo.executor.verifier.runtimes import Runtimes
 from stoilo.executor.verifier.targets import LOWEST, Floors, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust, parse_release_pack
 from stoilo.executor.verifier.tuf_client import OLDER
@@ -44,6 +44,7 @@ from stoilo.executor.verifier.workunit import (
     Work,
     seen_checkpoint,
 )
+from stoilo.sandbox.process.supervisor import Jail
 
 MEMORY_FILE: Final = "memory.json"
 MAX_MEMORY_BYTES: Final = 256 * 1024
@@ -195,6 +196,27 @@ def newest_release(state: Path, built: Built, now: int) -> TrustedRelease:
     )
 
 
+class Runtimes(Protocol):
+    """Gives a jail for a task whose verification has ended well."""
+
+    platform: str
+    """Of frozen trees; empty where tasks run in what is installed."""
+
+    def flavors(self, trust: TrustedRelease) -> frozenset[str]:
+        """Return the ids of the flavors that could run here."""
+        ...
+
+    def jail(
+        self, level: Level, flavor: str, trust: TrustedRelease, archive: Path | None
+    ) -> Jail:
+        """Return the jail for tasks of `level` that need `flavor`."""
+        ...
+
+    def close(self) -> None:
+        """End every jail; no other starts."""
+        ...
+
+
 class HostVerifier:
     """Judges copies one after the other; see `VerifiedExecutor` for the arguments.
 
@@ -340,7 +362,6 @@ def _bundle(work: Work, envelope: bytes) -> TaskBundle:
         task_id=task_id,
         attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
         app_level=work.app,
-        flavor="",
         task_module=work.file(workunit.TASK_MODULE),
         arguments=work.file(workunit.ARGUMENTS),
         blobs=work.blobs(),

@@ -43,7 +43,12 @@ from stoilo.executor.verifier.boinc_slot import (
     read_slot,
 )
 from stoilo.executor.verifier.checkpoints import CheckpointFile
-from stoilo.executor.verifier.execution import MESSAGE_CHARS, VerifiedExecutor
+from stoilo.executor.verifier.execution import (
+    MESSAGE_CHARS,
+    Runtimes,
+    TreeRuntimes,
+    VerifiedExecutor,
+)
 from stoilo.executor.verifier.host_verifier import HostVerifier, newest_release
 from stoilo.executor.verifier.installation import (
     Built,
@@ -60,7 +65,6 @@ from stoilo.executor.verifier.optin import (
     load_opt_in,
     lower_by_server,
 )
-from stoilo.executor.verifier.runtimes import Runtimes, TreeRuntimes
 from stoilo.executor.verifier.trees import tree_cap
 from stoilo.executor.verifier.workunit import (
     Disposition,

@@ -35,7 +35,7 @@ from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.statement import MAX_REVOCATIONS_BYTES, Statement
 from stoilo.core.types import RunLayer, RunStatus
 from stoilo.executor.verifier.optin import OptIn
-from stoilo.executor.verifier.revocation import SeenRevocations
+from stoilo.executor.verifier.statements import SeenRevocations
 from stoilo.executor.verifier.targets import LOWEST, Floors, GateEpoch
 from stoilo.sandbox.process.channel import MOST_STEPS
 
@@ -92,15 +92,9 @@ class Work:
 
     def read(self, open_name: str) -> bytes:
         """Return a small file's bytes, bounded; raises ``STO-A057``."""
-        path, bound = self.file(open_name), open_name_bound(open_name)
-        try:
-            with path.open("rb") as stream:
-                data = stream.read(bound + 1)
-        except OSError as error:
-            raise TrustError("STO-A057", f"{open_name} cannot be read") from error
-        if len(data) > bound:
-            raise TrustError("STO-A057", f"{open_name} is larger than {bound} bytes")
-        return data
+        bound = open_name_bound(open_name)
+        with InputFile(self.file(open_name), max_bytes=bound, what=open_name) as file:
+            return file.read()
 
     def read_if_there(self, open_name: str) -> bytes:
         """Return a small file's bytes, b"" when the workunit lacks it; see `read`."""
@@ -199,9 +193,6 @@ class TaskBundle:
     task_id: str  # the task that the workunit claims to be
     attempt: int  # the attempt that the workunit claims to be
     app_level: str  # level of the BOINC app under which it came
-    # id (SHA-256 of the manifest's bytes) of the runtime that would run it; empty when
-    # any of `HostState.flavors` could
-    flavor: str
     task_module: Source  # the source
     arguments: Source  # the encoded arguments
     blobs: tuple[Source, ...] = ()  # in the workunit's order
@@ -213,7 +204,7 @@ class TaskBundle:
 class HostState(OptIn):
     """What this volunteer allows, what it has learnt, and what runs here."""
 
-    # ids of the runtimes unpacked here, for bundles that name none
+    # ids (SHA-256 of the manifest's bytes) of the flavors that can run here
     flavors: frozenset[str] = frozenset()
     floors: Floors = LOWEST
     newest_time: int = 0  # of any cosignature ever verified on this host, POSIX s

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -30,8 +30,7 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.slot.executor import PutOffError, SuspendableExecutor
-from stoilo.executor.verifier.execution import Executor
+from stoilo.executor.slot.executor import Executor, PutOffError
 from stoilo.executor.volunteer.host_info import HostDescription
 from stoilo.executor.volunteer.ledger import HostRecord, Ledger, Phase, ResultRecord
 from stoilo.executor.volunteer.preferences import PreferenceFiles
@@ -67,7 +66,7 @@ class Volunteer:
         settings: how it works.
         ledger: what it must not lose.
         transfer: to the project.
-        executor: judges and runs copies; see also `Steered`.
+        executor: judges and runs copies.
         clock: s since 1970; only deadlines are judged by it.
         on_app_versions: takes what the project sends as programs.
         project: what is remembered of it; read from the ledger's directory when missing.
@@ -101,7 +100,6 @@ class Volunteer:
         self._waking = Wakeup()
         self._running: dict[str, Future[None]] = {}
         self._unwanted: set[str] = set()
-        self._held: set[str] = set()  # runs that were ended because we are suspended
         self._put_offs: dict[str, int] = {}
         self._retries = Retries(settings.backoff_s)
         self._caller = Caller(settings, ledger, transfer)
@@ -170,18 +168,10 @@ class Volunteer:
         if suspended == self._suspended:
             return
         self._suspended = suspended
-        steered = (
-            self._executor if isinstance(self._executor, SuspendableExecutor) else None
-        )
-        if not self._suspended:
-            if steered:
-                steered.resume()
-        elif steered:
-            steered.suspend()
-        else:  # what cannot be held begins again later
-            self._held |= set(self._running)
-            for result in self._running:
-                self._executor.cancel(result)
+        if suspended:
+            self._executor.suspend()
+        else:
+            self._executor.resume()
 
     def _obeyed(self, ask: Callable[[], Answer], otherwise: Answer) -> Answer:
         """Return what the user's preferences say; `otherwise` when that is not known."""
@@ -205,13 +195,8 @@ class Volunteer:
         self._standing.write(
             next_call_s=self._caller.due_in(reports=self._has_reports()),
             running=tuple(self._running),
-            fractions=self._fractions(),
+            fractions=self._executor.fractions(),
         )
-
-    def _fractions(self) -> Mapping[str, float]:
-        if isinstance(self._executor, SuspendableExecutor):
-            return self._executor.fractions()
-        return {}
 
     def _start_runs(self) -> None:
         for copy in self._ledger.copies():
@@ -228,12 +213,10 @@ class Volunteer:
         for result, future in list(self._running.items()):
             if not future.done():
                 # Again and again: a run that was still fetching had nothing to cancel.
-                if result in self._unwanted or result in self._held:
+                if result in self._unwanted:
                     self._executor.cancel(result)
                 continue
             del self._running[result]
-            held = result in self._held
-            self._held.discard(result)
             if result in self._unwanted:
                 self._abort(result)
                 continue
@@ -241,8 +224,7 @@ class Volunteer:
             if error is None:
                 self._retries.forget(result)
             elif isinstance(error, StoiloError):
-                if not held:
-                    self._note_trouble(result, error)
+                self._note_trouble(result, error)
             else:
                 raise error
 
@@ -287,8 +269,7 @@ class Volunteer:
         self._keep_slots()
 
     def _keep_slots(self) -> None:
-        if isinstance(self._executor, SuspendableExecutor):
-            self._executor.keep({copy.result for copy in self._ledger.copies()})
+        self._executor.keep({copy.result for copy in self._ledger.copies()})
 
     def _upload_finished(self) -> None:
         """Send finished results; the project's trouble only puts them off."""
@@ -331,7 +312,7 @@ class Volunteer:
             info=self._description.now(),
             code_sign_key=self._project.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
-            fractions=self._fractions(),
+            fractions=self._executor.fractions(),
             wants_work=room and time.monotonic() >= self._no_work_before,
             may_wait=room,
             preferences=self._preferences.text,

@@ -14,8 +14,7 @@ import msgspec
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
-from stoilo.executor.slot.executor import LaunchFailedError, PutOffError
-from stoilo.executor.verifier.execution import Executor
+from stoilo.executor.slot.executor import Executor, LaunchFailedError, PutOffError
 from stoilo.executor.verifier.workunit import (
     Disposition,
     Work,

@@ -38,7 +38,7 @@ from stoilo.executor.verifier.admission import (
     verify_admission,
     verify_bundle,
 )
-from stoilo.executor.verifier.review import (
+from stoilo.executor.verifier.statements import (
     ANY_ARGUMENTS,
     Review,
     check_reviews,
@@ -64,9 +64,10 @@ from tests.support.gate import (
     NOW,
     OWN,
     GateBench,
+    host_state,
 )
 
-HOST = HostState()
+HOST = host_state()
 
 
 @pytest.fixture(scope="module")
@@ -169,17 +170,17 @@ def test_limits_in_force_are_the_lowest_of_admission_level_and_opt_in(
     wanted = RunLimits(cpu_s=7, wall_s=10**6, memory_bytes=2**40)
     bundle = gate.bundle(gate.admit(gate.statement(limits=wanted)))
     own = dataclasses.replace(RunLimits(), memory_bytes=5)
-    limits = run(gate, bundle, HostState(limits=own)).limits
+    limits = run(gate, bundle, host_state(limits=own)).limits
     assert (limits.cpu_s, limits.wall_s, limits.memory_bytes) == (7, 120, 5)
 
 
 def test_runtime_is_chosen_among_those_held_by_the_signed_flavor(
     gate: GateBench,
 ) -> None:
-    bundle = dataclasses.replace(gate.bundle(gate.admit(gate.statement())), flavor="")
-    assert run(gate, bundle, HostState(flavors=frozenset({"00" * 32, FLAVOR})))
+    bundle = gate.bundle(gate.admit(gate.statement()))
+    assert run(gate, bundle, host_state(flavors=frozenset({"00" * 32, FLAVOR})))
     with pytest.raises(PolicyRefusal, match="STO-X013"):
-        run(gate, bundle, HostState(flavors=frozenset({"00" * 32})))
+        run(gate, bundle, host_state(flavors=frozenset({"00" * 32})))
 
 
 def test_witnessed_time_counts_when_the_host_clock_is_behind(gate: GateBench) -> None:
@@ -239,9 +240,9 @@ def test_witness_that_saw_it_after_its_end_shows_the_clock_wrong(
 
 def test_time_that_this_host_has_verified_once_counts(gate: GateBench) -> None:
     bundle = gate.bundle(gate.admit(gate.statement()))
-    assert run(gate, bundle, HostState(newest_time=NOW + DAY_S))
+    assert run(gate, bundle, host_state(newest_time=NOW + DAY_S))
     with pytest.raises(TrustError, match="STO-A040"):
-        run(gate, bundle, HostState(newest_time=NOW + DAY_S + 1))
+        run(gate, bundle, host_state(newest_time=NOW + DAY_S + 1))
 
 
 def test_checkpoint_without_the_witness_quorum_is_refused(gate: GateBench) -> None:
@@ -284,7 +285,7 @@ def review(gate: GateBench, **changes: object) -> str:
 
 def test_reviewed_task_runs_where_review_is_required(gate: GateBench) -> None:
     bundle = gate.bundle(gate.admit(gate.statement(reviewers=(review(gate),))))
-    assert run(gate, bundle, HostState(require_review=True))
+    assert run(gate, bundle, host_state(require_review=True))
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from stoilo.core.signatures import (
     sign_envelope,
 )
 from stoilo.core.types import RunStatus
-from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
+from stoilo.executor.volunteer.installed import InstalledExecutor
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.published.directory import pack_release, read_release
@@ -43,7 +43,7 @@ def gate(tmp_path):
 def executor(tmp_path, gate):
     root = gate.root.root_file.read_bytes()
     (tmp_path / "state").mkdir()
-    made = VerifiedExecutor(root, tmp_path / "state", HostState(), clock=time.time)
+    made = InstalledExecutor(root, tmp_path / "state", HostState(), clock=time.time)
     yield made
     made.close()
 
@@ -128,7 +128,7 @@ def test_swapped_source_is_refused_and_never_parsed(tmp_path, gate, executor):
 def test_clock_beyond_all_calendars_is_an_expired_release(tmp_path, gate):
     root = gate.root.root_file.read_bytes()
     (tmp_path / "state").mkdir()
-    executor = VerifiedExecutor(
+    executor = InstalledExecutor(
         root, tmp_path / "state", HostState(), clock=lambda: 1e15
     )
     work = make_work(tmp_path / "work", gate)
@@ -227,7 +227,7 @@ def start(executor, work):
 def test_unwanted_run_is_killed_at_once(tmp_path, gate, executor, end, pause):
     work = make_work(tmp_path / "wu", gate, SPINS, limits=RunLimits(wall_s=60))
     thread, codes = start(executor, work)
-    while work.result not in executor._runs._cancels:
+    while work.result not in executor._runs._runs:
         time.sleep(0.001)
     time.sleep(pause)
     began = time.monotonic()
@@ -265,7 +265,7 @@ def witnessed_pair(tmp_path, clock):
     )
     root = gate.root.root_file.read_bytes()
     (tmp_path / "own").mkdir(exist_ok=True)
-    made = VerifiedExecutor(root, tmp_path / "own", HostState(), clock=clock)
+    made = InstalledExecutor(root, tmp_path / "own", HostState(), clock=clock)
     return gate, made
 
 
@@ -286,7 +286,7 @@ def test_clock_set_back_does_not_revive_an_old_admission(tmp_path):
     assert run(executor, old)[0].header.disposition is Disposition.RAN  # control
     assert run(executor, new)[0].header.disposition is Disposition.RAN
     executor.close()
-    restarted = VerifiedExecutor(
+    restarted = InstalledExecutor(
         gate.root.root_file.read_bytes(), tmp_path / "own", HostState(), clock=clock
     )
     assert run(restarted, old)[0].header.code == "STO-A040"

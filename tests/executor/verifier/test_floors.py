@@ -10,8 +10,7 @@ from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.executor.verifier.admission import check_verifier_floor, verify_bundle
 from stoilo.executor.verifier.host_verifier import raise_floors
 from stoilo.executor.verifier.targets import ArchiveFile, Floors, FloorsFile, PartFile
-from stoilo.executor.verifier.workunit import HostState
-from tests.support.gate import FLAVOR
+from tests.support.gate import FLAVOR, host_state
 
 numbers = st.integers(0, 2**31)
 floors = st.builds(
@@ -47,7 +46,7 @@ def test_raised_floors_are_never_below_either(one, other):
 )
 def test_verifier_below_a_floor_is_asked_to_update(gate, serial, own, project, refused):
     trust = released(gate, floors=FloorsFile(verifier=project))
-    host = HostState(serial=serial, floors=Floors(serials={"verifier": own}))
+    host = host_state(serial=serial, floors=Floors(serials={"verifier": own}))
     if not refused:
         check_verifier_floor(trust, host)
         return
@@ -82,7 +81,7 @@ def part(serial=4):
 )
 def test_runtime_below_its_floor_or_withdrawn_is_refused(gate, floors, denied, code):
     trust = released(gate, parts=(part(),), denied=frozenset(denied))
-    host = HostState(
+    host = host_state(
         platform="x86_64-linux", floors=floors, flavors=frozenset({FLAVOR})
     )
     bundle = gate.bundle(gate.admit(gate.statement()))

@@ -13,8 +13,8 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.main import Surroundings, main, run_verifier
-from stoilo.executor.verifier.runtimes import InstalledRuntimes
 from stoilo.executor.verifier.workunit import Disposition
+from stoilo.executor.volunteer.installed import InstalledRuntimes
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.signer.key_files import read_private_key

@@ -8,9 +8,9 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.workunit import HostState, TaskBundle
+from stoilo.executor.verifier.workunit import TaskBundle
 from stoilo.signer.published.directory import read_release
-from tests.support.gate import DAY_S, NOW, GateBench
+from tests.support.gate import DAY_S, NOW, GateBench, host_state
 from tests.support.metadata import ORIGIN, MetadataBench
 
 LATE = 10 * DAY_S
@@ -78,7 +78,7 @@ def test_end_of_the_admission_is_judged_by_the_best_time(tmp_path: Path) -> None
 def verdict(bundle: TaskBundle, trust: TrustedRelease, now: int) -> str:
     """Return the code of the refusal, empty for work that may run."""
     try:
-        verify_bundle(bundle, trust, HostState(), now)
+        verify_bundle(bundle, trust, host_state(), now)
     except TrustError as error:
         return error.code
     return ""

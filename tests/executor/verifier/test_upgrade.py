@@ -69,7 +69,7 @@ def test_older_language_that_is_no_longer_run_is_refused(gate):
     ],
 )
 def test_task_of_tomorrow_is_refused_by_its_own_code(gate, changes, code):
-    bundle = gate.bundle(gate.admit(gate.statement(**changes)), flavor="")
+    bundle = gate.bundle(gate.admit(gate.statement(**changes)))
     with pytest.raises(StoiloError) as caught:
         verify_bundle(bundle, gate.root.trust, HOST, gate.now)
     assert caught.value.code == code

@@ -18,7 +18,7 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.statement import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.verifier.revocation import open_revocations
+from stoilo.executor.verifier.statements import open_revocations
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.server.revocation.issuer import (
     REISSUE_S,

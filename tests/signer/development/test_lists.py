@@ -5,7 +5,7 @@ import pytest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import RevocationStatement, render_revocation
-from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.statements import revocation_leaf
 from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.development.lists import (

@@ -12,7 +12,7 @@ from stoilo.core.statement import (
     split_revocations,
 )
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.revocation import open_revocations, revocation_leaf
+from stoilo.executor.verifier.statements import open_revocations, revocation_leaf
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.signer.development.lists import replace_online_key, revoke
 from stoilo.signer.process.memory import (

@@ -12,9 +12,9 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import join_revocations, split_revocations
-from stoilo.executor.verifier import admission, revocation
+from stoilo.executor.verifier import admission, statements
 from stoilo.executor.verifier.admission import verify_bundle
-from stoilo.executor.verifier.revocation import (
+from stoilo.executor.verifier.statements import (
     SeenRevocations,
     check_revocation_age,
     in_force,
@@ -26,14 +26,22 @@ from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.development.lists import revoke
 from stoilo.signer.published.directory import read_release
-from tests.support.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
+from tests.support.gate import (
+    DAY_S,
+    FLAVOR,
+    INSTALLED,
+    MODULE,
+    NOW,
+    GateBench,
+    host_state,
+)
 
 OTHER = content_digest(b"something else")
 
 
 def run(gate: GateBench, file: bytes, host: HostState | None = None) -> None:
     bundle = gate.bundle(gate.admit(gate.statement()), revocations=file)
-    verify_bundle(bundle, gate.root.trust, host or HostState(), NOW)
+    verify_bundle(bundle, gate.root.trust, host or host_state(), NOW)
 
 
 def seen_by(gate: GateBench, **changes: object) -> SeenRevocations:
@@ -168,7 +176,7 @@ def test_control_without_the_check_each_forgery_runs(
 def test_host_never_believes_less_than_it_has_seen(
     gate: GateBench, seen: dict[str, object], file: dict[str, object], code: str
 ) -> None:
-    host = HostState(revocations=seen_by(gate, **seen))
+    host = host_state(revocations=seen_by(gate, **seen))
     with pytest.raises(TrustError, match=code):
         run(gate, gate.revoke_online(**file), host)
 
@@ -176,7 +184,7 @@ def test_host_never_believes_less_than_it_has_seen(
 def test_work_that_waited_in_a_queue_runs_with_its_older_statement(
     gate: GateBench,
 ) -> None:
-    host = HostState(revocations=seen_by(gate, sequence=9, time=NOW + 60))
+    host = host_state(revocations=seen_by(gate, sequence=9, time=NOW + 60))
     run(gate, gate.revocations, host)
 
 
@@ -184,10 +192,10 @@ def test_what_the_offline_role_settled_may_go(gate: GateBench) -> None:
     seen = seen_by(gate, sequence=4, digests=(content_digest(MODULE),))
     file = gate.revoke_online(sequence=5)
     with pytest.raises(TrustError, match="STO-A076"):
-        run(gate, file, HostState(revocations=seen))
+        run(gate, file, host_state(revocations=seen))
     trust = settled(gate, settled=4)
     bundle = gate.bundle(gate.admit(gate.statement()), revocations=file)
-    assert verify_bundle(bundle, trust, HostState(revocations=seen), NOW)
+    assert verify_bundle(bundle, trust, host_state(revocations=seen), NOW)
 
 
 def test_statement_added_after_the_settlement_stays(gate: GateBench) -> None:
@@ -239,7 +247,7 @@ def test_statement_dated_after_its_own_witnesses_is_a_lie(
     gate: GateBench, monkeypatch: pytest.MonkeyPatch, lag: int, code: str
 ) -> None:
     proven = ProvenLeaf(0, 1, b"", NOW - lag)
-    monkeypatch.setattr(revocation, "prove_revocation", lambda *_: proven)
+    monkeypatch.setattr(statements, "prove_revocation", lambda *_: proven)
     try:
         open_revocations(gate.revocations, gate.root.trust)
     except TrustError as error:
