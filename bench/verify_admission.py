@@ -9,11 +9,10 @@ from bench.rows import Row, median_seconds
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.trust import load_trust, parse_release_pack
-from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.process.protocol import Admission, SignAdmissions
 from stoilo.signer.process.service import SignerService
 from stoilo.signer.published.directory import pack_release, read_release
-from tests.support.gate import host_state, INSTALLED, NOW, GateBench
+from tests.support.gate import INSTALLED, NOW, GateBench, host_state
 
 LEAVES = 1 << 16
 REACH_MS = 5.0

@@ -13,11 +13,11 @@ import click
 
 from stoilo.cli.extras import check_platform, require_extra
 from stoilo.core.errors import UsageError
-from stoilo.core.levels import Level
+from stoilo.core.levels import Level, load_levels
 from stoilo.core.types import Severity
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.jailed import GATE_JOB, Gate
-from stoilo.policies.levels import level_names, load_levels
+from stoilo.policies.levels import level_names
 
 if TYPE_CHECKING:
     from stoilo.sandbox.suite.case import Case

@@ -16,7 +16,14 @@ from pathlib import Path
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import PolicyRefusal, UsageError
-from stoilo.flavors.archive import XzWriter, write_archive
+from stoilo.core.frozen_tree import (
+    MANIFEST_NAME,
+    Tree,
+    platform_name,
+    render_tree,
+    tree_digest,
+)
+from stoilo.core.levels import load_levels
 from stoilo.flavors.freeze import (
     PACKAGE,
     FreezePlan,
@@ -32,17 +39,8 @@ from stoilo.flavors.lock import (
     parse_lock,
 )
 from stoilo.flavors.manifest import FlavorManifest
+from stoilo.flavors.packing import XzWriter, describe_tree, hash_file, write_archive
 from stoilo.flavors.sbom import describe_host_libraries, read_licences, render_sbom
-from stoilo.flavors.tree import (
-    MANIFEST_NAME,
-    Tree,
-    describe_tree,
-    hash_file,
-    platform_name,
-    render_tree,
-    tree_digest,
-)
-from stoilo.policies.levels import load_levels
 
 RUNTIME_PROGRAM = "stoilo-runtime"
 VERIFIER_PROGRAM = "stoilo-verifier"

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.frozen_tree import platform_name
 from stoilo.flavors.contents import load_contents
 from stoilo.flavors.lock import clean_environment, load_lock, parse_lock, pip_command
-from stoilo.flavors.tree import platform_name
 
 _SPEC = "from stoilo.flavors.pyinstaller_spec import freeze\nfreeze({plan!r})\n"
 PACKAGE = Path(__file__).resolve().parents[1]

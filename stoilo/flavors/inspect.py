@@ -18,19 +18,20 @@ from pathlib import Path
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.flavors.archive import Source, XzReader, read_any_archive
-from stoilo.flavors.contents import library_stem
-from stoilo.flavors.tree import (
+from stoilo.core.frozen_tree import (
     MANIFEST_BYTES,
     MANIFEST_NAME,
+    Source,
     Tree,
     TreeFile,
-    describe_tree,
-    hash_file,
+    XzReader,
     parse_tree,
+    read_any_archive,
     render_tree,
     tree_digest,
 )
+from stoilo.flavors.contents import library_stem
+from stoilo.flavors.packing import describe_tree, hash_file
 
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _FIRST_LINE = 256

@@ -13,9 +13,9 @@ from typing import IO, Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
+from stoilo.core.frozen_tree import XzReader, read_archive
 from stoilo.executor.verifier.installation import Built
 from stoilo.executor.verifier.targets import PartFile
-from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.launcher_build import describe_launcher
 
 BUILT_PATH: Final = "_internal/stoilo/executor/verifier/built.json"
@@ -32,7 +32,7 @@ def read_tree(file: IO[bytes], tree: str) -> bytes:
         What a verifier in it was built with; empty where the tree holds no such file.
 
     Raises:
-        TrustError: the codes of `stoilo.flavors.archive` and `stoilo.flavors.tree`.
+        TrustError: the codes of `stoilo.core.frozen_tree`.
     """
     compressed = file.read(len(XZ_MAGIC)) == XZ_MAGIC
     file.seek(0)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from stoilo.core.digests import content_digest
+from stoilo.core.frozen_tree import platform_name
 from stoilo.executor.verifier.installation import Built, parse_built, render_built
 from stoilo.executor.verifier.targets import ArchiveFile, Floors, PartFile
 from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
@@ -20,7 +21,6 @@ from stoilo.flavors.build import BuiltPart, build_flavor, build_verifier
 from stoilo.flavors.freeze import make_empty
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.flavors.manifest import FlavorManifest
-from stoilo.flavors.tree import platform_name
 from stoilo.signer.published.directory import marks_of
 
 FORMAT: Final = "stoilo-part/1"

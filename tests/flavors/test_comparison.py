@@ -6,9 +6,9 @@ import pytest
 
 from stoilo.cli.main import main
 from stoilo.core.errors import StoiloError
-from stoilo.flavors.archive import XzWriter, write_archive
+from stoilo.core.frozen_tree import parse_tree, render_tree
 from stoilo.flavors.inspect import compare_trees, load_tree
-from stoilo.flavors.tree import describe_tree, parse_tree, render_tree
+from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 
 
 def make_tree(directory, part="pure"):

@@ -12,10 +12,10 @@ import pytest
 
 from stoilo.cli.main import main
 from stoilo.core.codec import skeleton
+from stoilo.core.frozen_tree import platform_name
 from stoilo.core.types import RunStatus
 from stoilo.flavors.contents import load_contents
 from stoilo.flavors.inspect import look_inside
-from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.report import TaskRequest

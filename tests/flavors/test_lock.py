@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.frozen_tree import platform_name
 from stoilo.flavors import lock as locks
 from stoilo.flavors.lock import (
     Lock,
@@ -21,7 +22,6 @@ from stoilo.flavors.lock import (
     resolve_lock,
 )
 from stoilo.flavors.manifest import shipped_flavors
-from stoilo.flavors.tree import platform_name
 
 GOOD = (
     b"# stoilo-lock/1 pure x86_64-linux python 3.11\n"

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import PolicyRefusal, UsageError
+from stoilo.core.levels import load_levels
 from stoilo.flavors.manifest import (
     find_flavor,
     flavor_alias,
@@ -13,7 +14,6 @@ from stoilo.flavors.manifest import (
     shipped_flavors,
     smallest_flavor,
 )
-from stoilo.policies.levels import load_levels
 
 # The thesis's example (listing 4), whose identifier the thesis prints.
 LISTING = b"""\

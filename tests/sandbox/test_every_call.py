@@ -11,8 +11,9 @@ import platform
 import msgspec
 import pytest
 
+from stoilo.core.levels import load_levels
 from stoilo.core.limits import RunLimits
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filter_text import ARCHITECTURES, evaluate
 from stoilo.sandbox.process.channel import PROBE_JOB

@@ -39,7 +39,7 @@ from stoilo.executor.verifier.trust import (
     REVOCATION_FILE,
     load_trust,
 )
-from stoilo.flavors.tree import hash_file
+from stoilo.flavors.packing import hash_file
 from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
 from stoilo.signer.ceremony.proposal import (

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoilo.core.frozen_tree import platform_name
 from stoilo.executor.verifier.boinc_slot import INIT_FILE, SlotInfo, render_soft_link
 from stoilo.executor.verifier.execution import Runtimes
 from stoilo.executor.verifier.installation import Built, Home
@@ -19,7 +20,6 @@ from stoilo.executor.verifier.main import Surroundings, run_verifier
 from stoilo.executor.verifier.targets import Floors
 from stoilo.executor.verifier.workunit import ResultFile, parse_result
 from stoilo.executor.volunteer.installed import InstalledRuntimes
-from stoilo.flavors.tree import platform_name
 
 __all__ = ["BoincData", "Ended", "built_for", "installed_runtimes", "run_in_slot"]
 

@@ -35,6 +35,7 @@ from stoilo.audit.format.proof import (
 )
 from stoilo.audit.witness.client import without_urls
 from stoilo.core.digests import content_digest
+from stoilo.core.frozen_tree import Tree, render_tree, tree_digest
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.executor.verifier.targets import (
@@ -64,8 +65,7 @@ from stoilo.executor.verifier.trust import (
     load_trust,
 )
 from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest
+from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
 from stoilo.signer.ceremony.base_release import BaseRelease, open_base
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files

@@ -104,7 +104,7 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
 
 
 def _digest_of(wanted: str) -> str:
-    from stoilo.flavors.tree import parse_tree, tree_digest  # noqa: PLC0415 - as above
+    from stoilo.core.frozen_tree import parse_tree, tree_digest  # noqa: PLC0415 - as above
 
     file = Path(wanted)
     if not file.is_file():

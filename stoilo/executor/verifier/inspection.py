@@ -25,12 +25,12 @@ from stoilo.audit.format.proof import (
 )
 from stoilo.core.digests import Digest
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.frozen_tree import MANIFEST_NAME, tree_digest
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 from stoilo.executor.verifier.trees import check_tree
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask
-from stoilo.flavors.tree import MANIFEST_NAME, tree_digest
 
 if TYPE_CHECKING:
     from stoilo.executor.verifier.targets import PartFile, TrustedRelease

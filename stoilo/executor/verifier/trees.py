@@ -24,13 +24,15 @@ from typing import BinaryIO, Final
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
 from stoilo.core.files import read_bounded, sync_directory
-from stoilo.flavors.archive import ArchiveMember, XzReader, read_archive
-from stoilo.flavors.tree import (
+from stoilo.core.frozen_tree import (
     MANIFEST_BYTES,
     MANIFEST_NAME,
+    ArchiveMember,
     Tree,
     TreeFile,
+    XzReader,
     parse_tree,
+    read_archive,
     tree_digest,
 )
 

@@ -28,6 +28,7 @@ from stoilo.audit.format.proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.boinc.messages import AppVersion, ProgramFile
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
+from stoilo.core.frozen_tree import platform_name
 from stoilo.core.http_client import AnswerTooLargeError, HttpClient, HttpError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.slot.process import VERIFIER_ARCHIVE, Program
@@ -38,7 +39,6 @@ from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
 from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
-from stoilo.flavors.tree import platform_name
 
 NAME: Final = "programs.json"
 FOLDER: Final = "programs"

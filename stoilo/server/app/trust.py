@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError
+from stoilo.core.frozen_tree import platform_name
+from stoilo.core.levels import load_levels
 from stoilo.flavors.manifest import shipped_flavors
-from stoilo.flavors.tree import platform_name
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.policies.levels import load_level
 from stoilo.policies.policy import Policy, default_policy, parse_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.server.admission.outdated import WithdrawnTerms, terms_of

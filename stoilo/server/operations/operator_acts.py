@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from stoilo.audit.format.facts import NamedDigest, OperatorAct, OperatorRecord
 from stoilo.audit.format.leaf import task_commitment
 from stoilo.core.errors import UsageError
+from stoilo.core.levels import load_levels
 from stoilo.core.types import TaskState
-from stoilo.policies.levels import load_levels
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.server.db import rows
 from stoilo.server.db.records import Outcome

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import PolicyRefusal, TrustError
+from stoilo.core.frozen_tree import XzReader, parse_tree, read_any_archive
 from stoilo.executor.verifier.targets import part_target
 from stoilo.executor.verifier.workunit import FLAVOR
-from stoilo.flavors.archive import XzReader, read_any_archive
 from stoilo.flavors.manifest import find_flavor
-from stoilo.flavors.tree import parse_tree
 from stoilo.policies.levels import level_names, load_level
 from stoilo.server.engines.workunits import WorkunitFile
 from stoilo.signer.ceremony.base_release import stored_name

@@ -25,7 +25,7 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
-from stoilo.flavors.tree import hash_file
+from stoilo.flavors.packing import hash_file
 from stoilo.signer.attestations import BuildInputs, BuildTool, BuiltLibrary
 from stoilo.signer.ceremony.folder import NamedBytes
 from stoilo.signer.ceremony.proposal import Changes, NewTarget

@@ -17,6 +17,7 @@ from tuf.api.metadata import Role, TargetFile
 from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.frozen_tree import MANIFEST_BYTES, parse_tree
 from stoilo.core.levels import parse_levels
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
@@ -45,7 +46,6 @@ from stoilo.executor.verifier.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
 )
-from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
 from stoilo.signer.ceremony.proposal import Proposal

@@ -11,8 +11,7 @@ import tarfile
 
 import pytest
 
-from stoilo.flavors.archive import ustar_header
-from stoilo.flavors.tree import platform_name
+from stoilo.core.frozen_tree import platform_name, ustar_header
 
 SWAPPED = {
     "truncated": lambda archive: archive[:-1],

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from stoilo.core.frozen_tree import platform_name
 from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.flavors.build import build_verifier
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
-from stoilo.flavors.tree import platform_name
 from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED
 

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from stoilo.core.errors import PolicyRefusal, TrustError
+from stoilo.core.frozen_tree import platform_name
 from stoilo.core.limits import RunLimits
 from stoilo.executor.verifier.execution import TreeRuntimes
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile
 from stoilo.executor.verifier.trees import set_aside
-from stoilo.flavors.tree import platform_name
 from tests.support.frozen import FILES, make_tree
 from tests.support.gate import FLAVOR, small_level
 

@@ -7,13 +7,13 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
+from stoilo.core.frozen_tree import parse_tree
 from stoilo.core.statement import render_statement
 from stoilo.executor.verifier.admission import admission_leaf, verify_bundle
 from stoilo.executor.verifier.host_verifier import MEMORY_FILE, HostMemory
 from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import PartFile, ProjectFile, read_target
 from stoilo.executor.verifier.workunit import HostState, parse_result_header
-from stoilo.flavors.tree import parse_tree
 from tests.support.gate import FLAVOR
 
 HOST = HostState(flavors=frozenset({FLAVOR}))
