@@ -18,19 +18,18 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.slot.process import (
+from stoilo.executor.slot.layout import (
     ExitKind,
     Program,
     ProgramSource,
     SlotExit,
-    SlotProcess,
     SlotTask,
     copy_in,
     judge_exit,
     lay_out,
     read_state,
-    start_in_slot,
 )
+from stoilo.executor.slot.process import SlotProcess, start_in_slot
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.boinc_slot import FINISH_FILE
 from stoilo.executor.verifier.installation import HOME_NAME, own_directory, replace_file

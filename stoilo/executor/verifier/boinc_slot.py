@@ -117,26 +117,26 @@ def _preferences(wishes: str) -> ServerPreferences:
 
 def _disk_bytes(document: str) -> int | None:
     """Return the least of what BOINC's preferences leave it of the disk, bytes."""
-    total = _number(document, "d_total")
-    most = _number(document, "disk_max_used_gb")
-    percent = _number(document, "disk_max_used_pct")
+    total = read_number(document, "d_total")
+    most = read_number(document, "disk_max_used_gb")
+    percent = read_number(document, "disk_max_used_pct")
     bounds = [most * GIGABYTE] if most else []
     if percent is not None and total:
         bounds.append(total * min(percent, 100.0) / 100)
     return int(min(bounds)) if bounds else None
 
 
-def _number(document: str, tag: str) -> float | None:
+def read_number(document: str, tag: str) -> float | None:
     """Return an element's number from 0 to 10^18, None when it is none."""
     text = _text(document, tag)
-    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?(e\+[0-9]{1,2})?", text):
+    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?(e[+-][0-9]{1,2})?", text):
         return None
     value = float(text)
     return value if value <= GIGABYTE**2 else None
 
 
 def _within(document: str, tag: str, default: float, most: float) -> float:
-    value = _number(document, tag)
+    value = read_number(document, tag)
     return default if value is None or value > most else value
 
 

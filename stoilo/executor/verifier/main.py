@@ -31,8 +31,12 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.verifier.boinc_session import QuitReason, Session
-from stoilo.executor.verifier.boinc_shm import MMAP_FILE, open_segment
+from stoilo.executor.verifier.boinc_session import (
+    MMAP_FILE,
+    QuitReason,
+    Session,
+    open_segment,
+)
 from stoilo.executor.verifier.boinc_slot import (
     Slot,
     SlotInfo,
@@ -248,9 +252,9 @@ def _work_for(session: Session, slot: Slot, around: Surroundings) -> int:
         # Killed on request: the run's error is then only the echo of it.
         if session.ending is None:
             raise
-        return session.ending.exit_code
+        return session.ending.value
     if session.ending is QuitReason.ABORT:
-        return session.ending.exit_code
+        return session.ending.value
     finish(slot, data)
     session.finish()
     return 0

@@ -31,7 +31,7 @@ from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.slot.executor import Executor, SlotExecutor
-from stoilo.executor.slot.process import Program
+from stoilo.executor.slot.layout import Program
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.optin import (
     LEVEL_ORDER,

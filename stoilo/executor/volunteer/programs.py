@@ -31,7 +31,7 @@ from stoilo.core.errors import InternalError, TrustError, UnreachableError, Usag
 from stoilo.core.frozen_tree import platform_name
 from stoilo.core.http_client import AnswerTooLargeError, HttpClient, HttpError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.slot.process import VERIFIER_ARCHIVE, Program
+from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
 from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.targets import TrustedRelease

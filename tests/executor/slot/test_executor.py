@@ -12,7 +12,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.limits import RunLimits
 from stoilo.executor.slot.executor import PutOffError, SlotExecutor
-from stoilo.executor.slot.process import Program
+from stoilo.executor.slot.layout import Program
 from stoilo.executor.verifier.installation import installed_release, render_built
 from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.verifier.workunit import Disposition, Work, parse_result

@@ -12,8 +12,12 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.boinc_session import Session
-from stoilo.executor.verifier.boinc_shm import MMAP_FILE, Control, open_segment
+from stoilo.executor.verifier.boinc_session import (
+    MMAP_FILE,
+    Control,
+    Session,
+    open_segment,
+)
 from stoilo.executor.verifier.boinc_slot import SlotInfo
 from stoilo.executor.verifier.checkpoints import (
     CHECKPOINT_FILE,
