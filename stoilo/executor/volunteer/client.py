@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
 
 import msgspec
 
@@ -27,13 +26,11 @@ from stoilo.core.errors import (
     StoiloError,
     TrustError,
     UnreachableError,
-    UsageError,
 )
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.slot.executor import Executor, PutOffError
 from stoilo.executor.volunteer.host_info import HostDescription
 from stoilo.executor.volunteer.ledger import HostRecord, Ledger, Phase, ResultRecord
-from stoilo.executor.volunteer.preferences import PreferenceFiles
 from stoilo.executor.volunteer.project_file import ProjectFile
 from stoilo.executor.volunteer.scheduler import (
     Caller,
@@ -53,8 +50,6 @@ from stoilo.executor.volunteer.wakeup import Wakeup
 
 log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
-
 EXIT_ABORTED = 202  # BOINC: aborted by the project
 LOOK_S = 1.0  # how soon a person's wish is noticed
 
@@ -70,7 +65,6 @@ class Volunteer:
         clock: s since 1970; only deadlines are judged by it.
         on_app_versions: takes what the project sends as programs.
         project: what is remembered of it; read from the ledger's directory when missing.
-        preferences: when and how much is computed; likewise.
     """
 
     def __init__(
@@ -83,7 +77,6 @@ class Volunteer:
         clock: Callable[[], float] = time.time,
         on_app_versions: Callable[[tuple[AppVersion, ...]], None] = lambda _: None,
         project: ProjectFile | None = None,
-        preferences: PreferenceFiles | None = None,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -92,7 +85,6 @@ class Volunteer:
         self._learn_programs = on_app_versions
         self._project = project or ProjectFile(ledger.directory)
         self._control = ControlFile(ledger.directory)
-        self._preferences = preferences or PreferenceFiles(ledger.directory)
         self._updates = self._control.control.updates
         self._suspended = False
         self._standing = StatusFile(ledger.directory)
@@ -159,7 +151,7 @@ class Volunteer:
 
     def _obey(self) -> None:
         control = self._control.look()
-        suspended = control.suspended or not self._may_compute()
+        suspended = control.suspended
         if control.updates != self._updates:
             self._updates = control.updates
             self._caller.insist()
@@ -173,24 +165,6 @@ class Volunteer:
         else:
             self._executor.resume()
 
-    def _obeyed(self, ask: Callable[[], Answer], otherwise: Answer) -> Answer:
-        """Return what the user's preferences say; `otherwise` when that is not known."""
-        try:
-            return ask()
-        except UsageError as error:  # the user's file has just been broken
-            self._standing.note_trouble(error)
-            return otherwise
-
-    def _may_compute(self) -> bool:
-        return self._obeyed(self._preferences.allows_now, otherwise=False)
-
-    def _slots(self) -> int:
-        return self._obeyed(lambda: self._preferences.slots(self._settings.slots), 0)
-
-    def _has_room(self) -> bool:
-        used = self._ledger.used_bytes
-        return self._obeyed(lambda: self._preferences.room(used()) > 0, otherwise=False)
-
     def _show(self) -> None:
         self._standing.write(
             next_call_s=self._caller.due_in(reports=self._has_reports()),
@@ -200,7 +174,7 @@ class Volunteer:
 
     def _start_runs(self) -> None:
         for copy in self._ledger.copies():
-            if self._suspended or len(self._running) >= self._slots():
+            if self._suspended or len(self._running) >= self._settings.slots:
                 return
             idle = copy.result not in self._running
             ready = self._retries.is_ready(copy.result)
@@ -307,15 +281,14 @@ class Volunteer:
 
     def _request(self, host: HostRecord) -> SchedulerRequest:
         wants = not (self._suspended or self._waking.stopping)
-        room = wants and self._has_room()
+
         known = RequestFacts(
             info=self._description.now(),
             code_sign_key=self._project.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
             fractions=self._executor.fractions(),
-            wants_work=room and time.monotonic() >= self._no_work_before,
-            may_wait=room,
-            preferences=self._preferences.text,
+            wants_work=wants and time.monotonic() >= self._no_work_before,
+            may_wait=wants,
         )
         return request_of(host, self._settings, self._ledger.copies(), known)
 
@@ -343,7 +316,6 @@ class Volunteer:
         sent = records_of(reply)
         for record in within_room(sent, self._ledger.copies(), self._settings.slots):
             self._ledger.add(record)
-        self._preferences.learn(reply.global_preferences)
         # After the assignments: what a new result needs is kept.
         self._ledger.drop_files(reply.delete_files)
         self._ledger.trim_files(self._settings.cache_bytes)
@@ -366,7 +338,7 @@ class Volunteer:
         """Return how long nothing will be due, s."""
         now = time.monotonic()
         pauses = [self._caller.due_in(reports=self._has_reports())]
-        room = not self._suspended and len(self._running) < self._slots()
+        room = not self._suspended and len(self._running) < self._settings.slots
         for copy in self._ledger.copies():
             if copy.result in self._running or is_over(copy):
                 continue

@@ -17,14 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from stoilo.core.boinc.messages import HostInfo
-from stoilo.core.errors import InternalError
-from stoilo.executor.verifier.installation import replace_file
 
-NAME: Final = "benchmark.json"
-MAX_BENCHMARK_BYTES: Final = 4096
 COORDINATES: Final = 20_000
 OPERATIONS: Final = 20
 """Of one coordinate in `math.dist`: difference, scaling, a compensated square and sum."""
@@ -32,12 +26,6 @@ OPERATIONS: Final = 20
 ROUNDS: Final = 10
 SLOWEST: Final = 1e6
 FASTEST: Final = 1e12
-
-
-class Benchmark(msgspec.Struct, frozen=True):
-    """What was measured: FLOP/s of one processor."""
-
-    fpops: float
 
 
 def measure_fpops(clock: Callable[[], float] = time.perf_counter) -> float:
@@ -57,25 +45,6 @@ def measure_fpops(clock: Callable[[], float] = time.perf_counter) -> float:
         best = min(best, clock() - began)
     fpops = COORDINATES * OPERATIONS / best if best > 0 else FASTEST
     return min(max(fpops, SLOWEST), FASTEST)
-
-
-def read_benchmark(
-    directory: Path, measure: Callable[[], float] = measure_fpops
-) -> float:
-    """Return what was measured here once, measured now where nothing is kept, FLOP/s."""
-    try:
-        with (directory / NAME).open("rb") as file:
-            known = msgspec.json.decode(file.read(MAX_BENCHMARK_BYTES), type=Benchmark)
-        if SLOWEST <= known.fpops <= FASTEST:
-            return known.fpops
-    except (OSError, msgspec.MsgspecError):
-        pass
-    measured = Benchmark(measure())
-    try:
-        replace_file(directory / NAME, msgspec.json.encode(measured))
-    except InternalError:  # a full disk: measured again at the next start
-        pass
-    return measured.fpops
 
 
 FRESH_S: Final = 600.0
@@ -100,12 +69,12 @@ class HostDescription:
         self._clock = clock
         self._known: HostInfo | None = None
         self._until = 0.0
+        self._fpops = measure_fpops()
 
     def now(self) -> HostInfo:
         """Return a description that is at most `FRESH_S` old."""
         if self._known is None or self._clock() >= self._until:
-            fpops = read_benchmark(self._data)
-            self._known = replace(describe_host(self._data), fpops=fpops)
+            self._known = replace(describe_host(self._data), fpops=self._fpops)
             self._until = self._clock() + FRESH_S
         return self._known
 

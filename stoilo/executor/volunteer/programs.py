@@ -36,13 +36,13 @@ from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.executor.volunteer.ledger import load_record
 from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
 
 NAME: Final = "programs.json"
 FOLDER: Final = "programs"
-MAX_BYTES: Final = 1024 * 1024
 APPROVED_S: Final = 24 * 3600.0
 _CHUNK: Final = 1024 * 1024
 
@@ -232,14 +232,9 @@ def _sorted(versions: dict[str, AppVersion]) -> list[AppVersion]:
 def _read_index(path: Path) -> list[AppVersion]:
     """Return the app versions known before; none without the file."""
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_BYTES), type=list[AppVersion])
-    except FileNotFoundError:
-        return []
-    except msgspec.MsgspecError:
+        return load_record(path, list[AppVersion], [])
+    except InternalError:
         return []  # the project tells them again with the next copy
-    except OSError as error:
-        raise _disk(error) from error
 
 
 def _sha256(path: Path) -> str:

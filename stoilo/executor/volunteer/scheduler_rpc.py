@@ -191,7 +191,6 @@ def parse_reply(data: bytes, master_url: str) -> SchedulerReply:
         ),
         user=_user(root),
         project_preferences=_preferences(root, "project_preferences"),
-        global_preferences=_preferences(root, "global_preferences"),
     )
     _check_references(reply)
     return reply
@@ -403,8 +402,6 @@ def render_request(request: SchedulerRequest) -> bytes:
         lines.append(
             f"<code_sign_key>\n{escape(request.code_sign_key)}</code_sign_key>"
         )
-    if request.global_preferences:  # the user's own XML, as it was read
-        lines.append(request.global_preferences)
     lines += _host_info(request)
     lines += [_render_report(result) for result in request.results]
     lines += [

@@ -116,7 +116,6 @@ FULL = SchedulerReply(
     delete_files=("e" * 64,),
     user=UserInfo(5, "ann <&>", 7, 1.5, 1.25, "home"),
     project_preferences="<project_specific><max_level>pure</max_level></project_specific>",
-    global_preferences="<run_on_batteries>1</run_on_batteries>",
     code_sign_key=f"1024\n{'cd' * 32}\n.\n",
     code_sign_key_signature=f"{'ab' * 32}\n.\n",
     app_versions=(AppVersion("pure", 7, PLATFORM, (LAUNCHER, ARCHIVE)),),
