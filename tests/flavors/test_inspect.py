@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
-from stoilo.flavors.inspect import look_inside, read_module_names
+from tests.support.pyinstaller import look_inside, read_module_names
 
 ROWS = [("json", (1, 10, 20)), ("json.decoder", (0, 30, 40)), ("é", (0, 1, 2))]
 

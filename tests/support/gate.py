@@ -53,7 +53,12 @@ from stoilo.core.statement import (
 from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.admission import admission_leaf
 from stoilo.executor.verifier.statements import revocation_leaf
-from stoilo.executor.verifier.targets import InstalledRelease, ReviewerKey
+from stoilo.executor.verifier.targets import (
+    GateEpoch,
+    InstalledRelease,
+    ReviewerKey,
+    TrustedRelease,
+)
 from stoilo.executor.verifier.workunit import HostState, TaskBundle
 from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
 from stoilo.signer.development.root import (
@@ -116,6 +121,18 @@ def _one_witness(key: Ed25519PrivateKey) -> LogPolicy:
 def host_state(**changes: object) -> HostState:
     """Return a host that holds the flavor of honest statements, with `changes`."""
     return HostState(**{"flavors": frozenset({FLAVOR})} | changes)  # type: ignore[arg-type]  # named by tests
+
+
+def epoch_at(trust: TrustedRelease, now: int, lifetime_s: int) -> GateEpoch | None:
+    """Return the newest epoch that holds an admission from `now` for `lifetime_s`."""
+    usable = (
+        epoch
+        for epoch in trust.epochs
+        if epoch.holds(now, now + lifetime_s)
+        and epoch.number >= trust.min_epoch
+        and epoch.number not in trust.revoked_epochs
+    )
+    return max(usable, key=lambda epoch: epoch.number, default=None)
 
 
 class GateBench:

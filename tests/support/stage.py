@@ -62,9 +62,9 @@ from stoilo.executor.verifier.trust import (
     PROJECT_FILE,
     REVIEWERS_FILE,
     REVOCATION_FILE,
+    ReleaseFiles,
     load_trust,
 )
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
 from stoilo.signer.ceremony.base_release import BaseRelease, open_base

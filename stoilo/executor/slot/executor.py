@@ -36,8 +36,8 @@ from stoilo.executor.verifier.installation import HOME_NAME, own_directory, repl
 from stoilo.executor.verifier.workunit import Work
 
 
-class Executor(Protocol):
-    """Turns downloaded copies into result files; a fake inherits what it does not do."""
+class Executor:
+    """Turns downloaded copies into result files; does nothing that it is not made to."""
 
     def execute(self, work: Work) -> bytes:
         """Return the result file's bytes.
@@ -46,7 +46,7 @@ class Executor(Protocol):
             InternalError: this machine's own trouble; the copy may be tried again.
                 ``STO-S008``: `cancel` or `close` ended it.
         """
-        ...
+        raise NotImplementedError
 
     def cancel(self, result: str) -> None:
         """Kill the run of a copy, from another thread; nothing when it does not run."""
@@ -207,7 +207,7 @@ MAX_RESULT_BYTES: Final = BOUNDS.value_bytes + BOUNDS.result_header_bytes
 CANCELLED: Final = "STO-S008"
 
 
-class SlotExecutor:
+class SlotExecutor(Executor):
     """An `Executor` whose copies run under the launcher, each in a slot of its own.
 
     Its runs can be suspended, say how far they are, and survive restarts.

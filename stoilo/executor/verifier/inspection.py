@@ -70,15 +70,6 @@ def explain_task(
     return f"This computer may run the task.\n{_table(rows)}"
 
 
-def summarize_task(task: VerifiedTask) -> str:
-    """Return one line about a task that is about to run, for the log of a slot."""
-    statement = task.admission.statement
-    return (
-        f"runs {statement.task_id} attempt {statement.attempt} at level "
-        f"{task.level.name}, log entry {task.admission.proven.index}"
-    )
-
-
 def explain_refusal(error: StoiloError) -> str:
     """Return why this computer does not run a task, and what would help."""
     kind = (

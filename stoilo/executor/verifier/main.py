@@ -49,11 +49,14 @@ from stoilo.executor.verifier.boinc_slot import (
 from stoilo.executor.verifier.checkpoints import CheckpointFile
 from stoilo.executor.verifier.execution import (
     MESSAGE_CHARS,
-    Runtimes,
     TreeRuntimes,
     VerifiedExecutor,
 )
-from stoilo.executor.verifier.host_verifier import HostVerifier, newest_release
+from stoilo.executor.verifier.host_verifier import (
+    HostVerifier,
+    Runtimes,
+    newest_release,
+)
 from stoilo.executor.verifier.installation import (
     Built,
     Home,
@@ -252,9 +255,9 @@ def _work_for(session: Session, slot: Slot, around: Surroundings) -> int:
         # Killed on request: the run's error is then only the echo of it.
         if session.ending is None:
             raise
-        return session.ending.value
+        return int(session.ending.value)
     if session.ending is QuitReason.ABORT:
-        return session.ending.value
+        return int(session.ending.value)
     finish(slot, data)
     session.finish()
     return 0

@@ -276,17 +276,6 @@ class TrustedRelease:
     floors: FloorsFile = field(default_factory=FloorsFile)
     builders: BuilderFile = field(default_factory=BuilderFile)  # who attests builds
 
-    def epoch_at(self, now: int, lifetime_s: int) -> GateEpoch | None:
-        """Return the newest epoch that holds an admission from `now` for `lifetime_s`."""
-        usable = (
-            epoch
-            for epoch in self.epochs
-            if epoch.holds(now, now + lifetime_s)
-            and epoch.number >= self.min_epoch
-            and epoch.number not in self.revoked_epochs
-        )
-        return max(usable, key=lambda epoch: epoch.number, default=None)
-
     def needs_review(self, policy_digest: str, level: str) -> bool:
         """Whether the signed policy wants a reviewer's signature at `level`."""
         return level in self.reviewed.get(policy_digest, frozenset())
@@ -299,25 +288,15 @@ class TrustedRelease:
 
     def part(self, name: str, platform: str) -> PartFile | None:
         """Return the record of part `name` for `platform`, None without one."""
-        return next(
-            (
-                part
-                for part in self.parts
-                if (part.part, part.platform) == (name, platform)
-            ),
-            None,
-        )
+        wanted = (name, platform)
+        found = (one for one in self.parts if (one.part, one.platform) == wanted)
+        return next(found, None)
 
     def flavor_part(self, flavor: str, platform: str) -> PartFile | None:
         """Return the record of the flavor whose manifest is `flavor` (SHA-256)."""
-        return next(
-            (
-                part
-                for part in self.parts
-                if flavor and (part.flavor, part.platform) == (flavor, platform)
-            ),
-            None,
-        )
+        wanted = (flavor, platform)
+        found = (one for one in self.parts if (one.flavor, one.platform) == wanted)
+        return next(found, None) if flavor else None
 
 
 def read_epoch(data: bytes, number: int) -> GateEpoch:
@@ -343,11 +322,6 @@ _PART: Final = re.compile(
     r"(launcher|verifier|flavor/[a-z0-9-]{1,32})/([a-z0-9_-]+)\.json"
 )
 _SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}
-
-
-def is_part_file(name: str) -> bool:
-    """Whether target `name` belongs to a launcher, a verifier or a flavor."""
-    return name.startswith(("launcher/", "verifier/", "flavor/"))
 
 
 def part_target(part: str, platform: str) -> str:

@@ -16,7 +16,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -47,15 +47,6 @@ _CHUNK: Final = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"\.([0-9a-f]{64})\.[0-9a-f]{1,64}\.tmp")
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """One tree on the disk: when it was last used, s since 1970, and its bytes."""
-
-    used: float
-    digest: str
-    size: int
 
 
 def tree_cap(disk_bytes: int | None, own: int = DEFAULT_CAP_BYTES) -> int:
@@ -95,14 +86,6 @@ def lock_tree(
         os.close(lock)
 
 
-def touch_tree(directory: Path, digest: Digest) -> None:
-    """Note that tree `digest` is used now; a read-only disk is no reason to stop."""
-    try:
-        os.utime(directory / f"{digest}.lock")
-    except OSError:
-        pass
-
-
 def check_tree(directory: Path, digest: Digest) -> Tree:
     """Return the tree in `directory` if every byte of it is what `digest` says.
 
@@ -138,15 +121,15 @@ def evict_trees(
         Bytes that may be added now; negative when too much is in use.
     """
     _sweep_unfinished(directory)
-    kept = sorted(_kept(directory), key=lambda one: one.used)
-    total = sum(one.size for one in kept)
-    for one in kept:
+    kept = sorted(_kept(directory))
+    total = sum(size for _, _, size in kept)
+    for _, digest, size in kept:
         if total + needed <= cap_bytes:
             break
         # A tree in use is passed over: its lock is held, and waiting could last a whole
         # task.
-        if one.digest != keep and set_aside(directory, Digest(one.digest)):
-            total -= one.size
+        if digest != keep and set_aside(directory, Digest(digest)):
+            total -= size
     return cap_bytes - total
 
 
@@ -192,7 +175,8 @@ def remove_directory(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _kept(directory: Path) -> Iterator[_Kept]:
+def _kept(directory: Path) -> Iterator[tuple[float, str, int]]:
+    """Yield of each tree when it was last used, s since 1970, digest and bytes."""
     for path in directory.iterdir():
         if not _DIGEST.fullmatch(path.name) or path.is_symlink():
             continue
@@ -201,7 +185,7 @@ def _kept(directory: Path) -> Iterator[_Kept]:
         # Without a lock nobody ever used it: the first to go.
         except OSError:
             used = 0.0
-        yield _Kept(used, path.name, _measure(path))
+        yield used, path.name, _measure(path)
 
 
 def _measure(directory: Path) -> int:
@@ -321,7 +305,8 @@ def hold_tree(
     while True:
         with lock_tree(directory, wanted.digest, alone=False):
             if os.path.lexists(place):
-                touch_tree(directory, wanted.digest)
+                with suppress(OSError):  # read-only: no reason to stop
+                    os.utime(directory / f"{wanted.digest}.lock")  # used now
                 yield place
                 return
         if archive is None:
@@ -345,8 +330,13 @@ def _unpack(directory: Path, wanted: WantedTree, archive: Path, cap_bytes: int) 
             # to what lasts.
             temporary.rename(directory / wanted.digest)
             sync_directory(directory)
+        # A disk that fails while reading comes here too.
         except OSError as error:
-            raise _no_room(error) from error
+            raise InternalError(
+                "STO-X008",
+                f"the task's runtime cannot be unpacked: {os.strerror(error.errno or 0)}",
+                hint="make room on the disk, or make it writable; it is tried again",
+            ) from error
         finally:
             remove_directory(temporary)
 
@@ -362,12 +352,7 @@ def _open_archive(path: Path, wanted: WantedTree) -> Iterator[BinaryIO]:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size != wanted.archive_bytes:
             raise _other_archive("it is no file of that size")
-        state, left = hashlib.sha256(), wanted.archive_bytes + 1
-        while left and (chunk := file.read(min(_CHUNK, left))):
-            state.update(chunk)
-            left -= len(chunk)
-        # One byte more was asked for than announced, so that a longer file is noticed.
-        if left != 1 or state.hexdigest() != wanted.archive_digest:
+        if _hash(descriptor, wanted.archive_bytes) != wanted.archive_digest:
             raise _other_archive("its digest is another one")
         file.seek(0)
         yield file
@@ -418,11 +403,9 @@ def _write(temporary: Path, member: ArchiveMember, chunks: Iterator[bytes]) -> N
     """Write one file: new, no link, durable."""
     mode = 0o555 if member.file.executable else 0o444
     descriptor = os.open(temporary / member.file.path, _WRITE, mode)
-    with os.fdopen(descriptor, "wb", buffering=0) as target:
-        for chunk in chunks:
-            view = memoryview(chunk)
-            while view:
-                view = view[target.write(view) :]
+    with os.fdopen(descriptor, "wb") as target:
+        target.writelines(chunks)
+        target.flush()
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
 
@@ -432,13 +415,4 @@ def _other_archive(reason: str) -> TrustError:
         "STO-F006",
         f"the archive of the task's runtime is not the one of the release: {reason}",
         hint="BOINC fetches it again after a reset of the project",
-    )
-
-
-def _no_room(error: OSError) -> InternalError:
-    """Return ``STO-X008``; a disk that fails while reading comes here too."""
-    return InternalError(
-        "STO-X008",
-        f"the task's runtime cannot be unpacked: {os.strerror(error.errno or 0)}",
-        hint="make room on the disk, or make it writable; the task is tried again",
     )

@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -42,7 +43,6 @@ from stoilo.executor.verifier.targets import (
     read_target,
 )
 from stoilo.executor.verifier.tuf_client import (
-    ReleaseFiles,
     ReleaseUpdater,
     cache_directory,
 )
@@ -51,6 +51,26 @@ MAX_BYTES = BOUNDS.metadata_bytes
 MAX_FILES = 512
 MAX_PACK_BYTES = 8 * 1024 * 1024
 _NAME = re.compile(r"(metadata|targets)(/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){1,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFiles:
+    """A release's public files, hostile: ``metadata/…`` and ``targets/…`` by name."""
+
+    files: tuple[tuple[str, bytes], ...]
+
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes of file `name`."""
+        return next((data for known, data in self.files if known == name), None)
+
+
+def travels(name: str) -> bool:
+    """Whether release file or target `name` travels with every workunit.
+
+    Metadata and small records do; launchers, archives, their manifests and their bills
+    of materials are fetched by those who need them.
+    """
+    return name.endswith((".json", ".txt", ".toml")) and not name.endswith(".sbom.json")
 
 
 def check_file(name: str, data: bytes) -> None:
@@ -150,7 +170,7 @@ def load_trust(
     strict = release_build or RELEASE_BUILD
     at = now if reference is None else max(0, min(reference, now))
     with cache_directory(cache) as folder:
-        updater = ReleaseUpdater(folder, files, root, at)
+        updater = ReleaseUpdater(folder, dict(files.files), root, at)
         if strict:
             _check_marks(updater.marks(), strict=True)
         updater.refresh()
@@ -160,7 +180,7 @@ def load_trust(
 
 def _collect(updater: ReleaseUpdater, installed: InstalledRelease) -> TrustedRelease:
     infos = updater.infos()
-    found = updater.read_all(infos)
+    found = updater.read_all({one: infos[one] for one in infos if travels(one)})
     project = read_target(find(found, PROJECT_FILE), ProjectFile, PROJECT_FILE)
     denied_file = find(found, REVOCATION_FILE)
     denied = read_target(denied_file, RevocationFile, REVOCATION_FILE)

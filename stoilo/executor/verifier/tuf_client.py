@@ -17,7 +17,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -85,26 +84,6 @@ with _lean():
 
 _forget_absent(KEY_FOR_TYPE_AND_SCHEME)
 _forget_absent(SIGNER_FOR_URI_SCHEME)
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseFiles:
-    """A release's public files, hostile: ``metadata/…`` and ``targets/…`` by name."""
-
-    files: tuple[tuple[str, bytes], ...]
-
-    def get(self, name: str) -> bytes | None:
-        """Return the bytes of file `name`."""
-        return next((data for known, data in self.files if known == name), None)
-
-
-def travels(name: str) -> bool:
-    """Whether release file or target `name` travels with every workunit.
-
-    Metadata and small records do; launchers, archives, their manifests and their bills
-    of materials are fetched by those who need them.
-    """
-    return name.endswith((".json", ".txt", ".toml")) and not name.endswith(".sbom.json")
 
 
 OLDER: Final = "STO-K010"
@@ -213,8 +192,8 @@ _CONFIG: Final = UpdaterConfig(
 class _MemoryFetcher(FetcherInterface):
     """Serves a release's files to python-tuf's client."""
 
-    def __init__(self, files: ReleaseFiles) -> None:
-        self._files = dict(files.files)
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         """Yield a file's bytes; a missing one is the client's HTTP 404."""
@@ -249,7 +228,7 @@ class ReleaseUpdater(Updater):
     Args:
         folder: the cache's directory; None keeps nothing, so that a killed process leaves
             nothing either.
-        files: the release, hostile.
+        files: the release's by name, hostile.
         root: the trusted root metadata.
         at: the time to judge expiry by, Unix seconds.
 
@@ -258,7 +237,7 @@ class ReleaseUpdater(Updater):
     """
 
     def __init__(
-        self, folder: Path | None, files: ReleaseFiles, root: bytes, at: int
+        self, folder: Path | None, files: Mapping[str, bytes], root: bytes, at: int
     ) -> None:
         self._memory = _MemoryFetcher(files)
         self._keeps = folder is not None
@@ -281,7 +260,7 @@ class ReleaseUpdater(Updater):
         )
 
     def read_all(self, infos: Mapping[str, TargetFile]) -> dict[str, bytes]:
-        """Return every target of `infos` that travels, by name, as the metadata has it.
+        """Return the targets in `infos` by name, each as the metadata has it.
 
         Raises:
             TrustError: STO-K014 for a missing file, STO-K013 for one that is longer than
@@ -289,9 +268,8 @@ class ReleaseUpdater(Updater):
         """
         found = {}
         for name, info in infos.items():
-            if travels(name):
-                with self._phase("file", name):
-                    found[name] = self._read(info)
+            with self._phase("file", name):
+                found[name] = self._read(info)
         return found
 
     def infos(self) -> dict[str, TargetFile]:
@@ -336,7 +314,6 @@ class ReleaseUpdater(Updater):
         return frozenset(self._trusted_set.root.unrecognized_fields)
 
     def _read(self, info: TargetFile) -> bytes:
-        """Return the bytes of one target."""
         path = PurePosixPath("targets", info.path)
         stored = path.with_name(f"{next(iter(info.hashes.values()))}.{path.name}")
         data = self._memory.download_bytes(f"{_BASE}{stored}", info.length)
@@ -344,17 +321,14 @@ class ReleaseUpdater(Updater):
         return data
 
     def _persist_metadata(self, rolename: str, data: bytes) -> None:
-        """Remember a role's metadata; see `Updater`."""
         if self._keeps:
             super()._persist_metadata(rolename, data)
 
     def _persist_root(self, version: int, data: bytes) -> None:
-        """Remember a root; see `Updater`."""
         if self._keeps:
             super()._persist_root(version, data)
 
     def _update_root_symlink(self) -> None:
-        """Name the newest root that is remembered; see `Updater`."""
         if self._keeps:
             super()._update_root_symlink()
 
@@ -373,17 +347,14 @@ class ReleaseUpdater(Updater):
         check_keys(self._trusted_set.root)
 
     def _load_timestamp(self) -> None:
-        """Load the timestamp; see `Updater`."""
         with self._phase("timestamp"):
             super()._load_timestamp()
 
     def _load_snapshot(self) -> None:
-        """Load the snapshot; see `Updater`."""
         with self._phase("snapshot"):
             super()._load_snapshot()
 
     def _load_targets(self, role: str, parent_role: str) -> Targets:
-        """Load a targets role; see `Updater`."""
         with self._phase("targets", role):
             targets = super()._load_targets(role, parent_role)
         if targets.delegations is not None:

@@ -35,7 +35,7 @@ from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
 from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.executor.verifier.trust import ReleaseFiles, travels
 from stoilo.executor.volunteer.ledger import load_record
 from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
 from stoilo.executor.volunteer.transfer import Transfer

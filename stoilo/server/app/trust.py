@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from stoilo.audit.format.policy import LogPolicy
     from stoilo.executor.verifier.targets import Reviewer, TrustedRelease
-    from stoilo.executor.verifier.tuf_client import ReleaseFiles
+    from stoilo.executor.verifier.trust import ReleaseFiles
     from stoilo.server.admission.draft import LevelLookup
     from stoilo.server.app.audit_log import AuditLog
     from stoilo.server.app.engine import ServedEngine

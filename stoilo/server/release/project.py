@@ -17,8 +17,7 @@ from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.levels import level_files
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles, load_trust
 from stoilo.server.config import DEFAULT_ORIGIN
 from stoilo.server.db import rows
 from stoilo.server.release.expiry import read_roles

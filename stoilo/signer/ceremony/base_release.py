@@ -23,7 +23,7 @@ from tuf.api.metadata import Metadata, Root, Signed, TargetFile, Targets
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.files import read_bounded
-from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.executor.verifier.trust import ReleaseFiles, travels
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     open_role,

@@ -33,7 +33,7 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.files import read_bounded, sync_directory, write_durably
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.signer.ceremony.base_release import BaseRelease, open_base, stored_name
 from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name, targets_of
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal

@@ -41,7 +41,6 @@ from stoilo.executor.verifier.targets import (
     ReviewerFile,
     RevocationFile,
     TrustedRelease,
-    is_part_file,
     read_target,
 )
 from stoilo.executor.verifier.trust import (
@@ -269,10 +268,14 @@ def _renewed(
     gone = (
         name
         for name in base.names()
-        if name not in wanted and not is_part_file(name) and name != FLOORS_FILE
+        if name not in wanted and not name.startswith(_PARTS) and name != FLOORS_FILE
     )
     changes = Changes(put, tuple(gone), renew=roles_ending(base, now))
     return development_ceremony(next_proposal(base, changes, now), now)
+
+
+_PARTS: Final = ("launcher/", "verifier/", "flavor/")
+"""How the targets of launchers, verifiers and flavors begin."""
 
 
 def _targets(

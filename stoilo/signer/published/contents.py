@@ -19,7 +19,7 @@ from stoilo.core.errors import TrustError
 from stoilo.core.frozen_tree import parse_tree, tree_digest
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
-from stoilo.executor.verifier.tuf_client import travels
+from stoilo.executor.verifier.trust import travels
 from stoilo.signer.ceremony.base_release import stored_name
 from stoilo.signer.pairing import read_tree
 from stoilo.signer.published.history import History, RoleVersion

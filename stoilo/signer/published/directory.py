@@ -14,8 +14,13 @@ from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Metadata, Root, Snapshot, Targets, Timestamp
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.trust import MAX_BYTES, MAX_FILES, check_file
-from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.executor.verifier.trust import (
+    MAX_BYTES,
+    MAX_FILES,
+    ReleaseFiles,
+    check_file,
+    travels,
+)
 
 _READ_AGAIN: Final = 5
 _TIMESTAMP: Final = "metadata/timestamp.json"
@@ -147,6 +152,6 @@ def _stored(data: bytes) -> Iterator[str]:
 def _signed(data: bytes) -> object:
     """Return what metadata says, None where it cannot be read."""
     try:
-        return Metadata.from_bytes(data).signed if data else None  # type: ignore[type-var]
+        return Metadata.from_bytes(data).signed if data else None
     except (RepositoryError, ValueError, RecursionError):
         return None

@@ -1,8 +1,7 @@
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.trust import parse_release_pack
-from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.executor.verifier.trust import ReleaseFiles, parse_release_pack, travels
 from stoilo.signer.published.directory import pack_release
 
 

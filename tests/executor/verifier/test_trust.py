@@ -15,10 +15,10 @@ from stoilo.executor.verifier import trust as module
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
+    ReleaseFiles,
     load_trust,
     parse_release_pack,
 )
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
 from stoilo.signer.development.lists import revoke
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
@@ -28,7 +28,7 @@ from stoilo.signer.repository import (
     newest,
     refresh_online_metadata,
 )
-from tests.support.gate import DAY_S, INSTALLED, NOW
+from tests.support.gate import DAY_S, INSTALLED, NOW, epoch_at
 
 ORIGIN = "project.example/log"
 
@@ -216,7 +216,7 @@ def test_host_that_was_away_for_two_years_reaches_the_newest_root(
     root = (release / "root.json").read_bytes()
     trusted = load_trust(read_release(release), root, later, installed=INSTALLED)
     assert trusted.root_version > 2
-    assert trusted.epoch_at(later, 13 * DAY_S) is not None
+    assert epoch_at(trusted, later, 13 * DAY_S) is not None
 
 
 def test_tasks_that_start_at_once_share_a_cache(tmp_path: Path, release: Path) -> None:

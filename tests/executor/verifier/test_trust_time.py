@@ -10,7 +10,7 @@ from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import TaskBundle
 from stoilo.signer.published.directory import read_release
-from tests.support.gate import DAY_S, NOW, GateBench, host_state
+from tests.support.gate import DAY_S, NOW, GateBench, epoch_at, host_state
 from tests.support.metadata import ORIGIN, MetadataBench
 
 LATE = 10 * DAY_S
@@ -94,5 +94,5 @@ def test_epoch_is_judged_by_the_best_time_too(tmp_path: Path) -> None:
         installed=gate.installed,
         reference=NOW,
     )
-    assert trust.epoch_at(NOW, DAY_S) is not None
-    assert trust.epoch_at(NOW + 60 * DAY_S, DAY_S) is None
+    assert epoch_at(trust, NOW, DAY_S) is not None
+    assert epoch_at(trust, NOW + 60 * DAY_S, DAY_S) is None

@@ -16,7 +16,7 @@ from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.server.db.store import Store
 from stoilo.server.log.leaves import LeafBook
 from stoilo.server.log.ports import ProjectFacts

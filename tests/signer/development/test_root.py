@@ -19,7 +19,7 @@ from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.process.memory import LEDGER_FILE, CheckpointLedger
 from stoilo.signer.published.directory import marks_of, read_release
-from tests.support.gate import DAY_S, INSTALLED, NOW
+from tests.support.gate import DAY_S, INSTALLED, NOW, epoch_at
 from tests.support.notekeys import NoteKey
 
 ORIGIN = "project.example/log"
@@ -101,7 +101,7 @@ def test_an_epoch_is_open_for_a_full_admission_on_any_day(
     make(tmp_path / "r")
     later = NOW + days * DAY_S
     root = create_development_root(tmp_path / "r", ORIGIN, later, installed=INSTALLED)
-    assert root.trust.epoch_at(later, 14 * DAY_S - 3600) is not None
+    assert epoch_at(root.trust, later, 14 * DAY_S - 3600) is not None
 
 
 HEAD = Checkpoint(ORIGIN, 7, b"\5" * 32)
