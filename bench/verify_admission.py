@@ -7,12 +7,11 @@ from pathlib import Path
 
 from bench.rows import Row, median_seconds
 from stoilo.audit.format.merkle import leaf_hash
-from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.trust import load_trust, parse_release_pack
 from stoilo.signer.process.protocol import Admission, SignAdmissions
 from stoilo.signer.process.service import SignerService
 from stoilo.signer.published.directory import pack_release, read_release
-from tests.support.gate import INSTALLED, NOW, GateBench, host_state
+from tests.support.gate import INSTALLED, NOW, GateBench, host_state, verify_bundle
 
 LEAVES = 1 << 16
 REACH_MS = 5.0

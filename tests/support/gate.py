@@ -51,7 +51,7 @@ from stoilo.core.statement import (
     render_statement,
 )
 from stoilo.core.types import Redundancy
-from stoilo.executor.verifier.admission import admission_leaf
+from stoilo.executor.verifier.admission import admission_leaf, verify_work
 from stoilo.executor.verifier.statements import revocation_leaf
 from stoilo.executor.verifier.targets import (
     GateEpoch,
@@ -59,7 +59,7 @@ from stoilo.executor.verifier.targets import (
     ReviewerKey,
     TrustedRelease,
 )
-from stoilo.executor.verifier.workunit import HostState, TaskBundle
+from stoilo.executor.verifier.workunit import HostState, Source, VerifiedTask, Work
 from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
@@ -116,6 +116,41 @@ def _one_witness(key: Ed25519PrivateKey) -> LogPolicy:
     """Return the policy that demands this witness."""
     vkey = private_vkey(WITNESS, KeyType.COSIGNATURE, key)
     return LogPolicy((), (Witness("w", vkey),), (), "w")
+
+
+@dataclass(frozen=True)
+class TaskBundle:
+    """A workunit's parts by name, for tests that change one of them."""
+
+    envelope: bytes
+    proof: bytes
+    task_id: str
+    attempt: int
+    app_level: str
+    task_module: Source
+    arguments: Source
+    blobs: tuple[Source, ...] = ()
+    revocations: bytes = b""
+
+    def work(self) -> Work:
+        """Return it as it is downloaded."""
+        files = {
+            "admission": self.envelope,
+            "proof": self.proof,
+            "task_module": self.task_module,
+            "arguments": self.arguments,
+            "revocations": self.revocations,
+            **{f"blob_{index:03d}": blob for index, blob in enumerate(self.blobs)},
+        }
+        name = f"{self.task_id}_{self.attempt}"
+        return Work(f"{name}_0", name, self.app_level, tuple(files.items()))
+
+
+def verify_bundle(
+    bundle: TaskBundle, trust: TrustedRelease, host: HostState, now: int
+) -> VerifiedTask:
+    """Verify a workunit as a volunteer does."""
+    return verify_work(bundle.work(), trust, host, now)
 
 
 def host_state(**changes: object) -> HostState:

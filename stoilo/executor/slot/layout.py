@@ -141,7 +141,8 @@ def lay_out(slot: Path, task: SlotTask) -> None:
     (slot / TEMPORARY_EXIT_FILE).unlink(missing_ok=True)
     files = (*task.work.files, (VERIFIER_ARCHIVE, task.program.verifier))
     for name, path in files:
-        if workunit.open_name_bound(name) or name == VERIFIER_ARCHIVE:
+        known = workunit.open_name_bound(name) or name == VERIFIER_ARCHIVE
+        if known and isinstance(path, Path):
             target = os.path.relpath(path.resolve(), slot)
             (slot / name).write_bytes(render_soft_link(target))
 

@@ -26,6 +26,7 @@ from stoilo.core.statement import (
     parse_statement,
     statement_digest,
 )
+from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.statements import (
     LoggedRevocations,
@@ -39,9 +40,9 @@ from stoilo.executor.verifier.targets import Floors, GateEpoch, TrustedRelease
 from stoilo.executor.verifier.workunit import (
     HostState,
     InputFile,
-    TaskBundle,
     VerifiedAdmission,
     VerifiedTask,
+    Work,
 )
 
 CLOCK_SKEW_S: Final = 24 * 3600
@@ -173,13 +174,13 @@ def check_review_rules(statement: Statement, trust: TrustedRelease, clock: int) 
     return reviews
 
 
-def verify_bundle(
-    bundle: TaskBundle, trust: TrustedRelease, host: HostState, now: int
+def verify_work(
+    work: Work, trust: TrustedRelease, host: HostState, now: int
 ) -> VerifiedTask:
     """Return the task if it may run here and now; fails closed.
 
     Args:
-        bundle: the workunit, hostile.
+        work: the workunit, hostile.
         trust: the verified release.
         host: this volunteer's own opt-in, floors and memory of time.
         now: the host's clock, Unix seconds; may be wrong. In force is the latest of it,
@@ -190,14 +191,19 @@ def verify_bundle(
         PolicyRefusal: STO-A050 to STO-A050, STO-A090 and STO-X013, not for this host.
     """
     with ExitStack() as opened:
-        _check_sizes(bundle)
-        inputs = [opened.enter_context(one) for one in _open_inputs(bundle)]
-        admission = verify_admission(bundle.envelope, bundle.proof, trust)
-        withdrawn = open_revocations(bundle.revocations, trust)
+        # All sizes come first: nothing is parsed that is not bounded.
+        blobs = work.blobs()
+        if len(blobs) > BOUNDS.blobs_per_task:
+            raise TrustError("STO-A023", "more blobs came than any task may have")
+        names = (workunit.TASK_MODULE, workunit.ARGUMENTS, *blobs)
+        inputs = [opened.enter_context(work.open(name)) for name in names]
+        envelope, proof = work.read(workunit.ADMISSION), work.read(workunit.PROOF)
+        admission = verify_admission(envelope, proof, trust)
+        withdrawn = open_revocations(work.read(workunit.REVOCATIONS), trust)
         statement = admission.statement
-        _check_identity(bundle, statement, trust)
-        level = _check_level(bundle, statement, trust)
-        module, arguments, *blobs = _check_digests(inputs, statement)
+        _check_identity(work, statement, trust)
+        level = _check_level(work, statement, trust)
+        module, arguments, *data = _check_digests(inputs, statement)
     cosigned = (admission.proven.checkpoint_time, withdrawn.proven.checkpoint_time)
     clock = max(now, host.newest_time, *(time or 0 for time in cosigned))
     check_times(admission, clock)
@@ -217,7 +223,7 @@ def verify_bundle(
         limits=_limits_in_force(statement, level, host),
         task_module=module,
         arguments=arguments,
-        blobs=tuple(blobs),
+        blobs=tuple(data),
     )
 
 
@@ -265,31 +271,6 @@ def check_validator_module(statement: Statement, source: bytes) -> None:
         raise TrustError("STO-A024", "the validator module is not the admitted one")
 
 
-def _check_sizes(bundle: TaskBundle) -> None:
-    """Bound what is parsed; the inputs are bounded as they are opened."""
-    if len(bundle.envelope) > BOUNDS.envelope_bytes:
-        raise TrustError("STO-A001", "the admission envelope is too large")
-    if not 0 < len(bundle.proof) <= BOUNDS.proof_bytes:
-        raise TrustError("STO-A057", "the log proof is missing or too large")
-    if len(bundle.blobs) > BOUNDS.blobs_per_task:
-        raise TrustError("STO-A023", "more blobs came than any task may have")
-
-
-def _open_inputs(bundle: TaskBundle) -> list[InputFile]:
-    wanted = [
-        (bundle.task_module, BOUNDS.source_bytes, "the task module"),
-        (bundle.arguments, BOUNDS.inline_arguments_bytes, "the arguments file"),
-        *((blob, BOUNDS.blob_bytes, "a blob") for blob in bundle.blobs),
-    ]
-    with ExitStack() as opened:
-        inputs = [
-            opened.enter_context(InputFile(source, max_bytes=bound, what=what))
-            for source, bound, what in wanted
-        ]
-        opened.pop_all()
-    return inputs
-
-
 def _signing_epoch(envelope: Envelope, trust: TrustedRelease) -> GateEpoch:
     """Return the epoch whose keys signed; the newest is tried first."""
     refusal = TrustError("STO-A006", "the release certifies no gate key")
@@ -304,14 +285,12 @@ def _signing_epoch(envelope: Envelope, trust: TrustedRelease) -> GateEpoch:
     raise refusal
 
 
-def _check_identity(
-    bundle: TaskBundle, statement: Statement, trust: TrustedRelease
-) -> None:
+def _check_identity(work: Work, statement: Statement, trust: TrustedRelease) -> None:
     if statement.origin != trust.origin:
         raise TrustError("STO-A020", "the admission is for another project")
-    if statement.task_id != bundle.task_id:
+    if statement.task_id != work.task_id:
         raise TrustError("STO-A020", "the admission is for another task")
-    if statement.attempt != bundle.attempt:
+    if statement.attempt != work.attempt:
         raise TrustError("STO-A020", "the admission is for another attempt")
     if statement.python != trust.python:
         raise TrustError("STO-A032", f"the task needs Python {statement.python}")
@@ -323,10 +302,8 @@ def _check_identity(
         )
 
 
-def _check_level(
-    bundle: TaskBundle, statement: Statement, trust: TrustedRelease
-) -> Level:
-    if statement.level != bundle.app_level:
+def _check_level(work: Work, statement: Statement, trust: TrustedRelease) -> Level:
+    if statement.level != work.app:
         raise TrustError(
             "STO-A030", f"the app is not one for tasks of level {statement.level}"
         )

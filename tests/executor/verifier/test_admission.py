@@ -36,7 +36,6 @@ from stoilo.executor.verifier.admission import (
     admission_leaf,
     check_times,
     verify_admission,
-    verify_bundle,
 )
 from stoilo.executor.verifier.statements import (
     ANY_ARGUMENTS,
@@ -47,12 +46,7 @@ from stoilo.executor.verifier.statements import (
 )
 from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.workunit import (
-    HostState,
-    InputFile,
-    TaskBundle,
-    VerifiedTask,
-)
+from stoilo.executor.verifier.workunit import HostState, InputFile, VerifiedTask
 from stoilo.signer.development.lists import revoke, withdraw_reviewer
 from stoilo.signer.published.directory import read_release
 from tests.support.gate import (
@@ -64,7 +58,9 @@ from tests.support.gate import (
     NOW,
     OWN,
     GateBench,
+    TaskBundle,
     host_state,
+    verify_bundle,
 )
 
 HOST = host_state()
@@ -150,10 +146,13 @@ def test_source_is_not_read_before_signature_and_proof_hold(
 ) -> None:
     bundle = in_files(tmp_path, gate.bundle(gate.admit(gate.statement())))
     read: list[str] = []
-    monkeypatch.setattr(InputFile, "read", lambda _: read.append("x") or b"")
+    honest = InputFile.read
+    monkeypatch.setattr(
+        InputFile, "read", lambda one: read.append(one._what) or honest(one)
+    )
     with pytest.raises(TrustError, match="STO-L0"):
         run(gate, dataclasses.replace(bundle, proof=bundle.proof[:-9] + b"AAAAAAA=\n"))
-    assert not read
+    assert read == ["admission", "proof"]
 
 
 def test_leaf_is_computed_from_the_statement_alone(gate: GateBench) -> None:

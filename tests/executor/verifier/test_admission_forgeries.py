@@ -12,10 +12,10 @@ from stoilo.core.errors import StoiloError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.signatures import PrivateKey, parse_envelope, render_envelope
 from stoilo.executor.verifier import admission
-from stoilo.executor.verifier.admission import check_validator_module, verify_bundle
+from stoilo.executor.verifier.admission import check_validator_module
 from stoilo.executor.verifier.targets import Floors, RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.workunit import HostState, TaskBundle
+from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.development.lists import revoke
 from stoilo.signer.published.directory import read_release
 from tests.support.gate import (
@@ -28,7 +28,9 @@ from tests.support.gate import (
     VALIDATOR,
     Admitted,
     GateBench,
+    TaskBundle,
     host_state,
+    verify_bundle,
 )
 
 OTHER = content_digest(b"something else")
@@ -182,7 +184,7 @@ def revoked(denied: RevocationFile) -> Change:
 
 FORGERIES: dict[str, tuple[Change, str]] = {
     # sizes and form
-    "oversized envelope": (envelope_text(lambda e: e + b" " * 2**17), "STO-A001"),
+    "oversized envelope": (envelope_text(lambda e: e + b" " * 2**17), "STO-A057"),
     "oversized statement": (
         signed_text(lambda p: p[:-1] + b" " * 2**16 + b"}"),
         "STO-A001",

@@ -308,7 +308,7 @@ def test_admission_without_its_cosignature_is_refused(tmp_path):
     clock = Clock(int(time.time()))
     gate, executor = witnessed_pair(tmp_path, clock)
     work = make_work(tmp_path / "wu", gate)
-    proof = work.file("proof")
+    proof = dict(work.files)["proof"]
     bare = gate.strip_cosignatures(Admitted(b"", b"", proof.read_bytes()))
     proof.write_bytes(bare.proof)
     assert run(executor, work)[0].header.code == "STO-L013"

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import PolicyRefusal, TrustError
-from stoilo.executor.verifier.admission import check_verifier_floor, verify_bundle
+from stoilo.executor.verifier.admission import check_verifier_floor
 from stoilo.executor.verifier.host_verifier import raise_floors
 from stoilo.executor.verifier.targets import ArchiveFile, Floors, FloorsFile, PartFile
-from tests.support.gate import FLAVOR, host_state
+from tests.support.gate import FLAVOR, host_state, verify_bundle
 
 numbers = st.integers(0, 2**31)
 floors = st.builds(

@@ -13,7 +13,6 @@ from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import join_revocations, split_revocations
 from stoilo.executor.verifier import admission, statements
-from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.statements import (
     SeenRevocations,
     check_revocation_age,
@@ -34,6 +33,7 @@ from tests.support.gate import (
     NOW,
     GateBench,
     host_state,
+    verify_bundle,
 )
 
 OTHER = content_digest(b"something else")
@@ -81,7 +81,7 @@ def other_log(gate: GateBench) -> bytes:
 
 FORGERIES: dict[str, tuple[Callable[[GateBench], bytes], str]] = {
     "missing": (lambda _: b"", "STO-A071"),
-    "endless": (lambda _: b" " * 2**20, "STO-A071"),
+    "endless": (lambda _: b" " * 2**20, "STO-A057"),
     "another form": (lambda gate: gate.revocations[1:], "STO-A071"),
     "envelope that is no JSON": (
         lambda gate: gate.revocations.replace(b'{"', b"{", 1),
@@ -159,7 +159,7 @@ def test_control_without_the_check_each_forgery_runs(
     monkeypatch.setattr(admission, "open_revocations", lambda *_: logged)
     monkeypatch.setattr(admission, "_check_statement", believe)
     for name, (make, _) in FORGERIES.items():
-        if name != "under another log's checkpoint":
+        if name not in {"under another log's checkpoint", "endless"}:
             run(gate, make(gate))
 
 

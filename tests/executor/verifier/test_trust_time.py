@@ -5,12 +5,18 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.workunit import TaskBundle
 from stoilo.signer.published.directory import read_release
-from tests.support.gate import DAY_S, NOW, GateBench, epoch_at, host_state
+from tests.support.gate import (
+    DAY_S,
+    NOW,
+    GateBench,
+    TaskBundle,
+    epoch_at,
+    host_state,
+    verify_bundle,
+)
 from tests.support.metadata import ORIGIN, MetadataBench
 
 LATE = 10 * DAY_S

@@ -10,9 +10,9 @@ from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.admission import admission_leaf, verify_bundle
+from stoilo.executor.verifier.admission import admission_leaf
 from stoilo.signer.process.client import CheckpointSigner, SignerClient, SignerProcess
-from tests.support.gate import GateBench, host_state
+from tests.support.gate import GateBench, host_state, verify_bundle
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.rate_limit import WindowLimit
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.signer.development.lists import revoke
 from stoilo.signer.process.protocol import (
@@ -25,7 +24,15 @@ from stoilo.signer.process.protocol import (
     Signed,
 )
 from stoilo.signer.process.service import SignerService
-from tests.support.gate import DAY_S, MODULE, NOW, Admitted, GateBench, host_state
+from tests.support.gate import (
+    DAY_S,
+    MODULE,
+    NOW,
+    Admitted,
+    GateBench,
+    host_state,
+    verify_bundle,
+)
 
 
 class Clock:
