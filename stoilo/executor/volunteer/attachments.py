@@ -17,11 +17,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import urlencode
 
 import msgspec
 
 from stoilo.core.boinc.messages import ResultState
-from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
+from stoilo.core.errors import (
+    DeniedError,
+    InternalError,
+    StoiloError,
+    TrustError,
+    UsageError,
+)
 from stoilo.executor.verifier.installation import own_directory, replace_file
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.scheduler import (
@@ -239,6 +247,46 @@ def _write(path: Path, data: bytes) -> None:
     path.touch(mode=0o600)
     replace_file(path, data)
     path.chmod(0o600)
+
+
+ACCOUNT_BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, elements=64)
+_ACCOUNT_KEY = re.compile(r"[0-9A-Za-z_]{16,256}")
+
+
+def look_up_account(transfer: Transfer, email: str, password: str) -> str:
+    """Return the account key for an e-mail address and password (BOINC's web RPC).
+
+    Raises:
+        UnreachableError: ``STO-X001``.
+        DeniedError: ``STO-X003`` the project does not know them.
+        TrustError: ``STO-X030`` for an answer that cannot be read.
+    """
+    return parse_account(transfer.get(render_lookup(email, password)))
+
+
+def render_lookup(email: str, password: str) -> str:
+    """Return the address of the question, relative to the master URL."""
+    given = (password + email.lower()).encode()
+    hashed = hashlib.md5(given, usedforsecurity=False).hexdigest()
+    query = urlencode({"email_addr": email, "passwd_hash": hashed})
+    return f"lookup_account.php?{query}"
+
+
+def parse_account(data: bytes) -> str:
+    """Return the account key in a (hostile) answer.
+
+    Raises:
+        DeniedError: STO-X003 the project says no.
+        TrustError: STO-X030 the answer cannot be read.
+    """
+    root = parse_xml(data, ACCOUNT_BOUNDS)
+    if root.tag == "error":
+        words = root.string("error_msg", longest=1000)[:200]
+        raise DeniedError("STO-X003", f"the project refused the account: {words}")
+    key = root.string("authenticator")
+    if not _ACCOUNT_KEY.fullmatch(key):
+        raise TrustError("STO-X030", "the project's answer holds no account key")
+    return key
 
 
 log = logging.getLogger(__name__)

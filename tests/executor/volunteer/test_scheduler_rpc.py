@@ -23,14 +23,15 @@ from stoilo.core.boinc.messages import (
     WorkunitInfo,
 )
 from stoilo.core.errors import TrustError, UnreachableError
+from stoilo.executor.volunteer.addresses import check_name, find_scheduler
 from stoilo.executor.volunteer.scheduler_rpc import (
     CLIENT_VERSION,
     PLATFORM,
-    check_name,
-    find_scheduler,
     parse_reply,
-    parse_upload_reply,
     render_request,
+)
+from stoilo.executor.volunteer.transfer import (
+    parse_upload_reply,
     render_size_query,
     render_upload_head,
 )

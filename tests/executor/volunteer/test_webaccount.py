@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import DeniedError, StoiloError, TrustError
-from stoilo.executor.volunteer.transfer import parse_account, render_lookup
+from stoilo.executor.volunteer.attachments import parse_account, render_lookup
 from stoilo.server.engines.embedded.web.replies import (
     render_account,
     render_account_error,
