@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -34,6 +34,7 @@ data_option = click.option(
 )
 
 
+_Command = TypeVar("_Command", bound=Callable[..., object])
 _HOW = (
     click.option("--root", type=_FILE, help="The project's TUF root, a file."),
     click.option(
@@ -68,7 +69,7 @@ _HOW = (
 )
 
 
-def how_options(command: Callable[..., None]) -> Callable[..., None]:
+def how_options(command: _Command) -> _Command:
     """Add the options that say by what, and how much, tasks run here."""
     for option in reversed(_HOW):
         command = option(command)

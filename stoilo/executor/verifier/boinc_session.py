@@ -29,7 +29,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from stoilo.core.errors import InternalError, StoiloError
@@ -242,12 +241,7 @@ class Session:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         self._thread.join()
         if self._segment is not None:
@@ -273,8 +267,6 @@ class Session:
         """Report the task as done, at the latest when the session ends."""
         with self._lock:
             self._reckoning.finish()
-
-    # ------------------------------------------------------------- the executor's side
 
     def begin(self, run: KeptRun) -> Checkpoint | None:
         """Take up a task.
@@ -310,8 +302,6 @@ class Session:
         """Take what the run tells (hostile but bounded), in the thread that serves it."""
         with self._lock:
             self._reckoning.hear(progress)
-
-    # --------------------------------------------------------------- the client's side
 
     def _serve(self) -> None:
         report_at = self._clock()

@@ -50,12 +50,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def tree_cap(disk_bytes: int | None, own: int = DEFAULT_CAP_BYTES) -> int:
-    """Return how many bytes the trees may take: preferences only lower this.
-
-    Args:
-        disk_bytes: what BOINC may use by its user's preference; None: it does not say.
-        own: this computer's own cap.
-    """
+    """Return how many bytes the trees may take; what BOINC may use only lowers it."""
     return own if disk_bytes is None else min(own, disk_bytes // SHARE_OF_DISK)
 
 
@@ -93,10 +88,10 @@ def check_tree(directory: Path, digest: Digest) -> Tree:
         TrustError: STO-F006 it is not: a file is missing, changed, linked or too many.
     """
     if directory.is_symlink():
-        raise _damaged("it is a link")
+        raise _refused("it is a link")
     manifest = _read_manifest(directory)
     if tree_digest(manifest) != digest:
-        raise _damaged("its list of files is another one")
+        raise _refused("its list of files is another one")
     tree = parse_tree(manifest)
     _check_names(directory, tree)
     workers = min(MOST_THREADS, os.cpu_count() or 1)
@@ -193,10 +188,8 @@ def _measure(directory: Path) -> int:
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:
-            try:
+            with suppress(FileNotFoundError):
                 total += (Path(folder) / name).lstat().st_size
-            except FileNotFoundError:
-                continue
     return total
 
 
@@ -204,7 +197,7 @@ def _read_manifest(directory: Path) -> bytes:
     try:
         return read_bounded(directory / MANIFEST_NAME, MANIFEST_BYTES)
     except OSError as error:
-        raise _damaged(
+        raise _refused(
             "its list of files is no plain file or cannot be read"
         ) from error
 
@@ -214,16 +207,16 @@ def _check_names(directory: Path, tree: Tree) -> None:
     folders = {folder for path in listed for folder in _folders_of(path)}
     found = set(_walk(directory, "", folders))
     if extra := found - listed:
-        raise _damaged(f"{min(extra)[:80]!r} does not belong to it")
+        raise _refused(f"{min(extra)[:80]!r} does not belong to it")
     if missing := listed - found:
-        raise _damaged(f"{min(missing)[:80]!r} is missing")
+        raise _refused(f"{min(missing)[:80]!r} is missing")
 
 
 def _walk(directory: Path, below: str, folders: set[str]) -> Iterator[str]:
     try:
         entries = list(os.scandir(directory / below))
     except OSError as error:
-        raise _damaged("a directory cannot be read") from error
+        raise _refused("a directory cannot be read") from error
     for entry in entries:
         path = f"{below}/{entry.name}" if below else entry.name
         if path in folders and entry.is_dir(follow_symlinks=False):
@@ -236,16 +229,16 @@ def _check_file(directory: Path, file: TreeFile) -> None:
     try:
         descriptor = os.open(directory / file.path, _FILE)
     except OSError as error:
-        raise _damaged(f"{file.path[:80]!r} is a link or cannot be read") from error
+        raise _refused(f"{file.path[:80]!r} is a link or cannot be read") from error
     try:
         status = os.fstat(descriptor)
         same_kind = bool(status.st_mode & stat.S_IXUSR) == file.executable
         if not stat.S_ISREG(status.st_mode) or not same_kind:
-            raise _damaged(f"{file.path[:80]!r} is another kind of file")
+            raise _refused(f"{file.path[:80]!r} is another kind of file")
         if status.st_size != file.size or _hash(descriptor, file.size) != file.digest:
-            raise _damaged(f"{file.path[:80]!r} has changed")
+            raise _refused(f"{file.path[:80]!r} has changed")
     except OSError as error:
-        raise _damaged(f"{file.path[:80]!r} cannot be read") from error
+        raise _refused(f"{file.path[:80]!r} cannot be read") from error
     finally:
         os.close(descriptor)
 
@@ -262,11 +255,11 @@ def _hash(descriptor: int, size: int) -> str:
     return state.hexdigest()
 
 
-def _damaged(reason: str) -> TrustError:
+def _refused(reason: str) -> TrustError:
     return TrustError(
         "STO-F006",
-        f"an unpacked runtime is not what it was: {reason}",
-        hint="it does not run; where nobody uses it, the next task unpacks it anew",
+        f"the task's runtime is not the one of the release: {reason}",
+        hint="it does not run; it is unpacked anew, or fetched after a reset of the project",
     )
 
 
@@ -310,7 +303,7 @@ def hold_tree(
                 yield place
                 return
         if archive is None:
-            raise _other_archive("the task brought no archive of its runtime")
+            raise _refused("the task brought no archive of its runtime")
         _unpack(directory, wanted, archive, cap_bytes)
 
 
@@ -347,13 +340,13 @@ def _open_archive(path: Path, wanted: WantedTree) -> Iterator[BinaryIO]:
         descriptor = os.open(path, _FILE)
         file = os.fdopen(descriptor, "rb", buffering=0)
     except OSError as error:
-        raise _other_archive("it cannot be opened") from error
+        raise _refused("it cannot be opened") from error
     with file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size != wanted.archive_bytes:
-            raise _other_archive("it is no file of that size")
+            raise _refused("it is no file of that size")
         if _hash(descriptor, wanted.archive_bytes) != wanted.archive_digest:
-            raise _other_archive("its digest is another one")
+            raise _refused("its digest is another one")
         file.seek(0)
         yield file
 
@@ -408,11 +401,3 @@ def _write(temporary: Path, member: ArchiveMember, chunks: Iterator[bytes]) -> N
         target.flush()
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
-
-
-def _other_archive(reason: str) -> TrustError:
-    return TrustError(
-        "STO-F006",
-        f"the archive of the task's runtime is not the one of the release: {reason}",
-        hint="BOINC fetches it again after a reset of the project",
-    )

@@ -65,11 +65,6 @@ def _lean() -> Iterator[None]:
             del sys.modules[name]
 
 
-def _forget_absent(table: dict[Any, type]) -> None:
-    for key in [key for key, kind in table.items() if issubclass(kind, _Absent)]:
-        del table[key]
-
-
 with _lean():
     from securesystemslib.signer import (
         KEY_FOR_TYPE_AND_SCHEME,
@@ -82,8 +77,10 @@ with _lean():
     from tuf.ngclient.fetcher import FetcherInterface
     from tuf.ngclient.updater import Updater
 
-_forget_absent(KEY_FOR_TYPE_AND_SCHEME)
-_forget_absent(SIGNER_FOR_URI_SCHEME)
+_tables: tuple[dict[Any, type], ...] = (KEY_FOR_TYPE_AND_SCHEME, SIGNER_FOR_URI_SCHEME)
+for _table in _tables:
+    for _key in [key for key, kind in _table.items() if issubclass(kind, _Absent)]:
+        del _table[_key]
 
 
 OLDER: Final = "STO-K010"
@@ -124,9 +121,9 @@ def _code_of(error: Exception, phase: str, *, replaced: bool) -> str:
             code = OLDER if replaced else "STO-K012"
         case exceptions.LengthOrHashMismatchError():
             code = "STO-K019"
-        case exceptions.DownloadLengthMismatchError():
-            code = "STO-K013"
-        case exceptions.DownloadError():
+        case exceptions.DownloadError() if not isinstance(
+            error, exceptions.DownloadLengthMismatchError
+        ):
             code = "STO-K014"
         case _ if any(words in text for words in _VANISHED):
             code = OLDER
@@ -226,8 +223,7 @@ class ReleaseUpdater(Updater):
     """python-tuf's client with the caller's clock, and targets kept in memory.
 
     Args:
-        folder: the cache's directory; None keeps nothing, so that a killed process leaves
-            nothing either.
+        folder: the cache's directory; None keeps nothing.
         files: the release's by name, hostile.
         root: the trusted root metadata.
         at: the time to judge expiry by, Unix seconds.
@@ -376,9 +372,6 @@ class ReleaseUpdater(Updater):
 @contextmanager
 def cache_directory(cache: Path | None) -> Iterator[Path | None]:
     """Yield the client's own directory, locked: several tasks start at once.
-
-    Args:
-        cache: kept between calls; None for none.
 
     Raises:
         InternalError: STO-X008 when it cannot be used.

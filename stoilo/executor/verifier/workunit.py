@@ -21,7 +21,6 @@ import stat
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 import msgspec
@@ -129,12 +128,7 @@ class InputFile:
         """Return the file itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the descriptor."""
         self.close()
 

@@ -52,8 +52,6 @@ MAX_BYTES: Final = 256 * 1024
 FIELD_CHARS: Final = 200
 FEATURES_CHARS: Final = 2048
 _FIELD = re.compile(r"^([a-z_ ]{1,32}?)\s*:[ \t]*(.*)$", re.MULTILINE)
-_MEMORY = re.compile(r"^MemTotal:\s*([0-9]{1,15}) kB$", re.MULTILINE)
-_RELEASE = re.compile(r"^([A-Z_]{1,32})=\"?([^\"\n]*)\"?$", re.MULTILINE)
 
 
 class HostDescription:
@@ -79,15 +77,15 @@ class HostDescription:
         return self._known
 
 
-def describe_host(data: Path, system: Path = Path("/")) -> HostInfo:
+def describe_host(data: Path) -> HostInfo:
     """Return what is said of this computer."""
-    vendor, model, features = parse_processor(_read(system / "proc/cpuinfo"))
-    name, version = parse_os_release(_read(system / "etc/os-release"))
+    vendor, model, features = parse_processor(_read(Path("/proc/cpuinfo")))
+    name, version = _system()
     return HostInfo(
         vendor=vendor,
         model=model,
         features=features,
-        memory_bytes=parse_meminfo(_read(system / "proc/meminfo")),
+        memory_bytes=float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),
         disk_free_bytes=_free(data),
         os_name=f"Linux {name}".strip(),
         os_version=f"{version} [{platform.release()[:64]}]".strip(),
@@ -114,15 +112,12 @@ def parse_processor(text: str) -> tuple[str, str, str]:
     )
 
 
-def parse_meminfo(text: str) -> float:
-    """Return the machine's memory from ``/proc/meminfo``, bytes; 0 when not said."""
-    match = _MEMORY.search(text)
-    return float(int(match[1]) * 1024) if match else 0.0
-
-
-def parse_os_release(text: str) -> tuple[str, str]:
-    """Return short name and full name of the system from ``/etc/os-release``."""
-    fields = dict(_RELEASE.findall(text))
+def _system() -> tuple[str, str]:
+    """Return short name and full name of the system; empty when it does not say."""
+    try:
+        fields = platform.freedesktop_os_release()
+    except OSError:
+        return "", ""
     name = fields.get("NAME", "").removesuffix("GNU/Linux").strip()
     return name[:FIELD_CHARS], fields.get("PRETTY_NAME", "")[:FIELD_CHARS]
 

@@ -72,7 +72,7 @@ def test_published_and_logged_program_is_named(trust):
     own = OwnParts(PLATFORM, LAUNCHER, TREE)
     check = check_self(trust, own, logged(LAUNCHER, ARCHIVE))
     text = render_check(check)
-    assert [one.part for one in check.findings] == ["launcher", "verifier"]
+    assert [one.part for one in check.parts] == ["launcher", "verifier"]
     assert "entry 3 of 9" in text
     assert "DEVELOPMENT" in text
 
