@@ -23,11 +23,10 @@ from stoilo.cli.main import cli
 from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core import limits
 from stoilo.core.codebook import load_codebook
-from stoilo.core.levels import Level
+from stoilo.core.levels import Level, load_levels
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.types import Redundancy
 from stoilo.low_level.redundancy import CreateOptions
-from stoilo.policies.levels import load_levels
 from stoilo.sandbox.kernel.filter_text import render_filter
 from stoilo.server.config import ServerConfig
 from stoilo.server.watching.metrics import METRICS

@@ -13,6 +13,7 @@ from stoilo.cli.extras import check_platform, require_extra
 from stoilo.cli.lazy import TableGroup
 from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core.errors import UsageError
+from stoilo.core.levels import load_levels
 from stoilo.policies.entry import read_script
 from stoilo.policies.explanation import (
     Change,
@@ -22,7 +23,7 @@ from stoilo.policies.explanation import (
 )
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.jailed import check_in_child
-from stoilo.policies.levels import level_names, load_level, load_levels
+from stoilo.policies.levels import level_names, load_level
 from stoilo.policies.policy import (
     EVERYBODY,
     LevelRule,

@@ -38,7 +38,7 @@ from stoilo.core.errors import UsageError
 from stoilo.core.files import read_bounded
 from stoilo.core.rpc import reviews_pb2 as pb
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.review import sign_review
+from stoilo.executor.verifier.statements import sign_review
 from stoilo.signer.key_files import read_private_key, write_private_file
 
 AnswerT = TypeVar("AnswerT")

@@ -349,10 +349,10 @@ def split_revocations(data: bytes) -> tuple[bytes, bytes]:
     """Return envelope and proof of a workunit's file (hostile), neither judged.
 
     Raises:
-        TrustError: STO-A070 when it is missing or too large, STO-A071 in another form.
+        TrustError: STO-A071 when it is missing, too large or in another form.
     """
     if not 0 < len(data) <= MAX_REVOCATIONS_BYTES:
-        raise TrustError("STO-A070", "the revocations are missing or too large")
+        raise TrustError("STO-A071", "the revocations are missing or too large")
     if not data.startswith(_FIRST_LINE):
         raise TrustError("STO-A071", "the file of revocations is in another form")
     envelope, _, proof = data.removeprefix(_FIRST_LINE).partition(b"\n")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
+from stoilo.core.levels import load_levels
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import Finding, Verdict
 from stoilo.policies import entry as entries
@@ -29,7 +30,7 @@ from stoilo.policies.findings import (
     tidy,
 )
 from stoilo.policies.imports import Need, find_import_problems, find_needs
-from stoilo.policies.levels import check_level_name, load_levels
+from stoilo.policies.levels import check_level_name
 from stoilo.policies.limits import (
     find_finally_bombs,
     find_large_constants,

@@ -17,7 +17,7 @@ from stoilo.cli.main import main
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.statement import parse_statement
-from stoilo.executor.verifier.review import REVIEW_PAYLOAD
+from stoilo.executor.verifier.statements import REVIEW_PAYLOAD
 from stoilo.server.admission import tokens
 from stoilo.server.db.store import Store
 from stoilo.testing.deployment import Deployment

@@ -19,11 +19,11 @@ import numpy as np
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import Instance, Tensor
 from stoilo.core.codec.values import from_node, to_node
+from stoilo.executor.slot.executor import Executor
 from stoilo.executor.verifier.workunit import parse_result, render_result
 from stoilo.executor.volunteer.main import main
 
 if TYPE_CHECKING:
-    from stoilo.executor.verifier.execution import Executor
     from stoilo.executor.verifier.workunit import Work
 
 __all__ = ["ENCODED_LIES", "LIES", "OTHERS", "Liar", "lie_about"]
@@ -97,7 +97,7 @@ def lie_about(encoded: bytes, name: str) -> bytes:
     return skeleton.encode(to_node((LIES | OTHERS)[name](value)))
 
 
-class Liar:
+class Liar(Executor):
     """An executor that sends, turn by turn, the named lies about what another computed.
 
     Args:

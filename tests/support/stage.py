@@ -35,6 +35,7 @@ from stoilo.audit.format.records import (
 )
 from stoilo.audit.witness.client import without_urls
 from stoilo.core.digests import content_digest
+from stoilo.core.frozen_tree import Tree, render_tree, tree_digest
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.executor.verifier.targets import (
@@ -62,10 +63,8 @@ from stoilo.executor.verifier.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
-    read_release,
 )
-from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest
+from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
 from stoilo.signer.ceremony.base_release import BaseRelease, open_base
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
@@ -82,6 +81,7 @@ from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.signatures import sign_proposal
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.offline_keys import Hardness, OfflineKey, create_key, open_key
+from stoilo.signer.published.directory import read_release
 from stoilo.signer.published.evidence import metadata_rows, part_rows
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.faulty_log import LogKey

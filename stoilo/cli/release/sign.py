@@ -47,6 +47,7 @@ from stoilo.signer.offline_keys import (
     group_digest,
 )
 from stoilo.signer.process.online_keys import find_key, renew_online_metadata
+from stoilo.signer.published.directory import read_release
 
 
 @click.command()
@@ -284,7 +285,7 @@ def _sign_online(place: Path, now: int) -> bool:
 def _verify_as_volunteer(place: Path, now: int) -> None:
     """Raise what a volunteer would, before one does."""
     root = (place / "root.json").read_bytes()
-    load_trust(place, root, now, installed=installed_release())
+    load_trust(read_release(place), root, now, installed=installed_release())
 
 
 def _show_published(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -188,7 +187,7 @@ def self_check(
     """
     check = _compare(project, _read(root), launcher, ca)
     if as_json:
-        click.echo(json.dumps(_document(check)))
+        click.echo(msgspec.json.encode(check).decode())
         return
     from stoilo.executor.verifier.inspection import render_check  # noqa: PLC0415 - an extra
 
@@ -221,28 +220,3 @@ def _read(path: Path, most: int = _MAX_ROOT_BYTES) -> bytes:
             return file.read(most)
     except OSError as error:
         raise UsageError("STO-U004", f"{path.name} cannot be read") from error
-
-
-def _document(check: SelfCheck) -> dict[str, object]:
-    return {
-        "origin": check.origin,
-        "development": check.development,
-        "parts": [
-            {
-                "part": one.part,
-                "version": one.version,
-                "serial": one.serial,
-                "digest": one.digest,
-            }
-            for one in check.findings
-        ],
-        "log": (
-            None
-            if check.entry is None
-            else {
-                "entry": check.entry,
-                "size": check.size,
-                "witnessed": check.witnessed,
-            }
-        ),
-    }

@@ -54,10 +54,10 @@ PATIENT_CODES = frozenset({"STO-K023", "STO-L013"})
 """The signer's refusals that pass with time (the epoch's rate; missing witnesses)."""
 
 NO_EPOCH = "STO-K024"
-RENEWED_CODES = frozenset({"STO-A040", "STO-A043", "STO-A045", NO_EPOCH})
+RENEWED_CODES = frozenset({"STO-A040", "STO-A043", NO_EPOCH})
 """Refusals of a statement's times or epoch: another statement of the task may pass."""
 
-REVIEW_CODES = frozenset({"STO-A055", "STO-A061", "STO-A062"})
+REVIEW_CODES = frozenset({"STO-A055"})
 """Refusals of a statement's reviews: the task is parked until there are better ones."""
 
 RENEWAL_S = 300

@@ -12,8 +12,9 @@ from sqlalchemy import select
 from stoilo.audit.format.facts import OperatorAct
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
+from stoilo.core.levels import load_levels
 from stoilo.policies.jailed import GATE_JOB, Gate
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.server.admission.blobs import BlobStore

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError
+from stoilo.core.frozen_tree import platform_name
+from stoilo.core.levels import load_levels
 from stoilo.flavors.manifest import shipped_flavors
-from stoilo.flavors.tree import platform_name
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.policies.levels import load_level
 from stoilo.policies.policy import Policy, default_policy, parse_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.server.admission.outdated import Terms
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from stoilo.audit.format.policy import LogPolicy
     from stoilo.executor.verifier.targets import TrustedRelease
-    from stoilo.executor.verifier.tuf_client import ReleaseFiles
+    from stoilo.executor.verifier.trust import ReleaseFiles
     from stoilo.server.admission.draft import LevelLookup
     from stoilo.server.app.audit_log import AuditLog
     from stoilo.server.app.engine import ServedEngine

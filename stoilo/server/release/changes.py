@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from stoilo.core.levels import Level
     from stoilo.executor.verifier.targets import TrustedRelease
-    from stoilo.executor.verifier.tuf_client import ReleaseFiles
+    from stoilo.executor.verifier.trust import ReleaseFiles
     from stoilo.flavors.manifest import FlavorManifest
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log

@@ -17,7 +17,7 @@ from stoilo.audit.format.facts import ReviewRecord
 from stoilo.audit.format.records import salted_commitment
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.review import OpenedReview, open_review
+from stoilo.executor.verifier.statements import OpenedReview, open_review
 from stoilo.server.db import schema
 from stoilo.server.db.records import NO_REVIEWS, Reviews
 from stoilo.server.log.outbox import NO_ORIGIN, note_record

@@ -27,7 +27,7 @@ from stoilo.core.statement import (
     parse_revocation,
     render_revocation,
 )
-from stoilo.executor.verifier.revocation import (
+from stoilo.executor.verifier.statements import (
     in_force,
     open_revocations,
     revocation_leaf,

@@ -16,6 +16,7 @@ import msgspec
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, show_plainly
+from stoilo.core.levels import level_files
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
     BuilderFile,
@@ -29,7 +30,6 @@ from stoilo.executor.verifier.targets import (
     RevocationFile,
     read_target,
 )
-from stoilo.policies.levels import level_files
 from stoilo.signer.offline_keys import group_digest
 
 _YEAR_10000: Final = 253_402_300_800

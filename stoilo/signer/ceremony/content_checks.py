@@ -17,6 +17,7 @@ from tuf.api.metadata import Role, TargetFile
 from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.frozen_tree import MANIFEST_BYTES, parse_tree
 from stoilo.core.levels import parse_levels
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
@@ -38,7 +39,6 @@ from stoilo.executor.verifier.trust import (
     POLICY_FILE,
     PROJECT_FILE,
 )
-from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.lists import LISTS, read_epoch_files, read_list
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
@@ -68,7 +68,7 @@ def named_targets(proposal: Proposal) -> dict[str, TargetFile]:
 def release_parts(proposal: Proposal) -> tuple[PartFile, ...]:
     """Return the records of launchers, verifiers and flavors as they will be.
 
-    Raises ``STO-K013``, or ``STO-K081`` when a record and its files disagree.
+    Raises ``STO-K013`` when a record and its files disagree.
     """
     infos = named_targets(proposal)
     files = {

@@ -7,7 +7,7 @@ offline keys lie beside the online ones: the root is marked and release-built ve
 it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.executor.verifier.trust.read_release`
+    DIR/metadata, targets    public, see `stoilo.signer.published.directory`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -40,7 +40,6 @@ from stoilo.executor.verifier.targets import (
     ReviewerFile,
     RevocationFile,
     TrustedRelease,
-    is_part_file,
 )
 from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
@@ -48,7 +47,6 @@ from stoilo.executor.verifier.trust import (
     HISTORY_FILE,
     POLICY_FILE,
     load_trust,
-    read_release,
 )
 from stoilo.signer.ceremony.base_release import (
     BaseRelease,
@@ -81,6 +79,7 @@ from stoilo.signer.process.online_keys import (
     REQUESTED_FILE,
     epochs_ahead,
 )
+from stoilo.signer.published.directory import read_release
 from stoilo.signer.repository import (
     newest,
     publishing,
@@ -238,10 +237,14 @@ def _renewed(
     gone = (
         name
         for name in base.names()
-        if name not in wanted and not is_part_file(name) and name != FLOORS_FILE
+        if name not in wanted and not name.startswith(_PARTS) and name != FLOORS_FILE
     )
     changes = Changes(put, tuple(gone), renew=roles_ending(base, now))
     return development_ceremony(next_proposal(base, changes, now), now)
+
+
+_PARTS: Final = ("launcher/", "verifier/", "flavor/")
+"""How the targets of launchers, verifiers and flavors begin."""
 
 
 def _targets(

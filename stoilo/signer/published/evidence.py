@@ -25,7 +25,7 @@ from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import BuilderFile, TrustedRelease, part_target
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,
@@ -109,7 +109,7 @@ def check_pairs(
     """Check that launchers start the release's verifiers, and those know its root.
 
     Raises:
-        TrustError: STO-F034, STO-F035, STO-F064.
+        TrustError: STO-F034, STO-F035, STO-F001.
     """
     verifiers = {
         one.platform: one for one in contents.parts() if one.part == "verifier"

@@ -17,8 +17,7 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.targets import InstalledRelease, PartFile, TrustedRelease
-from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.executor.verifier.trust import ReleaseFiles, load_trust, travels
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript

@@ -124,7 +124,7 @@ def check(project, url, launcher, *words):
 
 def test_release_without_its_log_proof_is_refused(project, url, capsys):
     assert check(project, url, project / "0") == 4
-    assert "STO-F047" in capsys.readouterr().err
+    assert "STO-F045" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("logged")
@@ -139,7 +139,7 @@ def test_release_that_only_this_volunteer_was_shown_is_refused(
 ):
     log_release(logged, digest(b"everybody else's launcher"), digest(ARCHIVE))
     assert check(project, url, project / "0") == 4
-    assert "STO-F047" in capsys.readouterr().err
+    assert "STO-F045" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("logged")

@@ -23,14 +23,15 @@ from stoilo.core.boinc.messages import (
     WorkunitInfo,
 )
 from stoilo.core.errors import TrustError, UnreachableError
+from stoilo.executor.volunteer.addresses import check_name, find_scheduler
 from stoilo.executor.volunteer.scheduler_rpc import (
     CLIENT_VERSION,
     PLATFORM,
-    check_name,
-    find_scheduler,
     parse_reply,
-    parse_upload_reply,
     render_request,
+)
+from stoilo.executor.volunteer.transfer import (
+    parse_upload_reply,
     render_size_query,
     render_upload_head,
 )
@@ -116,7 +117,6 @@ FULL = SchedulerReply(
     delete_files=("e" * 64,),
     user=UserInfo(5, "ann <&>", 7, 1.5, 1.25),
     project_preferences="<project_specific><max_level>pure</max_level></project_specific>",
-    global_preferences="<run_on_batteries>1</run_on_batteries>",
     code_sign_key=f"1024\n{'cd' * 32}\n.\n",
     code_sign_key_signature=f"{'ab' * 32}\n.\n",
     app_versions=(AppVersion("pure", 7, PLATFORM, (LAUNCHER, ARCHIVE)),),
@@ -193,12 +193,12 @@ def test_scheduler_is_found_in_both_spellings():
 
 @pytest.mark.parametrize("page", [b"", b"<html></html>", b"<scheduler></scheduler>"])
 def test_master_page_without_scheduler_is_unreachable(page):
-    with pytest.raises(UnreachableError, match="STO-X002"):
+    with pytest.raises(UnreachableError, match="STO-X001"):
         find_scheduler(page, URL)
 
 
 def test_scheduler_of_another_server_is_refused():
-    with pytest.raises(TrustError, match="STO-X002"):
+    with pytest.raises(TrustError, match="STO-X001"):
         find_scheduler(b"<scheduler>http://10.0.0.1/x</scheduler>", URL)
 
 

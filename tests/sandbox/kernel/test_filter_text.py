@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from stoilo.cli.main import cli
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.core.levels import load_levels
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filter_text import (
     HANDOVER,

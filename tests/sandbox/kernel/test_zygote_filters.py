@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.core.levels import load_levels
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filters import WAITER_CALLS, find_own
 from stoilo.sandbox.kernel.mechanisms import ZYGOTE_UID

@@ -13,7 +13,8 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.core.levels import load_levels
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.facades import logs
 from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.language.ownership import (

@@ -27,7 +27,7 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import parse_statement
 from stoilo.core.types import TaskState
-from stoilo.executor.verifier.review import (
+from stoilo.executor.verifier.statements import (
     ANY_ARGUMENTS,
     MAX_REVIEW_BYTES,
     Review,

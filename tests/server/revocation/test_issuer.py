@@ -18,7 +18,7 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.statement import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.verifier.revocation import open_revocations
+from stoilo.executor.verifier.statements import open_revocations
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.server.revocation.issuer import (
     REISSUE_S,
@@ -39,7 +39,7 @@ from stoilo.signer.process.protocol import (
     SignRevocation,
 )
 from stoilo.signer.process.service import SignerService
-from tests.support.gate import NOW, GateBench
+from tests.support.gate import NOW, GateBench, epoch_at
 
 OLD = "a" * 64
 
@@ -173,7 +173,7 @@ def test_wish_is_in_force_at_once_and_for_good(bench: Bench) -> None:
     assert bench.issuer.upkeep()
     assert not wanted.exists()
     assert (bench.newest.epochs, bench.newest.digests) == ((1,), (OLD,))
-    assert bench.issuer.in_force().epoch_at(NOW, 60) is None
+    assert epoch_at(bench.issuer.in_force(), NOW, 60) is None
     bench.want(epochs=(9,))
     bench.issuer.upkeep()
     assert bench.newest.epochs == (1, 9)

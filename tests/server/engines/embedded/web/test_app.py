@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.rate_limit import TokenBuckets
-from stoilo.executor.volunteer.scheduler_rpc import find_scheduler, parse_reply
+from stoilo.executor.volunteer.addresses import find_scheduler
+from stoilo.executor.volunteer.scheduler_rpc import parse_reply
 from stoilo.server.engines.embedded.web.app import HttpOptions
 from stoilo.server.engines.embedded.web.body_limit import BodyPace
 from stoilo.server.engines.embedded.web.rate_limit import CallLimits

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.boinc.messages import UploadInfo
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.volunteer.scheduler_rpc import (
+from stoilo.executor.volunteer.transfer import (
     parse_upload_reply,
     render_size_query,
     render_upload_head,

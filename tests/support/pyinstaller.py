@@ -1,8 +1,7 @@
-"""Trees wherever they lie (a directory, an archive), how two differ, and what is in one.
+"""What a frozen program holds, read without running or unmarshalling anything.
 
 PyInstaller's program carries an archive behind its code: a table of entries, one of them
-the compressed modules with a table of their own. Both are read here without running or
-unmarshalling anything, so that a tree from somebody else can be looked into.
+the compressed modules with a table of their own.
 Source: PyInstaller 6, CArchive and PYZ formats.
 """
 
@@ -12,142 +11,11 @@ import re
 import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.core.digests import Digest
-from stoilo.core.errors import TrustError, UsageError
-from stoilo.flavors.archive import Source, XzReader, read_any_archive
+from stoilo.core.errors import TrustError
 from stoilo.flavors.contents import library_stem
-from stoilo.flavors.tree import (
-    MANIFEST_BYTES,
-    MANIFEST_NAME,
-    Tree,
-    TreeFile,
-    describe_tree,
-    hash_file,
-    parse_tree,
-    render_tree,
-    tree_digest,
-)
-
-_XZ_MAGIC = b"\xfd7zXZ\x00"
-_FIRST_LINE = 256
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedTree:
-    """A tree whose bytes have all been hashed."""
-
-    tree: Tree  # what is really there
-    digest: Digest  # its tree digest
-    # SHA-256 of the archive that it was read from; empty for a directory
-    archive: str = ""
-    archive_size: int = 0  # bytes of that archive
-
-
-@contextmanager
-def open_archive(path: Path) -> Iterator[Source]:
-    """Open an archive for reading, decompressed when it is an ``.xz`` file."""
-    with path.open("rb") as file:
-        compressed = file.read(len(_XZ_MAGIC)) == _XZ_MAGIC
-        file.seek(0)
-        yield XzReader(file) if compressed else file
-
-
-def load_tree(path: Path) -> LoadedTree:
-    """Hash the frozen tree at `path`: the output of a build, a tree, or an archive.
-
-    Raises:
-        UsageError: ``STO-F014``, there is none.
-        TrustError: ``STO-F001``, ``STO-F002``, ``STO-F001``, ``STO-F006``, ``STO-F001``: it
-            is broken, or differs from its own manifest.
-    """
-    if path.is_dir():
-        inner = path / "tree"
-        return _load_directory(inner if (inner / MANIFEST_NAME).is_file() else path)
-    if not path.is_file():
-        raise _nothing(path)
-    with open_archive(path) as stream:
-        members = read_any_archive(stream)
-        manifest = b"".join(next(members).chunks)
-        for member in members:
-            for _ in member.chunks:
-                pass
-    digest, size = hash_file(path)
-    return LoadedTree(parse_tree(manifest), tree_digest(manifest), digest, size)
-
-
-def _load_directory(directory: Path) -> LoadedTree:
-    """Hash a directory and compare it with the manifest in it."""
-    file = directory / MANIFEST_NAME
-    if not file.is_file() or file.is_symlink():
-        raise _nothing(directory)
-    with file.open("rb") as stream:
-        manifest = stream.read(MANIFEST_BYTES + 1)
-    listed = parse_tree(manifest)
-    found = describe_tree(directory, listed.part, listed.platform)
-    if render_tree(found) != manifest:
-        before = {one.path: one for one in listed.files}
-        now = {one.path: one for one in found.files}
-        paths = sorted(p for p in before | now if before.get(p) != now.get(p))
-        raise TrustError(
-            "STO-F006",
-            f"{directory} is not what its manifest lists: {', '.join(paths)[:300]}",
-        )
-    return LoadedTree(found, tree_digest(manifest))
-
-
-def _nothing(path: Path) -> UsageError:
-    return UsageError(
-        "STO-F014",
-        f"{str(path)[:200]!r} is neither a frozen tree nor an archive of one",
-        hint="name the output directory of a build, or an archive",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One path that differs: how, in words."""
-
-    path: str
-    what: str
-
-
-def compare_trees(one: LoadedTree, other: LoadedTree) -> tuple[Difference, ...]:
-    """Return where two trees differ, by path; nothing when they are equal.
-
-    Archives of equal trees are compared as files too: whoever signs one signs its bytes.
-    """
-    before = {file.path: file for file in one.tree.files}
-    after = {file.path: file for file in other.tree.files}
-    found = [
-        Difference(path, _describe(before.get(path), after.get(path)))
-        for path in sorted(before | after)
-        if before.get(path) != after.get(path)
-    ]
-    heads = [(tree.part, tree.platform) for tree in (one.tree, other.tree)]
-    if heads[0] != heads[1]:
-        words = " and ".join(f"{part} for {platform}" for part, platform in heads)
-        found.insert(0, Difference("MANIFEST", words))
-    both_packed = one.archive and other.archive
-    if not found and both_packed and one.archive != other.archive:
-        found.append(Difference("", "equal trees, packed into different archives"))
-    return tuple(found)
-
-
-def _describe(before: TreeFile | None, after: TreeFile | None) -> str:
-    if before is None:
-        return "only in the second"
-    if after is None:
-        return "only in the first"
-    if before.size != after.size:
-        return f"{before.size:,} and {after.size:,} bytes"
-    if before.digest != after.digest:
-        return f"other bytes: {before.digest[:16]}… and {after.digest[:16]}…"
-    return "a program in one of them only"
-
 
 _COOKIE = struct.Struct("!8sIIII64s")
 _MAGIC = b"MEI\014\013\012\013\016"
@@ -171,7 +39,7 @@ class Inside:
 
 
 def look_inside(tree: Path, program: str) -> Inside:
-    """Read the contents of the frozen tree at `tree`; raises ``STO-F018``."""
+    """Read the contents of the frozen tree at `tree`; raises ``STO-F001``."""
     scripts, options, modules = _read_program(_read(tree / program))
     files: list[str] = []
     libraries: list[str] = []
@@ -245,12 +113,12 @@ def _entries(program: bytes) -> Iterator[tuple[bytes, str, bytes]]:
 
 
 def read_module_names(archive: bytes) -> list[str]:
-    """Return the import names in the table of a module archive; raises ``STO-F018``.
+    """Return the import names in the table of a module archive; raises ``STO-F001``.
 
     The table is marshalled: a list (or dict) of names, each with three numbers. Only these
     few forms are read, by hand, for `marshal` trusts its input.
     """
-    if archive[:4] != b"PYZ\0" or len(archive) < 12:  # noqa: PLR2004 - its head
+    if archive[:4] != b"PYZ\0" or len(archive) < 12:
         raise _odd("its modules are not in the known form")
     (offset,) = struct.unpack_from("!I", archive, 8)
     reader = _Marshalled(archive[offset:])
@@ -308,7 +176,7 @@ class _Marshalled:
             return self._take(self._take(1)[0]).decode("latin-1")
         if kind in "aAut":
             return self._take(self._number()).decode("utf-8", "replace")
-        if kind in "[()" and depth < 3:  # noqa: PLR2004 - a list of rows of numbers
+        if kind in "[()" and depth < 3:
             size = self._take(1)[0] if kind == ")" else self._number()
             if not 0 <= size <= _NAMES:
                 raise _odd("its table of modules is too long")
@@ -335,4 +203,4 @@ def _extension_name(relative: str) -> str:
 
 
 def _odd(reason: str) -> TrustError:
-    return TrustError("STO-F018", f"the frozen program cannot be read: {reason}")
+    return TrustError("STO-F001", f"the frozen program cannot be read: {reason}")

@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
-from stoilo.executor.verifier.lean_start import LEFT_OUT
+from stoilo.executor.verifier.tuf_client import LEFT_OUT
 
 PROBE = """
 import sys
-import stoilo.executor.verifier.lean_start
+import stoilo.executor.verifier.tuf_client
 from securesystemslib.signer import KEY_FOR_TYPE_AND_SCHEME, Key, SSlibKey
 kinds = set(KEY_FOR_TYPE_AND_SCHEME.values())
 print(kinds == {SSlibKey})
@@ -15,7 +15,7 @@ try:
     Key.from_dict("id", {"keytype": "eddsa", "scheme": "pgp+eddsa-ed25519", "keyval": {}})
 except ValueError:
     print("refused")
-print(not set(stoilo.executor.verifier.lean_start.LEFT_OUT) & set(sys.modules))
+print(not set(stoilo.executor.verifier.tuf_client.LEFT_OUT) & set(sys.modules))
 from tuf.ngclient.updater import Updater
 print(Updater.__name__)
 """

@@ -1,21 +1,15 @@
 """Frozen runtimes: the release's bytes or nothing, hashed at each start, kept in use."""
 
 import dataclasses
-import sys
 
 import pytest
 
-from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
+from stoilo.core.errors import PolicyRefusal, TrustError
+from stoilo.core.frozen_tree import platform_name
 from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.runtimes import (
-    InstalledRuntimes,
-    TreeRuntimes,
-    installed_flavors,
-)
+from stoilo.executor.verifier.execution import TreeRuntimes
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile
 from stoilo.executor.verifier.trees import set_aside
-from stoilo.flavors.manifest import find_flavor
-from stoilo.flavors.tree import platform_name
 from tests.support.frozen import FILES, make_tree
 from tests.support.gate import FLAVOR, small_level
 
@@ -93,13 +87,6 @@ def test_task_runs_in_the_unpacked_tree(runtimes, trust, made, home):
     assert jail.run(b"request", RunLimits())[0] == b"request"
 
 
-def test_jail_stays_warm_for_the_same_level_and_tree(runtimes, trust, made):
-    first = runtimes.jail(LEVEL, FLAVOR, trust, made.archive)
-    assert runtimes.jail(LEVEL, FLAVOR, trust, None) is first
-    runtimes.jail(small_level("numeric", 1), FLAVOR, trust, None)
-    assert len(runtimes.made) == 2
-
-
 def test_tree_in_use_is_kept_until_its_jail_ends(runtimes, trust, made, home):
     runtimes.jail(LEVEL, FLAVOR, trust, made.archive)
     assert not set_aside(home, made.wanted.digest)
@@ -125,7 +112,7 @@ def test_extra_file_refuses_and_the_next_start_unpacks_anew(
     again = TreeRuntimes(home, platform_name(), CAP, make=Made)
     with pytest.raises(TrustError) as caught:
         again.jail(LEVEL, FLAVOR, trust, made.archive)
-    assert caught.value.code == "STO-F041"
+    assert caught.value.code == "STO-F006"
     again.jail(LEVEL, FLAVOR, trust, made.archive)
     assert not (home / made.wanted.digest / "_internal" / "libz.so.1").exists()
     again.close()
@@ -135,7 +122,7 @@ def test_swapped_archive_starts_nothing(runtimes, trust, tmp_path):
     other = make_tree(tmp_path / "b", FILES | {"b": b"b"})
     with pytest.raises(TrustError) as caught:
         runtimes.jail(LEVEL, FLAVOR, trust, other.archive)
-    assert caught.value.code == "STO-F039"
+    assert caught.value.code == "STO-F006"
     assert runtimes.made == []
 
 
@@ -149,21 +136,3 @@ def test_flavor_of_another_platform_is_not_for_this_host(home, trust):
 
 def test_release_says_which_flavors_run_here(runtimes, trust):
     assert runtimes.flavors(trust) == frozenset({FLAVOR})
-
-
-def test_closed_runtimes_start_nothing(runtimes, trust, made):
-    runtimes.close()
-    with pytest.raises(InternalError) as caught:
-        runtimes.jail(LEVEL, FLAVOR, trust, made.archive)
-    assert caught.value.code == "STO-S008"
-
-
-def test_installed_runtimes_hold_what_can_be_imported(gate):
-    runtimes = InstalledRuntimes(lambda level: Made(level, ()))
-    assert find_flavor("pure").digest in runtimes.flavors(gate.root.trust)
-    assert installed_flavors() == runtimes.flavors(gate.root.trust)
-    first = runtimes.jail(LEVEL, FLAVOR, gate.root.trust, None)
-    assert runtimes.jail(LEVEL, "other", gate.root.trust, None) is first
-    assert sys.executable not in first.command
-    runtimes.close()
-    assert first.closed

@@ -12,9 +12,8 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import join_revocations, split_revocations
-from stoilo.executor.verifier import admission, revocation
-from stoilo.executor.verifier.admission import verify_bundle
-from stoilo.executor.verifier.revocation import (
+from stoilo.executor.verifier import admission, statements
+from stoilo.executor.verifier.statements import (
     SeenRevocations,
     check_revocation_age,
     in_force,
@@ -25,14 +24,24 @@ from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState
 from stoilo.signer.development.changes import revoke
-from tests.support.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
+from stoilo.signer.published.directory import read_release
+from tests.support.gate import (
+    DAY_S,
+    FLAVOR,
+    INSTALLED,
+    MODULE,
+    NOW,
+    GateBench,
+    host_state,
+    verify_bundle,
+)
 
 OTHER = content_digest(b"something else")
 
 
 def run(gate: GateBench, file: bytes, host: HostState | None = None) -> None:
     bundle = gate.bundle(gate.admit(gate.statement()), revocations=file)
-    verify_bundle(bundle, gate.root.trust, host or HostState(), NOW)
+    verify_bundle(bundle, gate.root.trust, host or host_state(), NOW)
 
 
 def seen_by(gate: GateBench, **changes: object) -> SeenRevocations:
@@ -44,7 +53,7 @@ def settled(gate: GateBench, **fields: object) -> TrustedRelease:
     directory = gate.root.directory
     revoke(directory, RevocationFile(**fields), NOW)  # type: ignore[arg-type]  # named by tests
     root = (directory / "root.json").read_bytes()
-    return load_trust(directory, root, NOW, installed=INSTALLED)
+    return load_trust(read_release(directory), root, NOW, installed=INSTALLED)
 
 
 def forged(gate: GateBench) -> bytes:
@@ -71,8 +80,8 @@ def other_log(gate: GateBench) -> bytes:
 
 
 FORGERIES: dict[str, tuple[Callable[[GateBench], bytes], str]] = {
-    "missing": (lambda _: b"", "STO-A070"),
-    "endless": (lambda _: b" " * 2**20, "STO-A070"),
+    "missing": (lambda _: b"", "STO-A071"),
+    "endless": (lambda _: b" " * 2**20, "STO-A057"),
     "another form": (lambda gate: gate.revocations[1:], "STO-A071"),
     "envelope that is no JSON": (
         lambda gate: gate.revocations.replace(b'{"', b"{", 1),
@@ -99,17 +108,17 @@ FORGERIES: dict[str, tuple[Callable[[GateBench], bytes], str]] = {
     ),
     "from the future": (
         lambda gate: gate.revoke_online(time=NOW + DAY_S + 1),
-        "STO-A075",
+        "STO-A074",
     ),
     "on an offline list that is withheld": (
         lambda gate: gate.revoke_online(base=gate.root.trust.revocation_version + 1),
-        "STO-A079",
+        "STO-A071",
     ),
     "another project's": (
         lambda gate: gate.revoke_online(origin="elsewhere.example/log"),
-        "STO-A081",
+        "STO-A071",
     ),
-    "withdrawn epoch": (lambda gate: gate.revoke_online(epochs=(1,)), "STO-A045"),
+    "withdrawn epoch": (lambda gate: gate.revoke_online(epochs=(1,)), "STO-A043"),
     "withdrawn source": (
         lambda gate: gate.revoke_online(digests=(content_digest(MODULE),)),
         "STO-A046",
@@ -117,7 +126,7 @@ FORGERIES: dict[str, tuple[Callable[[GateBench], bytes], str]] = {
     "lowest epoch": (lambda gate: gate.revoke_online(min_epoch=2), "STO-A047"),
     "withdrawn flavor": (
         lambda gate: gate.revoke_online(flavors=(FLAVOR,)),
-        "STO-A080",
+        "STO-A046",
     ),
 }
 
@@ -150,24 +159,24 @@ def test_control_without_the_check_each_forgery_runs(
     monkeypatch.setattr(admission, "open_revocations", lambda *_: logged)
     monkeypatch.setattr(admission, "_check_statement", believe)
     for name, (make, _) in FORGERIES.items():
-        if name != "under another log's checkpoint":
+        if name not in {"under another log's checkpoint", "endless"}:
             run(gate, make(gate))
 
 
 @pytest.mark.parametrize(
     ("seen", "file", "code"),
     [
-        ({"sequence": 2, "epochs": (9,)}, {"sequence": 3}, "STO-A077"),
-        ({"sequence": 2}, {"sequence": 1, "epochs": (9,)}, "STO-A077"),
-        ({"sequence": 2, "epochs": (9,)}, {"sequence": 2}, "STO-A078"),
+        ({"sequence": 2, "epochs": (9,)}, {"sequence": 3}, "STO-A076"),
+        ({"sequence": 2}, {"sequence": 1, "epochs": (9,)}, "STO-A076"),
+        ({"sequence": 2, "epochs": (9,)}, {"sequence": 2}, "STO-A076"),
         ({"sequence": 2, "time": NOW - 1}, {"sequence": 1}, "STO-A076"),
-        ({"sequence": 2, "epochs": (1,)}, {"sequence": 1, "time": NOW - 5}, "STO-A045"),
+        ({"sequence": 2, "epochs": (1,)}, {"sequence": 1, "time": NOW - 5}, "STO-A043"),
     ],
 )
 def test_host_never_believes_less_than_it_has_seen(
     gate: GateBench, seen: dict[str, object], file: dict[str, object], code: str
 ) -> None:
-    host = HostState(revocations=seen_by(gate, **seen))
+    host = host_state(revocations=seen_by(gate, **seen))
     with pytest.raises(TrustError, match=code):
         run(gate, gate.revoke_online(**file), host)
 
@@ -175,24 +184,24 @@ def test_host_never_believes_less_than_it_has_seen(
 def test_work_that_waited_in_a_queue_runs_with_its_older_statement(
     gate: GateBench,
 ) -> None:
-    host = HostState(revocations=seen_by(gate, sequence=9, time=NOW + 60))
+    host = host_state(revocations=seen_by(gate, sequence=9, time=NOW + 60))
     run(gate, gate.revocations, host)
 
 
 def test_what_the_offline_role_settled_may_go(gate: GateBench) -> None:
     seen = seen_by(gate, sequence=4, digests=(content_digest(MODULE),))
     file = gate.revoke_online(sequence=5)
-    with pytest.raises(TrustError, match="STO-A077"):
-        run(gate, file, HostState(revocations=seen))
+    with pytest.raises(TrustError, match="STO-A076"):
+        run(gate, file, host_state(revocations=seen))
     trust = settled(gate, settled=4)
     bundle = gate.bundle(gate.admit(gate.statement()), revocations=file)
-    assert verify_bundle(bundle, trust, HostState(revocations=seen), NOW)
+    assert verify_bundle(bundle, trust, host_state(revocations=seen), NOW)
 
 
 def test_statement_added_after_the_settlement_stays(gate: GateBench) -> None:
     trust = settled(gate, settled=3)
     seen = seen_by(gate, sequence=4, epochs=(1,))
-    with pytest.raises(TrustError, match="STO-A077"):
+    with pytest.raises(TrustError, match="STO-A076"):
         newest_seen(seen, gate.revocation(sequence=5), trust)
     assert 1 in in_force(trust, seen.statement).revoked_epochs
 
@@ -233,12 +242,12 @@ def test_backdated_work_is_found_by_its_witnesses(gate: GateBench) -> None:
         check_revocation_age(old, checkpoint_time=late, seen=old, **times)  # type: ignore[arg-type]  # as above
 
 
-@pytest.mark.parametrize(("lag", "code"), [(3600, ""), (3601, "STO-A075")])
+@pytest.mark.parametrize(("lag", "code"), [(3600, ""), (3601, "STO-A074")])
 def test_statement_dated_after_its_own_witnesses_is_a_lie(
     gate: GateBench, monkeypatch: pytest.MonkeyPatch, lag: int, code: str
 ) -> None:
     proven = ProvenLeaf(0, 1, b"", NOW - lag)
-    monkeypatch.setattr(revocation, "prove_revocation", lambda *_: proven)
+    monkeypatch.setattr(statements, "prove_revocation", lambda *_: proven)
     try:
         open_revocations(gate.revocations, gate.root.trust)
     except TrustError as error:
@@ -282,7 +291,7 @@ def test_statement_that_drops_something_is_never_believed(
     if second >= first:
         assert newest_seen(seen, new, trust).statement == new
     else:
-        with pytest.raises(StoiloError, match="STO-A077"):
+        with pytest.raises(StoiloError, match="STO-A076"):
             newest_seen(seen, new, trust)
 
 
