@@ -30,11 +30,11 @@ from stoilo.core.signatures import (
     PublicKey,
     parse_envelope,
     parse_public_key,
+    parse_strict_json,
     render_envelope,
     sign_envelope,
     verify_envelope,
 )
-from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.targets import BuilderFile, PartFile
 
 MIN_BUILDERS: Final = 2

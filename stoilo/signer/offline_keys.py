@@ -33,8 +33,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from stoilo.core.boinc.codesign import parse_boinc_public, render_boinc_public
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.signatures import PrivateKey, parse_public_key
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import PrivateKey, parse_public_key, parse_strict_json
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,

@@ -13,14 +13,15 @@ from typing import Final
 import msgspec
 
 from stoilo.core.digests import content_digest
+from stoilo.core.frozen_tree import platform_name
 from stoilo.executor.verifier.installation import Built, parse_built, render_built
 from stoilo.executor.verifier.targets import ArchiveFile, Floors, PartFile
-from stoilo.executor.verifier.trust import is_development_root, is_rehearsal_root
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.flavors.build import BuiltPart, build_flavor, build_verifier
 from stoilo.flavors.freeze import make_empty
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.flavors.manifest import FlavorManifest
-from stoilo.flavors.tree import platform_name
+from stoilo.signer.release_pack import marks_of
 
 FORMAT: Final = "stoilo-part/1"
 
@@ -122,7 +123,8 @@ def built_file(
 
     Raises ``STO-K013``, the root cannot be read; ``STO-F035``, a value is malformed.
     """
-    rehearsal, development = is_rehearsal_root(root), is_development_root(root)
+    marks = marks_of(root)
+    rehearsal, development = REHEARSAL_MARK in marks, DEVELOPMENT_MARK in marks
     facts = render_built(
         Built(
             format="stoilo-built/1",

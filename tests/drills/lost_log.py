@@ -11,7 +11,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from stoilo.core.signatures import parse_envelope
 from stoilo.core.statement import parse_revocation, split_revocations
-from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.statements import revocation_leaf
 from stoilo.signer.process.client import SignerClient, SignerProcess
 from tests.drills.project import DrillProject
 from tests.drills.report import Drill, Notes

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.proof import check_release_proof
+from stoilo.audit.format.records import check_release_proof
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest
+from stoilo.core.frozen_tree import platform_name
+from stoilo.core.levels import load_levels
 from stoilo.executor.verifier.targets import InstalledRelease, RevocationFile
 from stoilo.flavors.manifest import find_flavor
-from stoilo.flavors.tree import platform_name
-from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.signer.process.online_keys import make_online_keys

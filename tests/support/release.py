@@ -34,7 +34,7 @@ from stoilo.executor.verifier.trust import (
     POLICY_FILE,
     load_trust,
 )
-from stoilo.flavors.tree import hash_file
+from stoilo.flavors.packing import hash_file
 from stoilo.signer.ceremony.base_release import open_published, roles_ending
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
 from stoilo.signer.ceremony.lists import list_target
@@ -54,6 +54,7 @@ from stoilo.signer.process.online_keys import (
     make_online_keys,
     renew_online_metadata,
 )
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.repository import (
     publishing,
     refresh_online_metadata,
@@ -198,7 +199,11 @@ class ReleasedProject:
         """Verify the release as a release-built verifier would."""
         root = (self.directory / "root.json").read_bytes()
         return load_trust(
-            self.directory, root, now, installed=self.installed, release_build=True
+            read_release(self.directory),
+            root,
+            now,
+            installed=self.installed,
+            release_build=True,
         )
 
     def _first(self, online: OnlineKeys, now: int) -> Proposal:

@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from stoilo.audit.format.facts import ReleaseRecord
-from stoilo.audit.format.leaf import record_leaf, render_record
 from stoilo.audit.format.merkle import (
     Checkpoint,
     inclusion_proof,
@@ -26,15 +25,17 @@ from stoilo.audit.format.merkle import (
     render_checkpoint,
 )
 from stoilo.audit.format.policy import render_policy
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
-    Proof,
-    render_proof,
+    record_leaf,
+    render_record,
     render_release_proof,
 )
 from stoilo.audit.witness.client import without_urls
 from stoilo.core.digests import content_digest
+from stoilo.core.frozen_tree import Tree, render_tree, tree_digest
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.executor.verifier.targets import (
@@ -62,10 +63,8 @@ from stoilo.executor.verifier.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
-    read_release,
 )
-from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest
+from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
 from stoilo.signer.ceremony.base_release import BaseRelease, open_base
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
@@ -83,6 +82,7 @@ from stoilo.signer.ceremony.signatures import sign_proposal
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.offline_keys import Hardness, OfflineKey, create_key, open_key
 from stoilo.signer.published.evidence import metadata_rows, part_rows
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW

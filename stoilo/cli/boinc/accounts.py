@@ -71,7 +71,7 @@ def account(
     with open_project(data) as roster:
         made = roster.accounts.ensure(email, now(), max_level=max_level)
         if new_key:
-            made = roster.change_keys(email, now())
+            made = roster.change_keys(email)
     url = url or project_url(data)
     file = None
     if folder is not None:
@@ -129,7 +129,6 @@ _Value = TypeVar("_Value")
 @click.option("--require-public-source/--no-require-public-source", default=None)
 @click.option("--topic", "topics", multiple=True, help="Only these topics; repeat it.")
 @click.option("--any-topic", is_flag=True, help="Tasks of any topic again.")
-@click.option("--venue", help="BOINC's location: home, work, school, or empty.")
 @click.option("--name", help="Name that others see.")
 @JSON
 def preferences(
@@ -142,7 +141,6 @@ def preferences(
     require_public_source: bool | None,
     topics: tuple[str, ...],
     any_topic: bool,
-    venue: str | None,
     name: str | None,
     as_json: bool,
 ) -> None:
@@ -152,7 +150,6 @@ def preferences(
     what their own opt-in files allow.
     """
     from stoilo.server.engines.embedded.accounts.preferences import (  # noqa: PLC0415
-        Person,
         ProjectPreferences,
         levels_for,
     )
@@ -161,21 +158,18 @@ def preferences(
     about = () if any_topic else topics or None
     with open_project(data) as roster:
         user_id = roster.find_user(email)
-        was, who = roster.load(user_id)
+        was = roster.load(user_id)
         chosen = ProjectPreferences(
             levels=_or(named, was.levels),
             require_review=_or(require_review, was.require_review),
             require_public_source=_or(require_public_source, was.require_public_source),
             topics=_or(about, was.topics),
+            name=_or(name, was.name),
         )
-        person = Person(
-            name=_or(name, who.name),
-            venue=_or(venue, who.venue),
-        )
-        if (chosen, person) != (was, who):
-            roster.choose(user_id, chosen, person, now())
-            chosen, person = roster.load(user_id)
-    fields = dataclasses.asdict(chosen) | dataclasses.asdict(person)
+        if chosen != was:
+            roster.choose(user_id, chosen)
+            chosen = roster.load(user_id)
+    fields = dataclasses.asdict(chosen)
     if as_json:
         click.echo(json.dumps(fields | {"max_level": chosen.max_level}))
     else:

@@ -76,7 +76,7 @@ def trust(email: str | None, *, data: Path, no_more: bool, as_json: bool) -> Non
         raise UsageError("STO-U003", "name the account that is not trusted any more")
     with open_project(data) as roster:
         if email is not None:
-            roster.trust(email, now(), trusted=not no_more)
+            roster.trust(email, trusted=not no_more)
         known = roster.trusted()
     if as_json:
         click.echo(json.dumps({"trusted": known}))

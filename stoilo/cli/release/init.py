@@ -22,9 +22,9 @@ from stoilo.cli.release.ceremony_folder import (
     refuse_present,
 )
 from stoilo.core.errors import UsageError
+from stoilo.core.levels import level_files
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import BuilderFile
-from stoilo.policies.levels import level_files
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.built_parts import (
     read_attestations,

@@ -47,6 +47,7 @@ from stoilo.signer.offline_keys import (
     group_digest,
 )
 from stoilo.signer.process.online_keys import find_key, renew_online_metadata
+from stoilo.signer.release_pack import read_release
 
 
 @click.command()
@@ -255,7 +256,7 @@ def publish(
         renew_online_metadata(place, now)
         # As a volunteer would: a mistake shows here, not on every host at once.
         root = (place / "root.json").read_bytes()
-        load_trust(place, root, now, installed=installed_release())
+        load_trust(read_release(place), root, now, installed=installed_release())
     _show_published(current, data, online=online, as_json=as_json)
 
 

@@ -31,13 +31,13 @@ from stoilo.core.files import sync_directory
 from stoilo.server.backup.manifest import copy_checked, read_manifest
 from stoilo.server.backup.tables import (
     free_references,
-    read_revision,
     read_rows,
     tables_of,
     write_rows,
 )
 from stoilo.server.backup.taking import BRANCHES
 from stoilo.server.db.store import begin_writing, open_engine, storage_error, upgrade
+from stoilo.server.migrations import read_revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -330,7 +330,7 @@ def _fill_from_file(url: str, branch: Branch, file: Path) -> None:
     try:
         with source.connect() as reading:
             upgrade(f"sqlite:///{file}", branch)
-            upgrade(url, branch, read_revision(reading, branch) or "head")
+            upgrade(url, branch, read_revision(reading, branch))
             target = open_engine(url)
             with begin_writing(target, branch) as writing:
                 free_references(writing, free=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import column, delete, insert, inspect, select, table, text
+from sqlalchemy import column, delete, insert, select, table, text
 
 from stoilo.core.errors import TrustError
 
@@ -36,16 +36,6 @@ _NAMES: Final = msgspec.msgpack.Decoder(list[str])
 def tables_of(branch: Branch) -> Sequence[str]:
     """Return the branch's tables, those that others point to first."""
     return [str(one.name) for one in branch.models.sorted_tables]
-
-
-def read_revision(connection: Connection, branch: Branch) -> str:
-    """Return how far the branch's schema is in a database; empty where it has none."""
-    if not inspect(connection).has_table(branch.version_table):
-        return ""
-    found = connection.scalar(
-        select(column("version_num")).select_from(table(branch.version_table))
-    )
-    return str(found or "")
 
 
 def read_rows(connection: Connection, branch: Branch, name: str) -> Iterator[bytes]:

@@ -34,10 +34,11 @@ from stoilo.server.backup.manifest import (
     TableFile,
     render_manifest,
 )
-from stoilo.server.backup.tables import read_revision, read_rows, tables_of
+from stoilo.server.backup.tables import read_rows, tables_of
 from stoilo.server.db.mariadb import is_mariadb
 from stoilo.server.db.store import SERVER
 from stoilo.server.engines.embedded.db.database import ENGINE
+from stoilo.server.migrations import read_revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

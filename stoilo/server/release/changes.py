@@ -23,7 +23,7 @@ from stoilo.audit.format.facts import (
     Record,
     ReleaseRecord,
 )
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     render_release_proof,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from stoilo.core.levels import Level
     from stoilo.executor.verifier.targets import TrustedRelease
-    from stoilo.executor.verifier.tuf_client import ReleaseFiles
+    from stoilo.executor.verifier.trust import ReleaseFiles
     from stoilo.flavors.manifest import FlavorManifest
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log

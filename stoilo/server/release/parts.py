@@ -30,12 +30,11 @@ from stoilo.core.boinc.codesign import (
     parse_boinc_public,
 )
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.frozen_tree import XzReader, parse_tree, read_any_archive
 from stoilo.executor.verifier.targets import part_target
 from stoilo.executor.verifier.workunit import FLAVOR
 from stoilo.executor.volunteer.scheduler_rpc import BOINC_PLATFORMS
-from stoilo.flavors.archive import XzReader, read_any_archive
 from stoilo.flavors.manifest import find_flavor
-from stoilo.flavors.tree import parse_tree
 from stoilo.policies.levels import level_names, load_level
 from stoilo.server.engines.programs import (
     AppProgram,

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.levels import level_files
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.trust import load_trust, pack_release, read_release
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.policies.levels import level_files
+from stoilo.executor.verifier.trust import ReleaseFiles, load_trust
 from stoilo.server.config import DEFAULT_ORIGIN
 from stoilo.server.db import rows
 from stoilo.server.release.released import (
@@ -30,6 +29,7 @@ from stoilo.server.release.released import (
 from stoilo.signer.ceremony.release_status import read_roles
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.client import SignerClient, SignerProcess
+from stoilo.signer.release_pack import pack_release, read_release
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy

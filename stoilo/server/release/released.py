@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import StoiloError, TrustError, UsageError
-from stoilo.executor.verifier.trust import is_development_root
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK
 from stoilo.signer.ceremony.release_status import (
     ReleaseStatus,
     judge_release,
@@ -25,6 +25,7 @@ from stoilo.signer.ceremony.release_status import (
     warnings_of,
 )
 from stoilo.signer.process.online_keys import awaits_ceremony
+from stoilo.signer.release_pack import marks_of
 from stoilo.signer.roles import DAY_S, RoleExpiry, open_until, role_limits
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def is_released(directory: Path) -> bool:
             hint=f"stoilo release publish FOLDER --data {directory.parent}",
         )
     root_file = directory / "root.json"
-    if not root_file.exists() or is_development_root(_read_root(root_file)):
+    if not root_file.exists() or DEVELOPMENT_MARK in marks_of(_read_root(root_file)):
         return False
     # Whoever breaks into the server would hold the project's root.
     if (directory / "offline").exists():

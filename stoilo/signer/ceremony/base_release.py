@@ -19,8 +19,7 @@ from tuf.api.metadata import Root, Signed, TargetFile, Targets
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.trust import read_release
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     open_role,
@@ -30,6 +29,7 @@ from stoilo.signer.ceremony.metadata import (
     signers_of,
     targets_of,
 )
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.roles import OFFLINE, expiries
 
 

@@ -26,11 +26,11 @@ from typing import IO, Final
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
+from stoilo.core.frozen_tree import XzReader, read_archive
 from stoilo.executor.verifier.installation import Built
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
-from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.launcher_build import describe_launcher
-from stoilo.flavors.tree import hash_file
+from stoilo.flavors.packing import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.roles import ceremony_bounds

@@ -17,6 +17,7 @@ from tuf.api.metadata import Role, TargetFile
 from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.frozen_tree import MANIFEST_BYTES, parse_tree
 from stoilo.core.levels import parse_levels
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
@@ -28,7 +29,6 @@ from stoilo.executor.verifier.targets import (
     ProjectFile,
     ReviewerFile,
     RevocationFile,
-    is_part_file,
     part_target,
     read_epoch,
     read_parts,
@@ -38,9 +38,8 @@ from stoilo.executor.verifier.trust import (
     HISTORY_FILE,
     POLICY_FILE,
     PROJECT_FILE,
+    travels,
 )
-from stoilo.executor.verifier.tuf_client import travels
-from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.lists import LISTS, read_epoch_files, read_list
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
@@ -49,6 +48,9 @@ from stoilo.signer.roles import DELEGATED, ceremony_bounds, open_until
 
 REQUIRED: Final = (POLICY_FILE, *LISTS.values())
 """Targets without which no verifier takes a release."""
+
+PART_FOLDERS: Final = ("launcher/", "verifier/", "flavor/")
+"""Where launchers, verifiers and flavors lie."""
 
 _EPOCH: Final = re.compile(r"gate/([0-9]{1,10})\.json")
 _FileT = TypeVar("_FileT", bound=msgspec.Struct)
@@ -67,10 +69,12 @@ def named_targets(proposal: Proposal) -> dict[str, TargetFile]:
 def release_parts(proposal: Proposal) -> tuple[PartFile, ...]:
     """Return the records of launchers, verifiers and flavors as they will be.
 
-    Raises ``STO-K013``, or ``STO-K081`` when a record and its files disagree.
+    Raises ``STO-K013`` when a record and its files disagree.
     """
     infos = named_targets(proposal)
-    records = (name for name in infos if is_part_file(name) and travels(name))
+    records = (
+        name for name in infos if name.startswith(PART_FOLDERS) and travels(name)
+    )
     return read_parts({name: proposal.target(name) or b"" for name in records}, infos)
 
 

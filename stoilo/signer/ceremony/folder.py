@@ -30,10 +30,9 @@ import msgspec
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.files import read_bounded
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import parse_strict_json
 from stoilo.executor.verifier.targets import ProjectFile
-from stoilo.executor.verifier.trust import REHEARSAL_MARK
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import REHEARSAL_MARK, ReleaseFiles
 from stoilo.signer.ceremony.base_release import (
     BaseRelease,
     expired_roles,

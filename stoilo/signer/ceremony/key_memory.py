@@ -20,7 +20,7 @@ import msgspec
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import read_bounded
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import parse_strict_json
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.key_files import write_private_file

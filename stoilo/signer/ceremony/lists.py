@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import StoiloError, TrustError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import StoiloError, TrustError, show_plainly
+from stoilo.core.levels import level_files
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
     BuilderFile,
@@ -40,7 +40,6 @@ from stoilo.executor.verifier.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
 )
-from stoilo.policies.levels import level_files
 from stoilo.signer.ceremony.proposal import NewTarget
 from stoilo.signer.offline_keys import group_digest
 

@@ -21,7 +21,7 @@ from tuf.api.metadata import Key, Metadata, Root, TargetFile, Targets
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import parse_strict_json
 from stoilo.signer.roles import ceremony_bounds
 
 _Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]

@@ -173,8 +173,8 @@ def take_log_policy(
         size: leaves of the newest checkpoint under the policy in force.
 
     Raises:
-        TrustError: ``STO-L060`` when too many policies would be remembered.
-        UsageError: ``STO-L116`` for a policy that cannot be.
+        TrustError: ``STO-L003`` when too many policies would be remembered.
+        UsageError: ``STO-L003`` for a policy that cannot be.
     """
     current = proposal.target(POLICY_FILE)
     if current is None:

@@ -18,7 +18,7 @@ import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import parse_strict_json
 
 TRANSCRIPT_FILE: Final = "transcript.jsonl"
 MAX_TRANSCRIPT_BYTES: Final = 1024 * 1024

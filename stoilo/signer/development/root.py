@@ -7,7 +7,7 @@ offline keys lie beside the online ones: the root is marked and release-built ve
 it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.executor.verifier.trust.read_release`
+    DIR/metadata, targets    public, see `stoilo.signer.release_pack`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -40,7 +40,6 @@ from stoilo.executor.verifier.targets import (
     ReviewerFile,
     RevocationFile,
     TrustedRelease,
-    is_part_file,
 )
 from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
@@ -48,14 +47,13 @@ from stoilo.executor.verifier.trust import (
     HISTORY_FILE,
     POLICY_FILE,
     load_trust,
-    read_release,
 )
 from stoilo.signer.ceremony.base_release import (
     BaseRelease,
     open_published,
     roles_ending,
 )
-from stoilo.signer.ceremony.content_checks import release_parts
+from stoilo.signer.ceremony.content_checks import PART_FOLDERS, release_parts
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
 from stoilo.signer.ceremony.lists import list_target, read_epoch_files, read_list
@@ -81,6 +79,7 @@ from stoilo.signer.process.online_keys import (
     REQUESTED_FILE,
     epochs_ahead,
 )
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.repository import (
     newest,
     publishing,
@@ -232,7 +231,9 @@ def _renewed(
     gone = (
         name
         for name in base.names()
-        if name not in wanted and not is_part_file(name) and name != FLOORS_FILE
+        if name not in wanted
+        and not name.startswith(PART_FOLDERS)
+        and name != FLOORS_FILE
     )
     changes = Changes(put, tuple(gone), renew=roles_ending(base, now))
     return development_ceremony(next_proposal(base, changes, now), now)

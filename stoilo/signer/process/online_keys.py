@@ -22,8 +22,12 @@ from tuf.api.metadata import Root
 
 from stoilo.audit.format.note import KeyType, parse_vkey, private_vkey, render_vkey
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.signatures import PrivateKey, PublicKey, parse_public_key
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import (
+    PrivateKey,
+    PublicKey,
+    parse_public_key,
+    parse_strict_json,
+)
 from stoilo.executor.verifier.targets import MAX_EPOCHS, EpochFile
 from stoilo.signer.key_files import (
     ensure_key,

@@ -16,10 +16,10 @@ from tuf.api.metadata import TargetFile, Targets
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
+from stoilo.core.frozen_tree import parse_tree, tree_digest
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
-from stoilo.executor.verifier.tuf_client import travels
-from stoilo.flavors.tree import parse_tree, tree_digest
+from stoilo.executor.verifier.trust import travels
 from stoilo.signer.ceremony.base_release import stored_name
 from stoilo.signer.ceremony.built_parts import read_tree
 from stoilo.signer.published.history import History, RoleVersion
@@ -117,7 +117,7 @@ def check_archives(
         Platform → the bytes of that verifier's own ``built.json``.
 
     Raises:
-        TrustError: the codes of `stoilo.flavors.archive` and `stoilo.flavors.tree`;
+        TrustError: the codes of `stoilo.core.frozen_tree`;
             STO-F034 when a tree is of another part, its manifest is another, or a
             verifier lacks what it was built with.
     """

@@ -12,12 +12,12 @@ from typing import Final
 from stoilo.audit.format.facts import NamedDigest
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.proof import parse_proof
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     LoggedRelease,
     check_release_proof,
-    parse_proof,
 )
 from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import content_digest
@@ -25,7 +25,7 @@ from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import TrustedRelease, part_target
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,
@@ -118,7 +118,7 @@ def check_pairs(
     """Check that launchers start the release's verifiers, and those know its root.
 
     Raises:
-        TrustError: STO-F034, STO-F035, STO-F064.
+        TrustError: STO-F034, STO-F035, STO-F001.
     """
     verifiers = {one.platform: one for one in trust.parts if one.part == "verifier"}
     for part in trust.parts:

@@ -14,13 +14,13 @@ from sqlalchemy import create_engine, insert, select
 from stoilo.core.errors import StoiloError
 from stoilo.server.backup.tables import (
     free_references,
-    read_revision,
     read_rows,
     tables_of,
     write_rows,
 )
 from stoilo.server.db import schema
 from stoilo.server.db.store import SERVER, Store
+from stoilo.server.migrations import read_revision
 
 NAME = schema.verdict.name
 VALUES = (b"", b"\x00\xff" * 600, "Ünicode\u2028".encode())

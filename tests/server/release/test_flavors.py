@@ -11,12 +11,11 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, StoiloError
+from stoilo.core.levels import load_levels
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile, TrustedRelease
 from stoilo.executor.verifier.workunit import FLAVOR, open_name_bound
-from stoilo.flavors.archive import write_archive
 from stoilo.flavors.manifest import find_flavor
-from stoilo.flavors.tree import describe_tree
-from stoilo.policies.levels import load_levels
+from stoilo.flavors.packing import describe_tree, write_archive
 from stoilo.server.engines.workunits import WorkunitFile
 from stoilo.server.release.parts import (
     USUAL_GROWTH,

@@ -9,7 +9,7 @@ import pytest
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.policies.policy import default_policy
 from stoilo.server.release import project as module
 from stoilo.server.release.project import Project, ProjectRoot, Release

@@ -6,8 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.trust import read_release
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.signer.ceremony.base_release import (
     find_release,
     open_base,
@@ -16,6 +15,7 @@ from stoilo.signer.ceremony.base_release import (
 )
 from stoilo.signer.ceremony.folder import begin_on
 from stoilo.signer.ceremony.proposal import Changes
+from stoilo.signer.release_pack import read_release
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench
 from tests.support.gate import INSTALLED
 from tests.support.release import ReleasedProject

@@ -9,9 +9,9 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.frozen_tree import Tree, TreeFile, render_tree
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile
-from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.tree import Tree, TreeFile, describe_tree, render_tree
+from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 from stoilo.signer.ceremony.built_parts import (
     drop_part,
     read_attestations,

@@ -6,13 +6,14 @@ import pytest
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import ReviewerFile, ReviewerKey
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.folder import read_folder, write_folder
 from stoilo.signer.ceremony.lists import list_target
 from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.review import review
 from stoilo.signer.ceremony.signatures import combine
+from stoilo.signer.release_pack import read_release
 from tests.support.ceremony import NOW, ORIGIN, CeremonyBench
 from tests.support.gate import INSTALLED
 

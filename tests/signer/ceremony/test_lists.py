@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.levels import level_files
 from stoilo.executor.verifier.targets import (
     ArchiveFile,
     EpochFile,
@@ -10,7 +11,6 @@ from stoilo.executor.verifier.targets import (
     ProjectFile,
     RevocationFile,
 )
-from stoilo.policies.levels import level_files
 from stoilo.signer.ceremony.lists import describe_target, render_time
 
 A, B = "a" * 64, "b" * 64

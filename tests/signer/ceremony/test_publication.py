@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import publish
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.repository import DirectoryWriter, refresh_online_metadata
 from tests.support.ceremony import NOW, CeremonyBench, new_key
 from tests.support.gate import INSTALLED

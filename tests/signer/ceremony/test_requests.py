@@ -15,12 +15,7 @@ from stoilo.executor.verifier.targets import (
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.trust import (
-    HISTORY_FILE,
-    POLICY_FILE,
-    load_trust,
-    read_release,
-)
+from stoilo.executor.verifier.trust import HISTORY_FILE, POLICY_FILE, load_trust
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.proposal import Changes, Proposal
 from stoilo.signer.ceremony.publication import publish
@@ -34,6 +29,7 @@ from stoilo.signer.ceremony.requests import (
     take_online_keys,
     withdraw,
 )
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import NOW, ORIGIN, CeremonyBench, new_key
 from tests.support.gate import INSTALLED, small_level

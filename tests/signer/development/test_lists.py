@@ -5,7 +5,7 @@ import pytest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import RevocationStatement, render_revocation
-from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.statements import revocation_leaf
 from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.development.changes import (
@@ -21,7 +21,8 @@ from stoilo.signer.development.changes import (
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.protocol import RevocationSigned, SignRevocation
 from stoilo.signer.process.service import SignerService
-from tests.support.gate import DAY_S, INSTALLED, NOW, GateBench
+from stoilo.signer.release_pack import read_release
+from tests.support.gate import DAY_S, INSTALLED, NOW, GateBench, epoch_at
 
 KEY = PrivateKey.generate().public.raw.hex()
 
@@ -36,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 def trusted(root: Path) -> list[str]:
     trust = load_trust(
-        root, (root / "root.json").read_bytes(), NOW, installed=INSTALLED
+        read_release(root), (root / "root.json").read_bytes(), NOW, installed=INSTALLED
     )
     return [one.name for one in trust.reviewers]
 
@@ -151,7 +152,7 @@ def test_ceremony_publishes_the_list_for_volunteers(gate: GateBench) -> None:
     sign(gate, gate.revocation(sequence=2, digests=(OLD,)))
     settle_revocations(directory, NOW, remove=gate.revocation(digests=(OLD,)))
     root = (directory / "root.json").read_bytes()
-    trust = load_trust(directory, root, NOW, installed=INSTALLED)
+    trust = load_trust(read_release(directory), root, NOW, installed=INSTALLED)
     assert (trust.denied, trust.revocations_settled) == (frozenset(), 2)
     assert trust.revocation_version == gate.root.trust.revocation_version + 1
     assert trust.revocation_keys == gate.root.trust.revocation_keys
@@ -166,7 +167,7 @@ def test_list_survives_a_renewal_of_the_release(gate: GateBench) -> None:
 def test_fresh_epoch_is_open_at_once_and_has_a_key_of_its_own(gate: GateBench) -> None:
     number = certify_fresh_epoch(gate.root.directory, NOW)
     renewed = gate._make_root(gate.root.directory, gate.root.origin).trust
-    epoch = renewed.epoch_at(NOW, DAY_S)
+    epoch = epoch_at(renewed, NOW, DAY_S)
     assert epoch is not None
     assert epoch.number == number > max(one.number for one in gate.root.trust.epochs)
     others = [one.keys for one in renewed.epochs if one.number != number]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.development.changes import (
     next_serial,
     project_origin,
@@ -17,6 +17,7 @@ from stoilo.signer.development.changes import (
     publish_programs,
 )
 from stoilo.signer.development.root import create_development_root
+from stoilo.signer.release_pack import read_release
 from tests.support.gate import INSTALLED, NOW
 from tests.support.slots import built_for
 from tests.support.stage import PLATFORM, make_flavor, make_verifier, write_build

@@ -28,7 +28,7 @@ from stoilo.signer.process.online_keys import (
 )
 from stoilo.signer.process.protocol import Ping, Pong, Refreshed, RefreshMetadata
 from stoilo.signer.process.service import SignerService
-from tests.support.gate import INSTALLED, NOW
+from tests.support.gate import INSTALLED, NOW, epoch_at
 from tests.support.release import ReleasedProject
 
 ORIGIN = "project.example/log"
@@ -118,7 +118,7 @@ def test_signer_makes_no_epoch_when_the_last_one_is_over(
     after = state_of(project.directory)
     changed = {name for name in after if after[name] != before.get(name)}
     assert changed == {"metadata/timestamp.json", "metadata/2.snapshot.json"}
-    assert project.trust(now).epoch_at(now, 60) is None
+    assert epoch_at(project.trust(now), now, 60) is None
     with pytest.raises(InternalError, match="STO-K024") as refusal:
         facts_of(lambda: project.trust(now), lambda: now, 60)()
     assert "STO-K024" in (refusal.value.hint or "")

@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.policies.levels import load_levels
+from stoilo.core.levels import load_levels
 from stoilo.server.engines.stock.creation.creator import Creator, insert_drafts
 from stoilo.server.engines.stock.creation.input_files import (
     InputFiles,
