@@ -28,7 +28,7 @@ from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_pack import pack_release, read_release
 from tests.support.gate import GateBench
 from tests.support.release import certify_parts
 from tests.support.slots import BoincData

@@ -223,8 +223,7 @@ def check_builds(
         if number > MAX_ATTESTATIONS:
             raise TrustError("STO-F030", f"more than {MAX_ATTESTATIONS} attestations")
         one = read_attestation(data, tuple(named))
-        # One who differs stops it, however many agree: somebody builds
-        # something else.
+        # One who differs stops it, however many agree: somebody builds something else.
         if one.part != _built(part):
             raise _differs(part, one, named[one.builder])
         found.add(one.builder)

@@ -186,8 +186,7 @@ def create_key(
         nonce=nonce.hex(),
         sealed="00",
     )
-    # Role and name are authenticated too: a root key cannot be passed off as
-    # another.
+    # Role and name are authenticated too: a root key cannot be passed off as another.
     sealed = _cipher(header, passphrase).encrypt(nonce, secret.encode(), _bound(header))
     private = msgspec.structs.replace(header, sealed=sealed.hex())
     return msgspec.json.format(msgspec.json.encode(private)) + b"\n", record

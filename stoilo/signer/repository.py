@@ -25,6 +25,7 @@ from tuf.api.metadata import (
     Metadata,
     MetaFile,
     Root,
+    Signed,
     Snapshot,
     T,
     Targets,
@@ -185,6 +186,22 @@ def newest(directory: Path, name: str, kind: type[T]) -> Metadata[T] | None:
     return metadata
 
 
+def newest_signed(directory: Path) -> Iterator[tuple[str, Signed]]:
+    """Yield what the newest metadata of each role says, verified or not.
+
+    A publication that stopped half way must not look like a release that has ended.
+    Raises ``STO-K013`` for what cannot be read.
+    """
+    targets = newest(directory, "targets", Targets)
+    delegations = None if targets is None else targets.signed.delegations
+    named = (delegations.roles or {}) if delegations else {}
+    for role in ("root", "targets", *named, "snapshot", "timestamp"):
+        kind: Any = _KINDS.get(role, Targets)
+        metadata = newest(directory, role, kind)
+        if metadata is not None:
+            yield role, metadata.signed
+
+
 class DirectoryWriter:
     """Writes files that several people come to read, durably, each replaced as a whole.
 
@@ -281,8 +298,7 @@ def _lifetime(role: str) -> timedelta:
 def _drop_old_snapshots(directory: Path, version: int) -> None:
     for path in (directory / "metadata").glob("*.snapshot.json"):
         match = _VERSIONED.fullmatch(path.name)
-        # A reader that has the last timestamp may still be fetching its
-        # snapshot.
+        # A reader that has the last timestamp may still be fetching its snapshot.
         if match and int(match[1]) <= version - KEPT_SNAPSHOTS:
             path.unlink(missing_ok=True)
     sync_directory(directory / "metadata")

@@ -54,7 +54,7 @@ from stoilo.signer.process.online_keys import (
     make_online_keys,
     renew_online_metadata,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.repository import (
     publishing,
     refresh_online_metadata,

@@ -28,7 +28,6 @@ from stoilo.signer.ceremony.folder import (
 from stoilo.signer.ceremony.key_holders import KeyHolder
 from stoilo.signer.ceremony.review import Review, render_review, review
 from stoilo.signer.ceremony.transcript import add_line
-from stoilo.signer.offline_keys import PublicKeyFile
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -39,18 +38,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 def clock() -> int:
     """Return this machine's time, Unix seconds."""
     return int(time.time())
-
-
-def read_named(path: Path, role: str) -> PublicKeyFile:
-    """Return a public key made for `role`; raises ``STO-K053`` for another role's."""
-    public = read_public_file(path)
-    if public.role != role:
-        raise UsageError(
-            "STO-K053",
-            f"{path.name} was made for {public.role}, not for {role}",
-            hint=f"stoilo release keygen --role {role} --name NAME --output DIR",
-        )
-    return public
 
 
 def read_floors(rows: Iterable[str]) -> dict[str, int]:
@@ -65,15 +52,24 @@ def read_floors(rows: Iterable[str]) -> dict[str, int]:
 
 
 def read_holders(paths: Iterable[Path], role: str) -> tuple[KeyHolder, ...]:
-    """Return who holds the keys in these public files, all made for `role`."""
-    files = (read_named(path, role) for path in paths)
-    return tuple(KeyHolder(one.name, parse_public_key(one.key)) for one in files)
+    """Return who holds the keys in these public files; ``STO-K053`` for another role's."""
+    holders = []
+    for path in paths:
+        public = read_public_file(path)
+        if public.role != role:
+            raise UsageError(
+                "STO-K053",
+                f"{path.name} was made for {public.role}, not for {role}",
+                hint=f"stoilo release keygen --role {role} --name NAME --output DIR",
+            )
+        holders.append(KeyHolder(public.name, parse_public_key(public.key)))
+    return tuple(holders)
 
 
 def read_builders(paths: Iterable[Path]) -> list[BuilderKey]:
-    """Return the builders whose public keys lie in `paths`."""
-    named = (read_named(path, "builder") for path in paths)
-    return [BuilderKey(one.key, one.name) for one in named]
+    """Return the builders whose public keys lie in `paths`; raises as `read_holders`."""
+    holders = read_holders(paths, "builder")
+    return [BuilderKey(one.key.raw.hex(), one.name) for one in holders]
 
 
 def read_policies(paths: Iterable[Path]) -> tuple[Policy, ...]:
@@ -119,12 +115,7 @@ def open_or_begin(
         )
     refuse_present(folder)
     begun = begin_on(release, clock(), note=note, renews_expired=renews_expired)
-    return with_attestations(begun, folder)
-
-
-def with_attestations(ceremony: Ceremony, folder: Path) -> Ceremony:
-    """Return the ceremony with what builders have put into its folder already."""
-    return add_builds(ceremony, read_attestations(folder))
+    return add_builds(begun, read_attestations(folder))
 
 
 def save(

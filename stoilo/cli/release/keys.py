@@ -17,6 +17,7 @@ from stoilo.cli.keys import (
     passphrase_option,
     read_public_file,
 )
+from stoilo.cli.release.ceremony_folder import FILE, FOLDER, json_option
 from stoilo.core.boinc.codesign import parse_boinc_public, render_boinc_public
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.config import DEFAULT_ORIGIN, load_config
@@ -32,13 +33,13 @@ from stoilo.signer.offline_keys import (
     render_public_file,
 )
 from stoilo.signer.process.online_keys import (
+    DEFAULT_EPOCHS,
+    REPLACEABLE,
     OnlineKeys,
     make_online_keys,
     render_online_keys,
     requested_keys,
 )
-
-_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
@@ -52,13 +53,13 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--output",
     required=True,
-    type=_FOLDER,
+    type=FOLDER,
     help="Folder for NAME.ROLE.key and NAME.ROLE.pub; a medium that stays with its owner.",
 )
 @click.option(
     "--copy",
     "copies",
-    type=_FOLDER,
+    type=FOLDER,
     multiple=True,
     help="Folder on a second medium for the same two files; may be given again.",
 )
@@ -68,7 +69,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="For rehearsing: nothing is typed back, and guessing is made less costly.",
 )
 @passphrase_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 def keygen(
     role: str,
     name: str,
@@ -91,12 +92,13 @@ def keygen(
     passphrase = ask_passphrase(passphrase_fd, f"the new {role} key", twice=True)
     hardness = Hardness(memory_kib=19 * 1024, passes=2, lanes=1) if rehearsal else HARD
     private, public = create_key(role, name, passphrase, hardness=hardness)
-    # Before anything is written: a fingerprint nobody copied is a key nobody can
-    # check.
+    # Before anything is written: a fingerprint nobody copied is a key nobody can check.
     if not rehearsal:
         confirm_fingerprint(public)
     for path in paths:
-        _write_key(path, private, render_public_file(public))
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private_file(_with(path, ".key"), private)
+        write_private_file(_with(path, ".pub"), render_public_file(public))
     _show_key(public, paths, as_json=as_json)
 
 
@@ -114,13 +116,6 @@ def _refuse_present(paths: list[Path]) -> None:
         raise UsageError(
             "STO-U003", "a copy belongs on another medium", hint="give another --copy"
         )
-
-
-def _write_key(path: Path, private: bytes, public: bytes) -> None:
-    """Write both files, 0600, durably."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private_file(_with(path, ".key"), private)
-    write_private_file(_with(path, ".pub"), public)
 
 
 def _with(path: Path, suffix: str) -> Path:
@@ -152,37 +147,34 @@ def _show_key(public: PublicKeyFile, paths: list[Path], *, as_json: bool) -> Non
     click.echo("Next: hand the .pub file to the ceremony, and read it the fingerprint.")
 
 
-_REPLACEABLE = ("online", "revocation", "gate")
-
-
 @click.command("online-keys")
 @click.option(
     "--data",
     required=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Data directory of the server; its private keys stay there.",
 )
 @click.option(
     "--out",
     required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="File of the public parts, for the ceremony.",
 )
 @click.option("--origin", help="Name of project and log, at the first time.")
 @click.option(
     "--epochs",
     type=int,
-    default=4,
+    default=DEFAULT_EPOCHS,
     show_default=True,
     help="Gate epochs to have ahead, 13 days apart; a thief of the server has them all.",
 )
 @click.option(
     "--replace",
-    type=click.Choice(_REPLACEABLE),
+    type=click.Choice(REPLACEABLE),
     multiple=True,
     help="Make a new key beside the present one, for example after a theft.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 def online_keys(
     data: Path,
     out: Path,
@@ -203,7 +195,10 @@ def online_keys(
     keys = make_online_keys(
         data / "keys", name, int(time.time()), epochs=epochs, replace=replace
     )
-    _write(out, render_online_keys(keys))
+    try:
+        out.write_bytes(render_online_keys(keys))
+    except OSError as error:
+        raise InternalError("STO-U006", f"{out.name}: {error.strerror}") from error
     if as_json:
         click.echo(msgspec.json.encode(keys).decode())
     else:
@@ -222,14 +217,6 @@ def _configured_origin(data: Path) -> str:
     return config.origin
 
 
-def _write(out: Path, data: bytes) -> None:
-    """Write a public file; raises ``STO-U006``."""
-    try:
-        out.write_bytes(data)
-    except OSError as error:
-        raise InternalError("STO-U006", f"{out.name}: {error.strerror}") from error
-
-
 def _show(keys: OnlineKeys, out: Path, *, first: bool) -> None:
     """Say what was made, and what comes next."""
     last = keys.epochs[-1]
@@ -246,19 +233,16 @@ def _show(keys: OnlineKeys, out: Path, *, first: bool) -> None:
     click.echo(f"Next: carry {out.name} to the ceremony: stoilo {step} --help")
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 MAX_CHANGES = 99
 
 
 @click.command(name="boinc-change")
-@click.option(
-    "--old", required=True, type=_FILE, help="The present key, of role boinc."
-)
-@click.option("--new", required=True, type=_FILE, help="Public file of the new one.")
+@click.option("--old", required=True, type=FILE, help="The present key, of role boinc.")
+@click.option("--new", required=True, type=FILE, help="Public file of the new one.")
 @click.option(
     "--output",
     required=True,
-    type=_FOLDER,
+    type=FOLDER,
     help="Folder for the server's keys directory.",
 )
 @click.option(
@@ -269,7 +253,7 @@ MAX_CHANGES = 99
     help="How many changes there were before this one.",
 )
 @passphrase_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 def boinc_change(
     old: Path,
     new: Path,

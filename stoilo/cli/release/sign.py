@@ -47,7 +47,7 @@ from stoilo.signer.offline_keys import (
     group_digest,
 )
 from stoilo.signer.process.online_keys import find_key, renew_online_metadata
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_pack import read_release
 
 
 @click.command()
@@ -251,7 +251,12 @@ def publish(
     if os.access(folders[0], os.W_OK):  # the stick may be locked: its part is done
         line = add_line(ceremony.transcript, "publish", now, proposal=ceremony.digest)
         write_durably(folders[0] / TRANSCRIPT_FILE, line, mode=None)
-    online = data is not None and _sign_online(place, now)
+    online = data is not None and (place / "online").is_dir()
+    if online:
+        renew_online_metadata(place, now)
+        # As a volunteer would: a mistake shows here, not on every host at once.
+        root = (place / "root.json").read_bytes()
+        load_trust(read_release(place), root, now, installed=installed_release())
     _show_published(current, data, online=online, as_json=as_json)
 
 
@@ -270,22 +275,6 @@ def _refuse_foreign_keys(data: Path, ceremony: Ceremony) -> None:
             "this data directory does not hold the online key that the release names",
             hint="publish where `stoilo release online-keys --data DIR` was run",
         ) from error
-
-
-def _sign_online(place: Path, now: int) -> bool:
-    """Sign snapshot and timestamp with the server's own keys, where they lie here."""
-    if not (place / "online").is_dir():
-        return False
-    renew_online_metadata(place, now)
-    # A mistake shows here, not on every host at once.
-    _verify_as_volunteer(place, now)
-    return True
-
-
-def _verify_as_volunteer(place: Path, now: int) -> None:
-    """Raise what a volunteer would, before one does."""
-    root = (place / "root.json").read_bytes()
-    load_trust(read_release(place), root, now, installed=installed_release())
 
 
 def _show_published(

@@ -11,31 +11,29 @@ import click
 import msgspec
 
 from stoilo.cli.keys import read_small
-from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option
+from stoilo.cli.release.ceremony_folder import FILE, FOLDER, clock, json_option
 from stoilo.core.errors import StoiloError, show_plainly
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.signer.ceremony.base_release import find_release, open_published
-from stoilo.signer.ceremony.change_words import render_time, show_line
-from stoilo.signer.offline_keys import group_digest
-from stoilo.signer.published.history import RoleVersion
-from stoilo.signer.published.places import open_place
-from stoilo.signer.published.verify import PublishedRelease, verify_release
-from stoilo.signer.release_status import (
+from stoilo.signer.ceremony.lists import render_time, show_line
+from stoilo.signer.ceremony.release_status import (
     ReleaseStatus,
     RoleHolders,
     read_status,
     role_holders,
     warnings_of,
 )
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
+from stoilo.signer.offline_keys import group_digest
+from stoilo.signer.published.history import RoleVersion
+from stoilo.signer.published.places import open_place
+from stoilo.signer.published.verify import PublishedRelease, verify_release
 
 
 @click.command()
 @click.argument("location", metavar="URL_OR_DIR")
 @click.option(
     "--root",
-    type=_FILE,
+    type=FILE,
     help="The root that you trust, from somewhere else than this release.",
 )
 @json_option
@@ -64,12 +62,9 @@ def verify(
         refused = {"code": error.code, "message": error.message, "hint": error.hint}
         click.echo(json.dumps({"verified": False, "error": refused}))
         context.exit(error.exit_code)
-    click.echo(json.dumps(_document(found)) if as_json else _text(found))
-
-
-def _text(found: PublishedRelease) -> str:
-    """Return what a person reads; names in it cannot look like lines of ours."""
-    return "\n".join(show_line(line) for line in _lines(found))
+    # Names in it cannot look like lines of ours.
+    text = "\n".join(show_line(line) for line in _lines(found))
+    click.echo(json.dumps(_document(found)) if as_json else text)
 
 
 def _document(found: PublishedRelease) -> dict[str, object]:
@@ -102,23 +97,18 @@ def _document(found: PublishedRelease) -> dict[str, object]:
                 "tree": part.tree,
                 "builders": list(_builders(found, part.part, part.platform)),
             }
-            for part in found.parts
+            for part in found.trust.parts
         ],
         "boinc_signed": found.boinc is not None,
-        "log": _log_document(found),
+        "log": found.logged
+        and {
+            "index": found.logged.proven.index,
+            "size": found.logged.proven.size,
+            "time": found.logged.record.time,
+            "witnessed_at": found.logged.proven.agreed_time,
+        },
         "transcript_lines": None if found.transcript is None else len(found.transcript),
         "files": found.files,
-    }
-
-
-def _log_document(found: PublishedRelease) -> dict[str, object] | None:
-    if found.logged is None:
-        return None
-    return {
-        "index": found.logged.proven.index,
-        "size": found.logged.proven.size,
-        "time": found.logged.record.time,
-        "witnessed_at": found.logged.proven.agreed_time,
     }
 
 
@@ -132,14 +122,14 @@ def _lines(found: PublishedRelease) -> Iterator[str]:
         names = ", ".join(map(show_plainly, _signers(one)))
         end = datetime.fromtimestamp(one.signed.expires.timestamp(), UTC).date()
         yield f"  {one.role:<11} version {one.signed.version}, until {end}, signed by {names}"
-    for part in found.parts:
+    for part in found.trust.parts:
         who = ", ".join(map(show_plainly, _builders(found, part.part, part.platform)))
         yield (
             f"  {part.part} {part.version} for {part.platform}: "
             f"{part.archive.size:,} bytes, {part.archive.sha256[:16]}…, "
             + (f"built equal by {who}" if who else "attested by nobody")
         )
-    if found.parts:
+    if found.trust.parts:
         yield "  BOINC: " + ("signed" if found.boinc else "no signatures")
     yield from _notes(found)
 

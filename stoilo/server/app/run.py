@@ -46,9 +46,11 @@ from stoilo.server.http.web_server import (
     wait_until_started,
     web_server,
 )
-from stoilo.server.release.changes import ReleaseProof
-from stoilo.server.release.expiry import ReleaseWatch
+from stoilo.server.release.changes import (
+    ReleaseProof,
+)
 from stoilo.server.release.project import REFRESH_S, Project, start_project
+from stoilo.server.release.released import ReleaseWatch
 from stoilo.server.tls import LOCAL_NAMES, TlsFiles, ensure_tls
 from stoilo.server.watching.calls import MeteredCalls
 from stoilo.server.watching.watch import ServerWatch

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from stoilo.signer.release_status import ReleaseStatus
+    from stoilo.signer.ceremony.release_status import ReleaseStatus
 
 
 INDEX_FORMAT: Final = "stoilo-release-index/1"

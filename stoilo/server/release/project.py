@@ -26,10 +26,10 @@ from stoilo.server.release.released import (
     check_offline_roles,
     is_released,
 )
+from stoilo.signer.ceremony.release_status import read_roles
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.client import SignerClient, SignerProcess
-from stoilo.signer.published.directory import pack_release, read_release
-from stoilo.signer.release_status import read_roles
+from stoilo.signer.release_pack import pack_release, read_release
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
@@ -99,17 +99,13 @@ class Release:
     Reviewers, revocations and epochs are published by other processes. A new timestamp
     is noticed by the file's time; what it names is noted for the log and goes out to
     volunteers before anything here relies on it.
-
-    Args:
-        project: whose release.
-        engine: gets every newer bundle.
-        record: gets every newer release first, with its files, to log its keys.
     """
 
     def __init__(
         self,
-        project: Project,
-        engine: Engine,
+        project: Project,  # whose release
+        engine: Engine,  # gets every newer bundle
+        # gets every newer release first, with its files, to log its keys
         record: Callable[[ReleaseFiles, TrustedRelease], None],
     ) -> None:
         self._project = project

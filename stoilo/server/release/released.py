@@ -1,28 +1,35 @@
-"""Starting on a root that people signed offline: everything is checked, nothing is made up.
+"""Does the release certify this server, and how long does it hold? At the start and later.
 
 A released project's directory holds a root without the development mark and no offline
 keys. The server makes no key, no epoch and no metadata for it but snapshot and timestamp,
 which its signer process renews. What this server works by must be what the release
 certifies; else volunteers would refuse every task, so it refuses to start and says what
-the next ceremony has to change.
+the next ceremony has to change. What ends while it runs is said before it is too late.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.witness.client import with_log, without_urls
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.executor.verifier.trust import DEVELOPMENT_MARK
+from stoilo.signer.ceremony.release_status import (
+    ReleaseStatus,
+    judge_release,
+    read_roles,
+    warnings_of,
+)
 from stoilo.signer.process.online_keys import awaits_ceremony
-from stoilo.signer.published.directory import marks_of
-from stoilo.signer.roles import RoleExpiry, role_limits
+from stoilo.signer.release_pack import marks_of
+from stoilo.signer.roles import DAY_S, RoleExpiry, open_until, role_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from stoilo.audit.format.policy import LogPolicy
@@ -128,3 +135,78 @@ def _check_log(policy: LogPolicy, terms: ServerTerms) -> None:
 
 def _uncertified(what: str, hint: str) -> TrustError:
     return TrustError("STO-K094", f"the release differs: {what}", hint=hint)
+
+
+LOGGER = logging.getLogger(__name__)
+AGAIN_S: Final = DAY_S
+
+
+def epochs_until(trust: TrustedRelease, now: int) -> int:
+    """Return until when an epoch is open without a gap from now on, s; 0 for none. Pure."""
+    usable = (
+        (epoch.not_before, epoch.not_after)
+        for epoch in trust.epochs
+        if epoch.number >= trust.min_epoch and epoch.number not in trust.revoked_epochs
+    )
+    return open_until(usable, now)
+
+
+def judge_trusted(
+    roles: Sequence[RoleExpiry], trust: TrustedRelease, now: int, trouble: str = ""
+) -> ReleaseStatus:
+    """Return the status of a release in force. Pure."""
+    return judge_release(
+        roles,
+        now,
+        epochs_until=epochs_until(trust, now),
+        origin=trust.origin,
+        development=trust.development,
+        trouble=trouble,
+        parts=trust.parts,
+    )
+
+
+class ReleaseWatch:
+    """Tells the operator, when something changes and once a day while it lasts."""
+
+    def __init__(
+        self,
+        directory: Path,  # ``DIR/keys``
+        # the release in force; raises while it cannot be verified
+        trust: Callable[[], TrustedRelease],
+        clock: Callable[[], int],  # seconds since 1970
+        # raises when the release no longer certifies what the server works by
+        check: Callable[[TrustedRelease], None] = lambda _trust: None,
+    ) -> None:
+        self._directory = directory
+        self._trust = trust
+        self._clock = clock
+        self._check = check
+        self._told: tuple[str, ...] = ()
+        self._told_at = 0
+
+    def status(self) -> ReleaseStatus:
+        """Return how the release stands now; never raises one of our errors' codes."""
+        now, trust, trouble = self._clock(), None, ""
+        roles: tuple[RoleExpiry, ...] = ()
+        try:
+            roles = read_roles(self._directory, now)
+            trust = self._trust()
+            self._check(trust)
+        except StoiloError as error:
+            trouble = error.code
+        if trust is None:
+            return judge_release(roles, now, trouble=trouble)
+        return judge_trusted(roles, trust, now, trouble)
+
+    def tell(self) -> tuple[str, ...]:
+        """Log what is new or a day old; returns the lines that were logged."""
+        lines, now = warnings_of(self.status()), self._clock()
+        # A warning each ten minutes is one that nobody reads.
+        if not lines or (lines == self._told and now - self._told_at < AGAIN_S):
+            self._told = lines
+            return ()
+        for line in lines:
+            LOGGER.warning("release: %s", line)
+        self._told, self._told_at = lines, now
+        return lines

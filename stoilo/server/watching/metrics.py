@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import MeasuredEngine
     from stoilo.server.watching.readiness import LogFigures, Readiness
-    from stoilo.signer.release_status import ReleaseStatus
+    from stoilo.signer.ceremony.release_status import ReleaseStatus
 
 # When a series began is of no use here, and would double the text.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here

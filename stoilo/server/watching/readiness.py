@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.server.db.store import Store
-    from stoilo.signer.release_status import ReleaseStatus
+    from stoilo.signer.ceremony.release_status import ReleaseStatus
 
 
 LOGGER = logging.getLogger(__name__)

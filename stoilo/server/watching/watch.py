@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from stoilo.server.data_directory import DataDir
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import MeasuredEngine
-    from stoilo.server.release.expiry import ReleaseWatch
     from stoilo.server.release.project import Project
+    from stoilo.server.release.released import ReleaseWatch
     from stoilo.server.validation.docket import Docket
     from stoilo.server.watching.readiness import Readiness
 

@@ -4,14 +4,16 @@ folder          what travels on the stick, read with every byte bounded and hash
 base_release    the published release that a ceremony builds on, verified
 metadata        one metadata file: read strictly, compared by what was signed
 key_holders     whose key is whose, and whether a release's keys add up
+lists           a release's lists, read, written and told in words
 proposal        unsigned metadata made of a release and changes
 requests        what people ask for, as changes; beginning a ceremony
 built_parts     a directory of built parts, as changes; what belongs together
 signatures      who must sign, who has; one signature by one key; copies combined
 review          what changes, who signed, who is missing, what is wrong
-                (checks, content_checks; change_words says it in words)
+                (checks, content_checks)
 key_memory      what a key has signed, remembered beside it
 boinc_files     BOINC's signatures on launchers and verifiers
 publication     a complete ceremony into a release directory
+release_status  how a release stands: what ends when, and who holds which role
 transcript      who did what, when, with which key
 """

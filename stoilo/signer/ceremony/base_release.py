@@ -29,7 +29,7 @@ from stoilo.signer.ceremony.metadata import (
     signers_of,
     targets_of,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.roles import OFFLINE, expiries
 
 
@@ -222,8 +222,7 @@ def _online(
     snapshots = [file for file in found if file.role == "snapshot"]
     if snapshots:
         newest = max(snapshots, key=lambda file: file.version)
-        # A forged one is left out, not refused: the ceremony is what repairs
-        # it.
+        # A forged one is left out, not refused: the ceremony is what repairs it.
         if _is_signed(root, newest):
             yield newest
     data = files.get("metadata/timestamp.json")

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from stoilo.core.boinc.codesign import (
@@ -138,21 +137,11 @@ def _text(data: bytes) -> str:
 def _md5_of(target: NewTarget) -> str:
     """Return the MD5 of a proposed file, whose SHA-256 is computed over the same bytes."""
     sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    for piece in _pieces(target.content):
-        sha256.update(piece)
-        md5.update(piece)
+    with target.open() as file:
+        while piece := file.read(_CHUNK):
+            sha256.update(piece)
+            md5.update(piece)
     # Twins of one MD5 can be made; of one SHA-256 they cannot.
     if sha256.hexdigest() != target.digest:
         raise TrustError("STO-K076", f"{target.name} is no longer the proposed file")
     return md5.hexdigest()
-
-
-def _pieces(content: bytes | Path) -> Iterable[bytes]:
-    """Return a file's bytes in pieces."""
-    return [content] if isinstance(content, bytes) else _read_pieces(content)
-
-
-def _read_pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while piece := file.read(_CHUNK):
-            yield piece

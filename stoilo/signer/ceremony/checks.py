@@ -5,9 +5,8 @@ Each check yields errors instead of raising them, so that a person sees all of t
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
-from typing import IO, Final
+from typing import Final
 
 from tuf.api.metadata import Root, Targets
 
@@ -234,7 +233,7 @@ def check_pairs(ceremony: Ceremony) -> Iterator[StoiloError]:
                 ):
                     continue
                 if program is not None:
-                    with _open(program) as stream:
+                    with program.open() as stream:
                         data = stream.read(MAX_PROGRAM_BYTES + 1)
                     check_launcher(launcher, data, verifier)
                 elif archive is not None:
@@ -257,7 +256,7 @@ def _check_verifier(ceremony: Ceremony, part: PartFile, file: NewTarget) -> None
     """Check that a new verifier knows a published root; raises ``STO-F034``, ``STO-F035``."""
     # An archive that holds no readable tree is not judged here: no builder's tool attests one.
     try:
-        with _open(file) as stream:
+        with file.open() as stream:
             data = read_tree(stream, part.tree)
     except TrustError:
         return
@@ -274,10 +273,3 @@ def _check_verifier(ceremony: Ceremony, part: PartFile, file: NewTarget) -> None
         if base
         else False,
     )
-
-
-def _open(file: NewTarget) -> IO[bytes]:
-    """Open a proposed file, which was hashed when the folder was read."""
-    if isinstance(file.content, bytes):
-        return io.BytesIO(file.content)
-    return file.content.open("rb")

@@ -38,6 +38,7 @@ from stoilo.executor.verifier.trust import (
     HISTORY_FILE,
     POLICY_FILE,
     PROJECT_FILE,
+    travels,
 )
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.lists import LISTS, read_epoch_files, read_list
@@ -48,10 +49,10 @@ from stoilo.signer.roles import DELEGATED, ceremony_bounds, open_until
 REQUIRED: Final = (POLICY_FILE, *LISTS.values())
 """Targets without which no verifier takes a release."""
 
+PART_FOLDERS: Final = ("launcher/", "verifier/", "flavor/")
+"""Where launchers, verifiers and flavors lie."""
+
 _EPOCH: Final = re.compile(r"gate/([0-9]{1,10})\.json")
-_PART_RECORD: Final = re.compile(
-    r"(launcher|verifier|flavor/[a-z0-9-]+)/[a-z0-9_-]+\.json"
-)
 _FileT = TypeVar("_FileT", bound=msgspec.Struct)
 
 
@@ -71,14 +72,10 @@ def release_parts(proposal: Proposal) -> tuple[PartFile, ...]:
     Raises ``STO-K013`` when a record and its files disagree.
     """
     infos = named_targets(proposal)
-    files = {
-        name: proposal.target(name) or b"" for name in infos if _is_part_record(name)
-    }
-    return read_parts(files, infos)
-
-
-def _is_part_record(name: str) -> bool:
-    return _PART_RECORD.fullmatch(name) is not None and not name.endswith(".sbom.json")
+    records = (
+        name for name in infos if name.startswith(PART_FOLDERS) and travels(name)
+    )
+    return read_parts({name: proposal.target(name) or b"" for name in records}, infos)
 
 
 def _read_old(proposal: Proposal, kind: type[_FileT]) -> _FileT | None:
@@ -216,8 +213,7 @@ def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
             yield TrustError(
                 "STO-K063", f"gate epoch {number} changes under its number"
             )
-        # Old numbers never return: hosts refuse epochs below the highest
-        # withdrawn one.
+        # Old numbers never return: hosts refuse epochs below the highest withdrawn one.
         if known and before is None and number < max(known):
             yield TrustError(
                 "STO-K063", f"gate epoch {number} comes after {max(known)}"
@@ -295,9 +291,8 @@ def _check_tree(proposal: Proposal, part: PartFile) -> Iterator[StoiloError]:
         if one.size > MANIFEST_BYTES:
             yield TrustError("STO-K063", f"{name} is too large")
             return
-        data = (
-            one.content if isinstance(one.content, bytes) else one.content.read_bytes()
-        )
+        with one.open() as stream:
+            data = stream.read()
         tree = parse_tree(data)
         if (tree.part, tree.platform) != (part.part, part.platform):
             yield TrustError("STO-K063", f"{name} is another part's list")

@@ -149,7 +149,8 @@ def read_folder(path: Path) -> Ceremony:
             hint="make one with `stoilo release init` or `stoilo release request`",
         )
     about = _parse_about(_read(files[_ABOUT], _ABOUT))
-    base = _read_current(files)
+    current = tuple(_below(files, "current/"))
+    base = open_base(ReleaseFiles(current)) if current else None
     if about.base != ("" if base is None else base.digest):
         raise TrustError("STO-K052", "current/ is not the release this was made for")
     metadata = tuple(_proposed_metadata(files))
@@ -160,7 +161,9 @@ def read_folder(path: Path) -> Ceremony:
         builds=tuple(_below(files, "builds/")),
         boinc=tuple(_below(files, "boinc/")),
         online=_read(files[_ONLINE], _ONLINE) if _ONLINE in files else b"",
-        transcript=_read_transcript(files),
+        transcript=_read(files[TRANSCRIPT_FILE], TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
+        if TRANSCRIPT_FILE in files
+        else b"",
     )
 
 
@@ -203,8 +206,7 @@ def _list_files(path: Path) -> dict[str, Path]:
             mode = file.lstat().st_mode
             if stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and _HALF.fullmatch(name)):
                 continue
-            # A private key copied here by mistake shows before anybody
-            # carries it on.
+            # A private key copied here by mistake shows before anybody carries it on.
             if not stat.S_ISREG(mode) or not _NAMES.fullmatch(relative):
                 raise TrustError(
                     "STO-K050",
@@ -228,12 +230,6 @@ def _read(file: Path, name: str, bound: int = 0) -> bytes:
         ) from error
 
 
-def _read_transcript(files: Mapping[str, Path]) -> bytes:
-    if TRANSCRIPT_FILE not in files:
-        return b""
-    return _read(files[TRANSCRIPT_FILE], TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
-
-
 def _parse_about(data: bytes) -> CeremonyFile:
     bound = ceremony_bounds().metadata_bytes
     document = parse_strict_json(data, max_bytes=bound, what=_ABOUT)
@@ -248,11 +244,6 @@ def _below(files: Mapping[str, Path], prefix: str) -> Iterator[NamedBytes]:
     for name in sorted(files):
         if name.startswith(prefix):
             yield name.removeprefix(prefix), _read(files[name], name)
-
-
-def _read_current(files: Mapping[str, Path]) -> BaseRelease | None:
-    rows = tuple(_below(files, "current/"))
-    return open_base(ReleaseFiles(rows)) if rows else None
 
 
 def _proposed_metadata(files: Mapping[str, Path]) -> Iterator[RoleFile]:

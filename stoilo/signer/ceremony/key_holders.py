@@ -148,7 +148,11 @@ def change_keys(owner: Root | Targets, change: RoleChange) -> None:
     for holder in change.out:
         keyid = tuf_key(holder).keyid
         if keyid not in row.keyids:
-            raise _not_there(holder, role)
+            raise UsageError(
+                "STO-K054",
+                f"{holder.name}'s key is not one of {role}",
+                hint="`stoilo release status` lists each role's keys",
+            )
         owner.revoke_key(keyid, role)
     for holder in change.add:
         key = tuf_key(holder)
@@ -157,14 +161,6 @@ def change_keys(owner: Root | Targets, change: RoleChange) -> None:
         owner.add_key(key, role)
     if change.threshold is not None:
         row.threshold = change.threshold
-
-
-def _not_there(holder: KeyHolder, role: str) -> UsageError:
-    return UsageError(
-        "STO-K054",
-        f"{holder.name}'s key is not one of {role}",
-        hint="`stoilo release status` lists each role's keys",
-    )
 
 
 def check_role_keys(root: Root, targets: Targets) -> None:

@@ -11,11 +11,12 @@ every file that is touched gets a whole life.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import io
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
 from tuf.api.metadata import (
     DelegatedRole,
@@ -40,13 +41,14 @@ from stoilo.signer.ceremony.key_holders import (
 )
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
-    open_root,
-    open_targets,
+    open_role,
     role_file,
     signatures_of,
     targets_of,
 )
 from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
+
+_SignedT = TypeVar("_SignedT", Root, Targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,12 @@ class NewTarget:
     def of(cls, name: str, data: bytes) -> NewTarget:
         """Return a small target of `data`."""
         return cls(name, content_digest(data), len(data), data)
+
+    def open(self) -> IO[bytes]:
+        """Open its bytes, which were hashed when they were found."""
+        if isinstance(self.content, bytes):
+            return io.BytesIO(self.content)
+        return self.content.open("rb")
 
     @property
     def stored(self) -> str:
@@ -195,35 +203,27 @@ def role_of_target(name: str) -> str:
 
 
 class Draft:
-    """A set of metadata on its way to a proposal.
-
-    Args:
-        base: the published release, None for a first one.
-        proposed: metadata that is proposed already, unsigned.
-        targets: new files that it names.
-        now: Unix seconds; lifetimes begin here.
-    """
+    """A set of metadata on its way to a proposal."""
 
     def __init__(
         self,
-        base: BaseRelease | None,
-        proposed: Iterable[RoleFile],
-        targets: Iterable[NewTarget],
-        now: int,
+        base: BaseRelease | None,  # the published release, None for a first one
+        proposed: Iterable[RoleFile],  # metadata that is proposed already, unsigned
+        targets: Iterable[NewTarget],  # new files that it names
+        now: int,  # Unix seconds; lifetimes begin here
     ) -> None:
         self._base = base
         self._proposed = {file.role: file for file in proposed}
         self._new = {one.name: one for one in targets}
         self._now = now
-        self._root: Root | None = None
-        self._roles: dict[str, Targets] = {}
+        self._drafts: dict[str, Root | Targets] = {}
         # What was proposed earlier gets a whole life from now, too.
         for role in self._proposed:
             self.renew(role)
 
     def start(self, roles: Mapping[str, RoleSet], marks: Mapping[str, bool]) -> None:
         """Make a first root, first targets and first delegated roles."""
-        self._root = Root(
+        root = Root(
             version=1,
             expires=self._end("root"),
             consistent_snapshot=True,
@@ -231,20 +231,23 @@ class Draft:
         )
         for name in ("root", "targets", *ONLINE_ROLES):
             for holder in roles[name].holders:
-                self._root.add_key(tuf_key(holder), name)
-            self._root.roles[name].threshold = roles[name].threshold
-        self._roles["targets"] = Targets(
-            version=1, expires=self._end("targets"), delegations=_delegations(roles)
-        )
-        for name in DELEGATED:
-            self._roles[name] = Targets(version=1, expires=self._end(name))
+                root.add_key(tuf_key(holder), name)
+            root.roles[name].threshold = roles[name].threshold
+        self._drafts["root"] = root
+        for name in ("targets", *DELEGATED):
+            own = _delegations(roles) if name == "targets" else None
+            self._drafts[name] = Targets(1, expires=self._end(name), delegations=own)
 
     def renew(self, role: str) -> None:
         """Sign `role` again: one version up, with a whole life; raises ``STO-K054``."""
-        if role == "root":
-            self._renewed_root()
-        else:
-            self._renewed(role)
+        if role in self._drafts:
+            return
+        signed: Root | Targets = open_role(self._newest(role)).signed
+        signed.expires = self._end(role)
+        # One step above what is published, however often it is amended.
+        if role not in self._proposed:
+            signed.version += 1
+        self._drafts[role] = signed
 
     def put(self, targets: Iterable[NewTarget]) -> None:
         """Name new targets, where they differ from what is named."""
@@ -252,71 +255,51 @@ class Draft:
             role = role_of_target(one.name)
             wanted = TargetFile(one.size, {"sha256": one.digest}, one.name)
             # A file that is named already makes nobody sign anew.
-            if self._named(role).get(one.name) != wanted:
-                self._renewed(role).targets[one.name] = wanted
+            if self._said(role, Targets).targets.get(one.name) != wanted:
+                self.renew(role)
+                self._said(role, Targets).targets[one.name] = wanted
                 self._new[one.name] = one
 
     def drop(self, name: str) -> None:
         """Leave target `name` out; raises ``STO-K054`` when it is not there."""
         role = role_of_target(name)
-        if name not in self._named(role):
+        if name not in self._said(role, Targets).targets:
             raise UsageError("STO-K054", f"the release names no target {name[:80]!r}")
-        del self._renewed(role).targets[name]
+        self.renew(role)
+        del self._said(role, Targets).targets[name]
         self._new.pop(name, None)
 
     def change_keys(self, change: RoleChange) -> None:
         """Change a role's keys; who must sign what is drawn in."""
-        delegated = change.role in DELEGATED
-        owner = self._renewed("targets") if delegated else self._renewed_root()
-        change_keys(owner, change)
+        owner = "targets" if change.role in DELEGATED else "root"
+        self.renew(owner)
+        change_keys(self._drafts[owner], change)
         # Its present metadata is signed by keys that no longer count.
         if change.role in OFFLINE:
             self.renew(change.role)
 
     def result(self) -> tuple[tuple[RoleFile, ...], tuple[NewTarget, ...]]:
         """Return metadata and new targets; raises ``STO-K053`` for impossible keys."""
-        root = self._root or open_root(self._newest("root")).signed
-        targets = self._roles.get("targets")
-        check_role_keys(root, targets or open_targets(self._newest("targets")).signed)
+        check_role_keys(self._said("root", Root), self._said("targets", Targets))
         made: dict[str, Metadata[Any]] = {
-            role: Metadata(signed) for role, signed in self._roles.items()
+            role: Metadata(signed) for role, signed in self._drafts.items()
         }
-        if self._root is not None:
-            made["root"] = Metadata(self._root)
         files = (role_file(role, made[role]) for role in OFFLINE if role in made)
-        return tuple(files), self._named_targets()
+        return tuple(files), tuple(self._named_targets())
 
-    def _named_targets(self) -> tuple[NewTarget, ...]:
-        found = []
+    def _named_targets(self) -> Iterator[NewTarget]:
         for name, one in sorted(self._new.items()):
-            info = self._named(role_of_target(name)).get(name)
+            info = self._said(role_of_target(name), Targets).targets.get(name)
             if info is not None and info.hashes["sha256"] == one.digest:
-                found.append(one)
-        return tuple(found)
+                yield one
 
-    def _named(self, role: str) -> dict[str, TargetFile]:
-        if role in self._roles:
-            return self._roles[role].targets
-        return open_targets(self._newest(role)).signed.targets
-
-    def _renewed_root(self) -> Root:
-        if self._root is None:
-            self._root = open_root(self._newest("root")).signed
-            self._step(self._root, "root")
-        return self._root
-
-    def _renewed(self, role: str) -> Targets:
-        if role not in self._roles:
-            self._roles[role] = open_targets(self._newest(role)).signed
-            self._step(self._roles[role], role)
-        return self._roles[role]
-
-    def _step(self, signed: Root | Targets, role: str) -> None:
-        """Give `signed` a whole life, and a version one above what is published."""
-        signed.expires = self._end(role)
-        # One step above what is published, however often it is amended.
-        if role not in self._proposed:
-            signed.version += 1
+    def _said(self, role: str, kind: type[_SignedT]) -> _SignedT:
+        """Return what a role says as it will be; changed only after `renew`."""
+        signed = self._drafts.get(role)
+        if signed is None:
+            signed = open_role(self._newest(role)).signed
+        assert isinstance(signed, kind)  # noqa: S101 - checked where it was read
+        return signed
 
     def _newest(self, role: str) -> RoleFile:
         file = self._proposed.get(role)

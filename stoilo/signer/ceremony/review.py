@@ -20,7 +20,6 @@ from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.trust import BUILDERS_FILE
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.ceremony.boinc_files import missing_boinc_files
-from stoilo.signer.ceremony.change_words import describe_target, render_time, show_line
 from stoilo.signer.ceremony.checks import (
     check_ceremony,
     check_pairs,
@@ -34,7 +33,12 @@ from stoilo.signer.ceremony.key_holders import (
     RoleSet,
     role_set,
 )
-from stoilo.signer.ceremony.lists import read_list
+from stoilo.signer.ceremony.lists import (
+    describe_target,
+    read_list,
+    render_time,
+    show_line,
+)
 from stoilo.signer.ceremony.metadata import RoleFile, open_role, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import Quorum, quorums
@@ -134,7 +138,7 @@ def review(ceremony: Ceremony, now: int) -> Review:
         created=about.created,
         now=now,
         base=about.base,
-        first_root=_first_root(proposal),
+        first_root=proposal.base.roots[0].signed_digest if proposal.base else "",
         roles=roles,
         builds=builds,
         problems=problems,
@@ -142,12 +146,6 @@ def review(ceremony: Ceremony, now: int) -> Review:
         complete=not problems and bool(roles) and all(one.is_met for one in roles),
         boinc_unsigned=missing_boinc_files(ceremony),
     )
-
-
-def _first_root(proposal: Proposal) -> str:
-    if proposal.base is None:
-        return ""
-    return proposal.base.roots[0].signed_digest
 
 
 def _role_review(proposal: Proposal, file: RoleFile) -> RoleReview:
@@ -240,7 +238,8 @@ def _warnings(
     if ceremony.about.renews_expired:
         yield "the release below had expired: make sure that it is the newest one"
     yield from _key_warnings(roles)
-    if proposal.base is not None and found_builds and _has_new(roles, BUILDERS_FILE):
+    named = {change.name for one in roles for change in one.targets}
+    if proposal.base is not None and found_builds and BUILDERS_FILE in named:
         yield "who attests builds changes together with what they attest"
     if proposal.base is not None:
         proposed = {file.role for file in proposal.metadata}
@@ -262,10 +261,6 @@ def _key_warnings(roles: tuple[RoleReview, ...]) -> Iterator[str]:
                 yield f"{change.role} would need fewer signatures than before"
             if change.new_threshold == change.keys > 1:
                 yield f"{change.role} needs all of its {change.keys} keys: one lost stops it"
-
-
-def _has_new(roles: tuple[RoleReview, ...], name: str) -> bool:
-    return any(change.name == name for one in roles for change in one.targets)
 
 
 def _closed_gate(proposal: Proposal, now: int) -> Iterator[str]:

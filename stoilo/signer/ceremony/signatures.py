@@ -19,7 +19,7 @@ from tuf.api.metadata import Key, Root, Targets
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.signer.ceremony.folder import Ceremony, NamedBytes
 from stoilo.signer.ceremony.key_holders import KeyHolder, Person, holder_of, role_keys
-from stoilo.signer.ceremony.metadata import RoleFile, open_role, open_root, role_file
+from stoilo.signer.ceremony.metadata import RoleFile, open_role, role_file
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.transcript import combine_transcripts
 from stoilo.signer.offline_keys import OfflineKey
@@ -43,27 +43,16 @@ def authorities(
     proposal: Proposal, role: str
 ) -> tuple[tuple[Standing, Root | Targets], ...]:
     """Return whose word says which keys sign `role`."""
-    if role in DELEGATED:
-        return _one(proposal, "targets")
-    if role != "root":
-        return _one(proposal, "root")
-    known = None if proposal.base is None else proposal.base.role("root")
+    owner = "targets" if role in DELEGATED else "root"
+    base = None if proposal.base is None else proposal.base.role(owner)
+    new = proposal.role(owner)
     found: list[tuple[Standing, Root | Targets]] = []
-    if known is not None:
-        found.append(("in force", open_root(known).signed))
-    own = proposal.role("root")
-    if own is not None:
-        found.append(("proposed", open_root(own).signed))
+    # A new root needs the keys in force besides its own; other roles only the newest.
+    if base is not None and (role == "root" or new is None):
+        found.append(("in force", open_role(base).signed))
+    if new is not None:
+        found.append(("proposed", open_role(new).signed))
     return tuple(found)
-
-
-def _one(proposal: Proposal, owner: str) -> tuple[tuple[Standing, Root | Targets], ...]:
-    file = proposal.newest(owner)
-    if file is None:
-        return ()
-    return (
-        ("proposed" if proposal.role(owner) else "in force", open_role(file).signed),
-    )
 
 
 def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
@@ -203,8 +192,7 @@ def _united(files: Sequence[RoleFile]) -> RoleFile:
     for other in opened[1:]:
         for keyid, signature in other.signatures.items():
             known = united.signatures.setdefault(keyid, signature)
-            # Ed25519 gives one signature for one text: one of the two is
-            # false.
+            # Ed25519 gives one signature for one text: one of the two is false.
             if known.signature != signature.signature:
                 raise TrustError(
                     "STO-K069",

@@ -135,8 +135,7 @@ def combine_transcripts(transcripts: Iterable[bytes]) -> bytes:
         ]
         if not ready:
             raise TrustError("STO-K050", "a transcript lacks lines that others follow")
-        # By time where the order is free, so that any order of copies gives one
-        # file.
+        # By time where the order is free, so that any order of copies gives one file.
         _, first = min(ready)
         united[first] = given[first]
     return render_transcript(united.values())

@@ -17,7 +17,8 @@ Trust: a build directory is the operator's own; its files must be what their rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -286,15 +287,11 @@ def _release(directory: Path) -> BaseRelease:
     return open_published(directory)
 
 
-def _refuse_half_pairs(signed: tuple[str, ...]) -> None:
+def _refuse_half_pairs(signed: Iterable[str]) -> None:
     """Refuse a launcher without the verifier that it starts, and the reverse."""
-    pairs = {"launcher": set[str](), "verifier": set[str]()}
-    for name in signed:
-        part, _, file = name.partition("/")
-        pairs[part].add(file.removesuffix(".tar"))
+    names = Counter(name.partition("/")[2].removesuffix(".tar") for name in signed)
     # A launcher holds the digest of one verifier: alone it stops every host.
-    if alone := pairs["launcher"] ^ pairs["verifier"]:
+    if alone := sorted(name for name, count in names.items() if count == 1):
         raise TrustError(
-            "STO-F034",
-            f"launcher and verifier belong together: {', '.join(sorted(alone))}",
+            "STO-F034", f"launcher and verifier belong together: {', '.join(alone)}"
         )

@@ -7,7 +7,7 @@ offline keys lie beside the online ones: the root is marked and release-built ve
 it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.signer.published.directory`
+    DIR/metadata, targets    public, see `stoilo.signer.release_pack`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -53,7 +53,7 @@ from stoilo.signer.ceremony.base_release import (
     open_published,
     roles_ending,
 )
-from stoilo.signer.ceremony.content_checks import release_parts
+from stoilo.signer.ceremony.content_checks import PART_FOLDERS, release_parts
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
 from stoilo.signer.ceremony.lists import list_target, read_epoch_files, read_list
@@ -79,7 +79,7 @@ from stoilo.signer.process.online_keys import (
     REQUESTED_FILE,
     epochs_ahead,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.repository import (
     newest,
     publishing,
@@ -156,8 +156,8 @@ def create_development_root(
         if base is None:
             # Only with the first root: a memory that was lost later must not begin anew.
             create_ledger(directory / "state" / LEDGER_FILE, origin)
-        else:
-            _check_origin(base, origin)
+        elif (known := read_list(base.target, ProjectFile).origin) != origin:
+            raise TrustError("STO-K029", f"this root was made for {known!r}")
         _sign(directory, _renewed(directory, base, terms, now), now)
     return DevelopmentRoot(
         directory=directory,
@@ -216,12 +216,6 @@ def _published(directory: Path) -> BaseRelease | None:
     return open_published(directory) if there else None
 
 
-def _check_origin(base: BaseRelease, origin: str) -> None:
-    known = read_list(base.target, ProjectFile).origin
-    if known != origin:
-        raise TrustError("STO-K029", f"this root was made for {known!r}")
-
-
 def _renewed(
     directory: Path, base: BaseRelease | None, terms: _Terms, now: int
 ) -> Ceremony:
@@ -237,14 +231,12 @@ def _renewed(
     gone = (
         name
         for name in base.names()
-        if name not in wanted and not name.startswith(_PARTS) and name != FLOORS_FILE
+        if name not in wanted
+        and not name.startswith(PART_FOLDERS)
+        and name != FLOORS_FILE
     )
     changes = Changes(put, tuple(gone), renew=roles_ending(base, now))
     return development_ceremony(next_proposal(base, changes, now), now)
-
-
-_PARTS: Final = ("launcher/", "verifier/", "flavor/")
-"""How the targets of launchers, verifiers and flavors begin."""
 
 
 def _targets(

@@ -93,7 +93,12 @@ class SignerClient:
             signed = self._ask(SignAdmissions(batch), EnvelopesSigned)
             if len(signed.answers) != len(batch):
                 raise TrustError("STO-K022", "the signer left a request unanswered")
-            answers += [_open_answer(answer) for answer in signed.answers]
+            answers += [
+                one.envelope
+                if isinstance(one, Signed)
+                else TrustError(one.code, one.message)
+                for one in signed.answers
+            ]
         return answers
 
     def sign_checkpoint(self, body: bytes, consistency: Sequence[bytes] = ()) -> bytes:
@@ -202,13 +207,6 @@ class SignerClient:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def _open_answer(answer: Signed | Refused) -> bytes | StoiloError:
-    """Return one admission's envelope, or its refusal as an error."""
-    if isinstance(answer, Signed):
-        return answer.envelope
-    return TrustError(answer.code, answer.message)
 
 
 class CheckpointSigner:
@@ -329,8 +327,7 @@ class SignerProcess:
                     answer = client.ping()
                 except StoiloError:
                     continue
-                # An older signer may still answer on this socket while
-                # it ends.
+                # An older signer may still answer on this socket while it ends.
                 if answer.pid == self._child.pid:
                     return answer
                 client.close()

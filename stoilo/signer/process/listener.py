@@ -67,8 +67,7 @@ def serve(
             connection, _ = listener.accept()
         except OSError:
             return
-        # Servers keep one connection for their life; a dead peer is dropped in
-        # an hour.
+        # Servers keep one connection for their life; a dead peer is dropped in an hour.
         connection.settimeout(IDLE_S)
         threading.Thread(target=attend, args=(connection,), daemon=True).start()
 
@@ -81,7 +80,9 @@ def _attend(
 ) -> None:
     """Answer one connection's requests, in order; a bad frame ends it."""
     try:
-        check_peer(_peer_uid(connection), allowed)
+        # As the kernel recorded at connect; what the caller says of itself is not asked.
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        check_peer(int(_PEER.unpack(peer)[1]), allowed)
         while request := receive_request(connection):
             # One request at a time: the memories of log and revocations
             # have one writer.
@@ -90,13 +91,6 @@ def _attend(
             send_record(connection, response)
     except TrustError as error:
         send_record(connection, Refused(error.code, error.message))
-
-
-def _peer_uid(connection: socket.socket) -> int:
-    """Return the caller's user id, as recorded by the kernel at connect."""
-    # What the caller says of itself is not asked.
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return int(_PEER.unpack(data)[1])
 
 
 def harden_process() -> None:
@@ -115,8 +109,7 @@ def open_listener(path: Path, *, shared: bool = False) -> socket.socket:
     # A killed signer leaves its socket; the lock says that nobody else uses it.
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # bind() makes the file: closed to others from its first moment, not chmod-ed
-    # later.
+    # bind() makes the file: closed to others from its first moment, not chmod-ed later.
     before = os.umask(0o117 if shared else 0o177)
     try:
         with unix_address(path) as address:
@@ -143,8 +136,7 @@ def _watch_lifeline(descriptor: int) -> None:
     def wait() -> None:
         while os.read(descriptor, 1):
             pass
-        # No clean-up could run if the server was killed; what was signed is
-        # durable.
+        # No clean-up could run if the server was killed; what was signed is durable.
         os._exit(0)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -78,7 +78,13 @@ class CheckpointLedger:
     def __init__(self, path: Path) -> None:
         """Read the file; raises ``STO-K028`` when it is missing or damaged."""
         self._path = path
-        self._last = _read_checkpoint(path)
+        try:
+            row = msgspec.json.decode(read_private_file(path), type=_CheckpointRow)
+            self._last = Checkpoint(row.origin, row.size, bytes.fromhex(row.root))
+        except (msgspec.MsgspecError, ValueError, TrustError) as error:
+            raise TrustError(
+                "STO-K028", "the signer's memory of the log cannot be read"
+            ) from error
 
     @property
     def last(self) -> Checkpoint:
@@ -92,16 +98,6 @@ class CheckpointLedger:
         if asked != self._last:
             _write_checkpoint(self._path, asked)
             self._last = asked
-
-
-def _read_checkpoint(path: Path) -> Checkpoint:
-    try:
-        row = msgspec.json.decode(read_private_file(path), type=_CheckpointRow)
-        return Checkpoint(row.origin, row.size, bytes.fromhex(row.root))
-    except (msgspec.MsgspecError, ValueError, TrustError) as error:
-        raise TrustError(
-            "STO-K028", "the signer's memory of the log cannot be read"
-        ) from error
 
 
 def _write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -164,7 +160,17 @@ class RevocationLedger:
     def __init__(self, path: Path) -> None:
         """Read the file; raises ``STO-A086`` when it is damaged."""
         self._path = path
-        self._row = _read_revocation(path) if path.exists() else None
+        self._row: _RevocationRow | None = None
+        if not path.exists():
+            return
+        try:
+            row = msgspec.json.decode(read_private_file(path), type=_RevocationRow)
+            parse_revocation(row.statement.encode())
+        except (msgspec.MsgspecError, UnicodeDecodeError, TrustError) as error:
+            raise TrustError(
+                "STO-A086", "the signer's memory of revocations cannot be read"
+            ) from error
+        self._row = row
 
     @property
     def last(self) -> RevocationStatement | None:
@@ -196,14 +202,3 @@ class RevocationLedger:
         row = _RevocationRow(payload.decode(), key.raw.hex())
         write_private_file(self._path, msgspec.json.encode(row))
         self._row = row
-
-
-def _read_revocation(path: Path) -> _RevocationRow:
-    try:
-        row = msgspec.json.decode(read_private_file(path), type=_RevocationRow)
-        parse_revocation(row.statement.encode())
-    except (msgspec.MsgspecError, UnicodeDecodeError, TrustError) as error:
-        raise TrustError(
-            "STO-A086", "the signer's memory of revocations cannot be read"
-        ) from error
-    return row

@@ -247,8 +247,7 @@ def _named_key(
     if name in replace:
         new = PrivateKey.generate()
         public = new.public.raw.hex()
-        # Beside the present one, which signs until a ceremony has named the new
-        # one.
+        # Beside the present one, which signs until a ceremony has named the new one.
         write_private_file(folder / f"{name}-{public[:16]}.pem", new.pem())
         return public
     if before is not None:

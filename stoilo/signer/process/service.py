@@ -74,7 +74,7 @@ from stoilo.signer.process.protocol import (
     Signed,
     SignRevocation,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_pack import read_release
 from stoilo.signer.repository import publishing, refresh_online_metadata
 
 MINUTE_S: Final = 60
@@ -116,8 +116,7 @@ class SignerService:
         self._gate_keys: dict[int, PrivateKey] = {}
         self._rates: dict[int, WindowLimit] = {}
         self._stamp = 0
-        # Before the release is read: an expired timestamp would refuse it as a
-        # whole.
+        # Before the release is read: an expired timestamp would refuse it as a whole.
         self._sign_online_metadata()
         self._revocations = RevocationLedger(directory / "state" / REVOCATION_LEDGER)
         self._load()
@@ -172,8 +171,7 @@ class SignerService:
         verified = VerifiedAdmission(
             statement, statement_digest(admission.statement), epoch, proven
         )
-        # A clock set back must not bring withdrawn or expired things to life
-        # again.
+        # A clock set back must not bring withdrawn or expired things to life again.
         clock = max(self._clock(), proven.checkpoint_time or 0)
         check_times(verified, clock)
         check_revocations(verified, self._trust)
@@ -237,7 +235,7 @@ class SignerService:
         return self._trust.expires
 
     def _sign_online_metadata(self) -> None:
-        key = self._online_key()
+        key = certified_online_key(self._directory)
         with publishing(self._directory):
             refresh_online_metadata(self._directory, key, self._clock())
 
@@ -270,17 +268,13 @@ class SignerService:
         # The timestamp is written last in every publication.
         return path.stat().st_mtime_ns
 
-    def _online_key(self) -> PrivateKey:
-        return certified_online_key(self._directory)
-
     def _gate_key(self, epoch: GateEpoch) -> PrivateKey:
         """Return the epoch's key, which must be one that the epoch certifies."""
         key = self._gate_keys.get(epoch.number)
         if key is None:
             path = self._directory / "online" / f"gate-{epoch.number}.pem"
             key = read_private_key(path)
-            # A file put in its place must not sign what volunteers would
-            # refuse.
+            # A file put in its place must not sign what volunteers would refuse.
             if key.public not in epoch.keys:
                 raise TrustError("STO-K029", f"{path.name} is not the certified key")
             self._gate_keys[epoch.number] = key

@@ -42,6 +42,7 @@ class CheckedFile:
     """A target whose bytes are those that the metadata names."""
 
     name: str  # as targets metadata names it
+    path: str  # where it lies in the release
     sha256: str  # of its bytes
     md5: str  # of the same bytes, for BOINC
     size: int  # bytes
@@ -56,17 +57,13 @@ class Contents:
     former: tuple[CheckedFile, ...]  # those of earlier versions that are still there
     paths: frozenset[str]  # the names of all their files in the release
 
-    def parts(self) -> tuple[PartFile, ...]:
-        """Return the records of the parts in force, by name; raises ``STO-K013``."""
-        return tuple(
-            _part(self.current[name])
-            for name in sorted(self.current)
-            if _PART.fullmatch(name)
-        )
-
     def former_parts(self) -> tuple[PartFile, ...]:
         """Return the records of parts that were in force before; raises ``STO-K013``."""
-        return tuple(_part(one) for one in self.former if _PART.fullmatch(one.name))
+        return tuple(
+            read_target(one.data, PartFile, one.name)
+            for one in self.former
+            if _PART.fullmatch(one.name)
+        )
 
 
 def stored_path(info: TargetFile) -> str:
@@ -97,8 +94,7 @@ def read_contents(place: Place, history: History) -> Contents:
         in_force = id(role) in newest
         for info in _infos(role):
             path = stored_path(info)
-            # Nobody can say what an earlier release was without its small
-            # files.
+            # Nobody can say what an earlier release was without its small files.
             wanted = in_force or (names is not None and travels(info.path))
             if path not in checked:
                 found = _check(place, path, info, wanted=wanted)
@@ -112,7 +108,9 @@ def read_contents(place: Place, history: History) -> Contents:
     return Contents(current, tuple(former), frozenset(checked))
 
 
-def check_archives(place: Place, contents: Contents) -> Mapping[str, bytes]:
+def check_archives(
+    place: Place, contents: Contents, parts: Iterable[PartFile]
+) -> Mapping[str, bytes]:
     """Check that each archive holds exactly the tree that its record names.
 
     Returns:
@@ -124,12 +122,13 @@ def check_archives(place: Place, contents: Contents) -> Mapping[str, bytes]:
             verifier lacks what it was built with.
     """
     built: dict[str, bytes] = {}
-    for part in contents.parts():
+    for part in parts:
         if part.part == "launcher":
             continue
         base = part_target(part.part, part.platform)
         manifest = contents.current.get(f"{base}.tree")
-        archive = contents.current.get(_archive_name(base, part))
+        suffix = ".tar" if part.part == "verifier" else ".tar.xz"
+        archive = contents.current.get(f"{base}{suffix}")
         if manifest is None or archive is None:
             raise TrustError("STO-K014", f"the release lacks archive or tree of {base}")
         found = _check_tree(place, part, manifest, archive)
@@ -146,7 +145,7 @@ def read_program(place: Place, contents: Contents, launcher: PartFile) -> bytes:
     one = contents.current.get(name)
     if one is None:
         raise TrustError("STO-K014", f"the release lacks {name}")
-    with _open(place, stored_file(one), one.size) as file:
+    with _open(place, one.path, one.size) as file:
         data = file.read(one.size + 1)
     # It was hashed before; the place may give another file the second time.
     if content_digest(data) != one.sha256:
@@ -158,7 +157,7 @@ def _check_tree(
     place: Place, part: PartFile, manifest: CheckedFile, archive: CheckedFile
 ) -> bytes:
     """Check one tree's manifest and archive; returns its ``built.json``, if it has one."""
-    with _open(place, stored_file(manifest), MAX_TREE_BYTES) as file:
+    with _open(place, manifest.path, MAX_TREE_BYTES) as file:
         data = file.read()
     tree = parse_tree(data)
     if (tree.part, tree.platform, tree_digest(data)) != (
@@ -169,20 +168,11 @@ def _check_tree(
         raise TrustError(
             "STO-F034", f"the tree of {part.part} is not that of its record"
         )
-    with _open(place, stored_file(archive), archive.size) as file:
+    with _open(place, archive.path, archive.size) as file:
         if _hash(file)[0] != archive.sha256:
             raise TrustError("STO-K014", f"{archive.name} changed while it was read")
         file.seek(0)
         return read_tree(file, part.tree)
-
-
-def _archive_name(base: str, part: PartFile) -> str:
-    return f"{base}.tar" if part.part == "verifier" else f"{base}.tar.xz"
-
-
-def stored_file(one: CheckedFile) -> str:
-    """Return where a checked target lies in the release."""
-    return f"targets/{stored_name(one.name, one.sha256)}"
 
 
 def _infos(role: RoleVersion) -> Iterator[TargetFile]:
@@ -211,7 +201,7 @@ def _check(
         small = size <= BOUNDS.metadata_bytes and travels(info.path)
         file.seek(0)
         data = file.read() if small else b""
-    return CheckedFile(info.path, sha256, md5, size, data)
+    return CheckedFile(info.path, path, sha256, md5, size, data)
 
 
 def _open(place: Place, path: str, size: int) -> IO[bytes]:
@@ -234,7 +224,3 @@ def _hash(file: IO[bytes]) -> tuple[str, str, int]:
 
 def _pieces(file: IO[bytes]) -> Iterable[bytes]:
     return iter(lambda: file.read(_CHUNK), b"")
-
-
-def _part(one: CheckedFile) -> PartFile:
-    return read_target(one.data, PartFile, one.name)

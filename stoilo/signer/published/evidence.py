@@ -6,7 +6,7 @@ Trust: all of it is hostile; builders and log policy come out of verified target
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from stoilo.audit.format.facts import NamedDigest
@@ -24,7 +24,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.targets import BuilderFile, TrustedRelease, part_target
+from stoilo.executor.verifier.targets import TrustedRelease, part_target
 from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
@@ -34,7 +34,6 @@ from stoilo.signer.attestations import (
     judge_builds,
 )
 from stoilo.signer.ceremony.boinc_files import (
-    BOINC_FOLDER,
     BOINC_KEY_FILE,
     check_boinc_files,
     is_boinc_file,
@@ -54,44 +53,54 @@ from stoilo.signer.published.places import Place
 
 MAX_RECORD_BYTES: Final = 16 * 1024
 _MAX_SMALL: Final = 4096
+_BOINC = re.compile(r"boinc/.*", re.DOTALL)
 _BUILD = re.compile(r"builds/[a-z0-9-]{1,32}/[a-z0-9_]+-[a-z]+/[0-9a-f]{8}\.json")
 
 Found = set[str]
 """Names of files that were accounted for; each check adds those that it judged."""
 
 
+def _read_beside(
+    place: Place,
+    wanted: Collection[str],  # what there may be, where files cannot be listed
+    belongs: re.Pattern[str],  # which of the listed files are of this kind
+    limit: int,  # bytes of one
+    found: Found,
+) -> dict[str, bytes]:
+    """Return the files of one kind that lie beside the metadata, by name."""
+    names = place.names()
+    listed = wanted if names is None else filter(belongs.fullmatch, names)
+    rows = ((name, place.read(name, limit)) for name in sorted(listed))
+    files = {name: data for name, data in rows if data is not None}
+    found.update(files)
+    return files
+
+
 def check_attestations(
     place: Place,  # where the release lies
     contents: Contents,  # its targets
-    builders: BuilderFile,  # who may attest, and how many must agree
+    trust: TrustedRelease,  # what it says: its parts, and who may attest
     found: Found,  # gets the names of the files judged
-    *,
-    # whether every part must be attested; not for development roots, which people build
-    # and run on one machine
-    required: bool,
 ) -> tuple[BuildEvidence, ...]:
     """Check every build attestation beside the release.
 
     An attestation of a part that an earlier version of this release named is left where it
-    is; one of anything else is refused.
+    is; one of anything else is refused. Every part must be attested, but for those of
+    development and rehearsal, which one person builds and runs.
 
     Raises:
         TrustError: STO-F030 to STO-F033.
     """
-    names = place.names()
-    known = builder_paths((*contents.parts(), *contents.former_parts()), builders)
-    listed = known if names is None else filter(_BUILD.fullmatch, names)
-    rows = ((name, place.read(name, MAX_ATTESTATION_BYTES)) for name in sorted(listed))
-    files = {name: data for name, data in rows if data is not None}
-    found.update(files)
+    earlier, real = contents.former_parts(), not (trust.development or trust.rehearsal)
+    known = builder_paths((*trust.parts, *earlier), trust.builders)
     evidence = []
     for one in judge_builds(
-        contents.parts(),
-        files,
-        builders,
-        required=lambda _: required,
-        minimum=MIN_BUILDERS if required else 1,
-        earlier=contents.former_parts(),
+        trust.parts,
+        _read_beside(place, known, _BUILD, MAX_ATTESTATION_BYTES, found),
+        trust.builders,
+        required=lambda _: real,
+        minimum=MIN_BUILDERS if real else 1,
+        earlier=earlier,
     ):
         if isinstance(one, StoiloError):
             raise one
@@ -111,10 +120,8 @@ def check_pairs(
     Raises:
         TrustError: STO-F034, STO-F035, STO-F001.
     """
-    verifiers = {
-        one.platform: one for one in contents.parts() if one.part == "verifier"
-    }
-    for part in contents.parts():
+    verifiers = {one.platform: one for one in trust.parts if one.part == "verifier"}
+    for part in trust.parts:
         if part.part == "launcher" and part.platform in verifiers:
             program = read_program(place, contents, part)
             check_launcher(part, program, verifiers[part.platform])
@@ -134,28 +141,20 @@ def check_boinc(
 ) -> BoincPublicKey | None:
     """Check BOINC's signatures; None when the release has none.
 
-    Raises ``STO-K076``, ``STO-K076``.
+    Raises ``STO-K076``.
     """
     md5s = {
         one.name: one.md5
         for one in contents.current.values()
         if is_boinc_file(one.name)
     }
-    names = place.names()
     wanted = {BOINC_KEY_FILE, *(signature_name(target) for target in md5s)}
-    listed = wanted
-    if names is not None:
-        prefix = f"{BOINC_FOLDER}/"
-        listed = {
-            name.removeprefix(prefix) for name in names if name.startswith(prefix)
-        }
-    rows = (
-        (name, place.read(f"{BOINC_FOLDER}/{name}", _MAX_SMALL))
-        for name in sorted(listed)
+    files = _read_beside(
+        place, [f"boinc/{name}" for name in wanted], _BOINC, _MAX_SMALL, found
     )
-    files = {name: data for name, data in rows if data is not None}
-    found.update(f"{BOINC_FOLDER}/{name}" for name in files)
-    return check_boinc_files(files, md5s)
+    return check_boinc_files(
+        {name.removeprefix("boinc/"): data for name, data in files.items()}, md5s
+    )
 
 
 def read_transcript_of(place: Place, found: Found) -> tuple[TranscriptLine, ...] | None:

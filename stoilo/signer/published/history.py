@@ -101,7 +101,7 @@ def read_history(
     if root is not None:
         _check_given(roots, root)
     listed = _listed(names or frozenset())
-    timestamp = _read_timestamp(read, roots)
+    timestamp = _by_any(_present(read, "timestamp", 0), roots[-1:])
     number = _as(timestamp, Timestamp).snapshot_meta.version
     snapshots = list(
         _snapshots(read, number, listed, roots, everything=names is not None)
@@ -178,11 +178,6 @@ def _snapshots(
                 "STO-K078", f"snapshot {version} is newer than the release"
             )
         yield _by_any(_present(read, "snapshot", version), roots)
-
-
-def _read_timestamp(read: Reader, roots: tuple[RoleVersion, ...]) -> RoleVersion:
-    """Return the timestamp, signed as the newest root says."""
-    return _by_any(_present(read, "timestamp", 0), roots[-1:])
 
 
 def _present(read: Reader, role: str, version: int) -> RoleFile:

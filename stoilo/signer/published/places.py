@@ -101,8 +101,7 @@ class DirectoryPlace(Place):
             if entry.is_dir(follow_symlinks=False):
                 if name.count("/") >= MAX_DEPTH:
                     raise _strange(name, "its folders are too deep")
-                # In a copy for others such a folder is a mistake, and
-                # is said.
+                # In a copy for others such a folder is a mistake, and is said.
                 if not (self._live and name in _PRIVATE):
                     yield from self._walk(name)
             elif not entry.is_file(follow_symlinks=False):

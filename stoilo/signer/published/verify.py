@@ -16,7 +16,7 @@ from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.targets import InstalledRelease, PartFile, TrustedRelease
+from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
 from stoilo.executor.verifier.trust import ReleaseFiles, load_trust, travels
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.ceremony.metadata import RoleFile
@@ -25,7 +25,6 @@ from stoilo.signer.published.contents import (
     Contents,
     check_archives,
     read_contents,
-    stored_file,
 )
 from stoilo.signer.published.evidence import (
     check_attestations,
@@ -51,7 +50,6 @@ class PublishedRelease:
     # too: what volunteers must have got from elsewhere
     first_root: Digest
     given_root: bool  # whether the caller's own root was one of the chain
-    parts: tuple[PartFile, ...]  # launcher, verifier and flavors, by name
     # for each attested part, the builders who got the same bytes
     evidence: tuple[BuildEvidence, ...]
     # BOINC's code-sign key; None when nothing is signed with one
@@ -64,16 +62,15 @@ class PublishedRelease:
 
 
 def verify_release(
-    place: Place, now: int, *, installed: InstalledRelease, root: bytes | None = None
+    place: Place,  # where it lies; hostile
+    now: int,  # Unix seconds: expiry is judged by it
+    *,
+    installed: InstalledRelease,  # this installation's levels and language layer
+    # a root that the caller trusts; without one the first root is believed, and only what
+    # people compare by its fingerprint tells whose release it is
+    root: bytes | None = None,
 ) -> PublishedRelease:
     """Verify everything that is published.
-
-    Args:
-        place: where it lies; hostile.
-        now: Unix seconds: expiry is judged by it.
-        installed: this installation's levels and language layer.
-        root: a root that the caller trusts; without one the first root is believed, and
-            only what people compare by its fingerprint tells whose release it is.
 
     Raises:
         UsageError: STO-K052 when there is no release.
@@ -91,10 +88,9 @@ def verify_release(
         now,
         installed=installed,
     )
-    check_pairs(place, history, contents, trust, check_archives(place, contents))
-    # A rehearsal and a development root are built and run by one person.
-    real = not (trust.development or trust.rehearsal)
-    evidence = check_attestations(place, contents, trust.builders, found, required=real)
+    built = check_archives(place, contents, trust.parts)
+    check_pairs(place, history, contents, trust, built)
+    evidence = check_attestations(place, contents, trust, found)
     boinc = check_boinc(place, contents, found)
     transcript = read_transcript_of(place, found)
     digest = "" if transcript is None else content_digest(render_transcript(transcript))
@@ -106,7 +102,6 @@ def verify_release(
         roles=tuple(history.newest()),
         first_root=RoleFile("root", 1, history.roots[0].data).signed_digest,
         given_root=root is not None,
-        parts=contents.parts(),
         evidence=evidence,
         boinc=boinc,
         logged=logged,
@@ -120,7 +115,7 @@ def _travelling(history: History, contents: Contents) -> ReleaseFiles:
     files = {one.path: one.data for one in history.all()}
     for one in contents.current.values():
         if travels(one.name):
-            files[stored_file(one)] = one.data
+            files[one.path] = one.data
     return ReleaseFiles(tuple(files.items()))
 
 

@@ -56,7 +56,7 @@ from stoilo.signer.development.changes import (
     revoke,
     without_reviewer,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_pack import read_release
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

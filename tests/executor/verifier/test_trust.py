@@ -23,7 +23,7 @@ from stoilo.signer.development.changes import revoke
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.published import directory
-from stoilo.signer.published.directory import marks_of, pack_release, read_release
+from stoilo.signer.release_pack import marks_of, pack_release, read_release
 from stoilo.signer.repository import (
     newest,
     refresh_online_metadata,

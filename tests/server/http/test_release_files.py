@@ -19,8 +19,8 @@ from stoilo.core.digests import content_digest
 from stoilo.executor.verifier.trust import load_trust, parse_release_pack
 from stoilo.server.http import release_files
 from stoilo.server.http.release_files import is_public_name, read_index, release_routes
-from stoilo.server.release.expiry import judge_trusted
-from stoilo.signer.release_status import ReleaseStatus, read_roles
+from stoilo.server.release.released import judge_trusted
+from stoilo.signer.ceremony.release_status import ReleaseStatus, read_roles
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject, flavor_files
 

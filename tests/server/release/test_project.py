@@ -12,12 +12,11 @@ from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.policies.policy import default_policy
 from stoilo.server.release import project as module
-from stoilo.server.release.expiry import ReleaseWatch
 from stoilo.server.release.project import Project, ProjectRoot, Release
-from stoilo.server.release.released import ServerTerms
+from stoilo.server.release.released import ReleaseWatch, ServerTerms
+from stoilo.signer.ceremony.release_status import warnings_of
 from stoilo.signer.process.client import SignerClient
 from stoilo.signer.process.online_keys import renew_online_metadata
-from stoilo.signer.release_status import warnings_of
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject
 from tests.support.server import MemoryEngine

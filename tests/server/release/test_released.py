@@ -16,9 +16,9 @@ from stoilo.server.release.released import (
     check_offline_roles,
     is_released,
 )
+from stoilo.signer.ceremony.release_status import read_roles
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.online_keys import make_online_keys
-from stoilo.signer.release_status import read_roles
 from tests.support.gate import INSTALLED, NOW, _one_witness
 from tests.support.release import ReleasedProject
 

@@ -19,7 +19,7 @@ from stoilo.server.watching.readiness import (
     check_log,
     check_release,
 )
-from stoilo.signer.release_status import ReleaseStatus
+from stoilo.signer.ceremony.release_status import ReleaseStatus
 from tests.support.server import ManualClock
 
 

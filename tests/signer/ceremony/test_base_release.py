@@ -15,7 +15,7 @@ from stoilo.signer.ceremony.base_release import (
 )
 from stoilo.signer.ceremony.folder import begin_on
 from stoilo.signer.ceremony.proposal import Changes
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_pack import read_release
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench
 from tests.support.gate import INSTALLED
 from tests.support.release import ReleasedProject

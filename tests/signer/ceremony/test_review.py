@@ -15,9 +15,9 @@ from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import publish
+from stoilo.signer.ceremony.release_status import read_status
 from stoilo.signer.ceremony.requests import withdraw
 from stoilo.signer.ceremony.review import render_review, review
-from stoilo.signer.release_status import read_status
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 
 

@@ -48,7 +48,7 @@ def files_of(release: Path) -> list[Path]:
 def test_whole_release_holds(stage: ReleaseStage, template: Path) -> None:
     found = verify(stage, template, stage.root(template))
     assert found.given_root
-    assert [part.part for part in found.parts] == ["pure", "launcher", "verifier"]
+    assert [part.part for part in found.trust.parts] == ["pure", "launcher", "verifier"]
     assert [one.builders for one in found.evidence] == [("bea", "ben")] * 3
     assert found.boinc == stage.boinc.boinc().public
     assert found.logged is not None
@@ -257,7 +257,7 @@ def test_verifier_for_development_is_refused_in_a_real_release(
 
 def test_dishonest_builder_is_noticed(stage: ReleaseStage, release: Path) -> None:
     found = verify(stage, release)
-    part = next(one for one in found.parts if one.part == "pure")
+    part = next(one for one in found.trust.parts if one.part == "pure")
     other = msgspec.structs.replace(part, tree="00" * 32)
     bea = stage.builders["bea"]
     path = next(

@@ -1,7 +1,7 @@
 import pytest
 
 from stoilo.signer.ceremony.base_release import open_published
-from stoilo.signer.release_status import (
+from stoilo.signer.ceremony.release_status import (
     ReleaseStatus,
     read_status,
     role_holders,

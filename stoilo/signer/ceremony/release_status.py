@@ -16,12 +16,13 @@ import msgspec
 
 from stoilo.executor.verifier.targets import PartFile, ProjectFile
 from stoilo.executor.verifier.trust import DEVELOPMENT_MARK
-from stoilo.signer.ceremony.base_release import BaseRelease, open_published
+from stoilo.signer.ceremony.base_release import BaseRelease
 from stoilo.signer.ceremony.content_checks import admits_until, release_parts
 from stoilo.signer.ceremony.key_holders import Person, role_set
 from stoilo.signer.ceremony.lists import read_list
 from stoilo.signer.ceremony.metadata import open_targets
 from stoilo.signer.ceremony.proposal import Proposal
+from stoilo.signer.repository import newest_signed
 from stoilo.signer.roles import (
     DELEGATED,
     ExpiryState,
@@ -68,8 +69,8 @@ class RoleHolders(msgspec.Struct, frozen=True):
 
 
 def read_roles(directory: Path, now: int) -> tuple[RoleExpiry, ...]:
-    """Return how long the newest metadata of each role lives; raises as `open_published`."""
-    return expiries(open_published(directory).signed(), now)
+    """Return how long the newest metadata of each role lives; see `newest_signed`."""
+    return expiries(newest_signed(directory), now)
 
 
 def judge_release(

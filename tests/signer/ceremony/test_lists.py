@@ -11,7 +11,7 @@ from stoilo.executor.verifier.targets import (
     ProjectFile,
     RevocationFile,
 )
-from stoilo.signer.ceremony.change_words import describe_target, render_time
+from stoilo.signer.ceremony.lists import describe_target, render_time
 
 A, B = "a" * 64, "b" * 64
 
