@@ -124,9 +124,6 @@ def doctor(
     help="The stock project, after `stoilo boinc install`.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Count what would be moved; write nothing."
-)
-@click.option(
     "--keys",
     type=click.Choice(["strong", "weak"]),
     default="strong",
@@ -134,9 +131,7 @@ def doctor(
     help="Which of an account's keys becomes BOINC's one key.",
 )
 @JSON
-def migrate(
-    data: Path, project_dir: Path, dry_run: bool, keys: str, as_json: bool
-) -> None:
+def migrate(data: Path, project_dir: Path, keys: str, as_json: bool) -> None:
     """Move accounts, computers, credit and running tasks to a stock project.
 
     Stop the server first. What is there already is left alone: run it again after anything
@@ -148,15 +143,12 @@ def migrate(
 
     config, _ = load_config(data.absolute(), {}, os.environ)
     project = read_project(project_dir)
-    moved = move_project(
-        config, project.database_url, weak=keys == "weak", dry_run=dry_run
-    )
+    moved = move_project(config, project.database_url, weak=keys == "weak")
     if as_json:
-        click.echo(json.dumps({"dry_run": dry_run, **dataclasses.asdict(moved)}))
+        click.echo(json.dumps(dataclasses.asdict(moved)))
         return
-    would = "would move" if dry_run else "moved"
     click.echo(
-        f"{would} {moved.users} accounts ({moved.users_there} were there), "
+        f"moved {moved.users} accounts ({moved.users_there} were there), "
         f"{moved.hosts} computers ({moved.hosts_there} were there); "
         f"{moved.tasks} running tasks begin anew; apps: {', '.join(moved.apps)}"
     )

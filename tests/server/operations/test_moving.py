@@ -22,8 +22,6 @@ ADA = SimpleNamespace(
     max_level="numeric",
     created_at=5,
     total_credit=7.5,
-    average_credit=1.5,
-    average_at=6,
 )
 
 
@@ -45,8 +43,6 @@ def host(*, banned: bool = False) -> SimpleNamespace:
             "memory_bytes",
             "disk_free_bytes",
             "total_credit",
-            "average_credit",
-            "average_at",
         )
     )
     known = {"id": 9, "user_id": 3, "cpid": "c", "rpc_seqno": 17}
@@ -56,7 +52,7 @@ def host(*, banned: bool = False) -> SimpleNamespace:
 def test_number_key_and_credit_stay() -> None:
     values = ada()
     assert (values["id"], values["authenticator"]) == (3, "k" * 32)
-    assert (values["total_credit"], values["expavg_credit"]) == (7.5, 1.5)
+    assert values["total_credit"] == 7.5
     assert host_values(host())["rpc_seqno"] == 17
 
 
