@@ -68,7 +68,8 @@ def install(
     if not plan.steps:
         click.echo("Nothing to do: everything is as it should be.")
     for note in plan.notes:
-        click.echo(f"{'ACT' if note.grave else 'note'} {note.name}: {note.text}")
+        act = "ACT" if note.grave else "note"
+        click.echo(f"{act} {note.name}: {note.text} -> {note.advice}")
 
 
 UNHEALTHY = 4
@@ -77,7 +78,6 @@ UNHEALTHY = 4
 @click.command()
 @click.argument("project_dir", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--no-web", is_flag=True, help="Do not ask the project's own URLs.")
-@click.option("--quiet", is_flag=True, help="Only what is not well.")
 @JSON
 @click.pass_context
 def doctor(
@@ -85,7 +85,6 @@ def doctor(
     project_dir: Path,
     *,
     no_web: bool,
-    quiet: bool,
     as_json: bool,
 ) -> None:
     """Check a stock BOINC project from end to end; exit 4 when something fails.
@@ -94,7 +93,7 @@ def doctor(
     URLs, changes nothing, and names causes before what they cause. A private code-sign key
     on the server fails.
 
-    Example: stoilo boinc doctor /srv/project --quiet
+    Example: stoilo boinc doctor /srv/project
     """
     from stoilo.server.engines.stock.installation.checks import examine, is_healthy  # noqa: PLC0415
     from stoilo.server.engines.stock.installation.snapshot import read_snapshot  # noqa: PLC0415
@@ -107,10 +106,11 @@ def doctor(
         click.echo(json.dumps({"healthy": healthy, "findings": listed}))
     else:
         for one in findings:
-            if quiet and one.verdict in {"ok", "skip"}:
-                continue
+            what = "fail" if one.grave else "warn"
             advice = f" -> {one.advice}" if one.advice else ""
-            click.echo(show_plainly(f"{one.verdict:4}  {one.name}: {one.text}{advice}"))
+            click.echo(show_plainly(f"{what}  {one.name}: {one.text}{advice}"))
+        if not findings:
+            click.echo("Nothing is wrong.")
     if not healthy:
         context.exit(UNHEALTHY)
 

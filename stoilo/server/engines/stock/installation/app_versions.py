@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from stoilo.core.boinc.xml import Element
     from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
 
 FIRST_VERSION: Final = 100
@@ -194,8 +195,12 @@ _OFFERED: Final = text(
  WHERE app.id = app_version.appid AND platform.id = app_version.platformid
  AND app_version.deprecated = 0 ORDER BY app_version.version_num"""
 )
-_BYTES: Final = 65_536
-_BOUNDS: Final = XmlBounds(_BYTES + 32, depth=8, elements=2000)
+_BOUNDS: Final = XmlBounds(65_536 + 32, depth=8, elements=2000)
+
+
+def parse_description(xml: bytes) -> Element:
+    """Return an app version's description below one element; raises `TrustError`."""
+    return parse_xml(b"<x>" + xml + b"</x>", _BOUNDS)
 
 
 def read_offered(connection: Connection) -> tuple[OfferedVersion, ...]:
@@ -241,7 +246,7 @@ def check_app_versions(
 def signatures_in(description: bytes) -> frozenset[str]:
     """Return the signatures in an app version's description, empty for a broken one."""
     try:
-        root = parse_xml(b"<app>" + description + b"</app>", _BOUNDS)
+        root = parse_description(description)
     except TrustError:
         return frozenset()
     texts = [one.find("file_signature") for one in root.every("file_info")]

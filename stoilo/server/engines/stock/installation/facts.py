@@ -65,8 +65,6 @@ class DatabaseFacts:
     uncertified: int = 0  # results under way without an upload certificate
     submitters: int = 0  # accounts that may use BOINC's own way to submit
     join_cache_level: int = 0  # MariaDB's
-    # app → what its row says of replication, beside what each workunit says
-    replication: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +194,6 @@ _UNCERTIFIED: Final = (
 _REGISTERED: Final = """SELECT app.name, app_version.version_num, platform.name,
  app_version.plan_class FROM app_version, app, platform
  WHERE app.id = app_version.appid AND platform.id = app_version.platformid"""
-# Columns of BOINC's `app` by which it replicates beside what a workunit asks for.
-_REPLICATION: Final = (
-    "homogeneous_redundancy",
-    "homogeneous_app_version",
-    "target_nresults",
-)
 
 
 def ask_database(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
@@ -227,19 +219,5 @@ def ask_database(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
         uncertified=count(_UNCERTIFIED),
         submitters=count("user_submit") + count("user_submit_app"),
         join_cache_level=join_cache_level(connection),
-        replication=_replication(connection),
     )
     return replace(facts, database=found)
-
-
-def _replication(connection: Connection) -> dict[str, str]:
-    query = f"SELECT name, {', '.join(_REPLICATION)} FROM app WHERE deprecated = 0"  # noqa: S608 - our own words
-    said = {
-        name: ", ".join(
-            f"{column} {value}"
-            for column, value in zip(_REPLICATION, values, strict=True)
-            if value
-        )
-        for name, *values in connection.execute(text(query))
-    }
-    return {name: what for name, what in said.items() if what}

@@ -77,7 +77,7 @@ def install_project(
     Args:
         root: the project.
         offer: of `read_offer`.
-        quick: see `Surroundings`.
+        quick: hosts shall ask every few seconds; see `correct_settings`.
         dry_run: only say what would be done.
         url: of its database (SQLAlchemy form), if another than config.xml names.
 

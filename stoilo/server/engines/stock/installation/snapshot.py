@@ -10,11 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import socket
 import time
 import urllib.error
 import urllib.request
-from contextlib import closing
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -23,8 +21,8 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import inspect, text
 
-from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.server.engines.stock.installation.app_versions import parse_description
 from stoilo.server.engines.stock.installation.facts import (
     ask_database,
     open_file,
@@ -35,7 +33,7 @@ from stoilo.server.engines.stock.installation.install import entry_points
 from stoilo.server.engines.stock.installation.owner import Owner
 from stoilo.server.engines.stock.project.database import is_maria, open_database
 from stoilo.server.engines.stock.project.tables import workunits
-from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, PING
+from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, ask_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -121,7 +119,8 @@ class Snapshot:
     socket: str = ""  # why nothing answers behind it
     # files of app versions that lie in the download folder: (bytes, MD5)
     programs: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    web: Mapping[str, WebAnswer] | None = None  # None: it was not asked
+    # what its URLs said, by name; those that were not asked are left out
+    web: Mapping[str, WebAnswer] = field(default_factory=dict)
 
 
 def read_snapshot(
@@ -167,7 +166,7 @@ def read_snapshot(
         spaces=_spaces(project, host),
         socket=ask_socket(project.socket),
         programs=programs,
-        web=ask_web(project, programs) if web else None,
+        web=ask_web(project, programs) if web else {},
     )
 
 
@@ -250,9 +249,6 @@ def _clock_ahead(connection: Connection, clock: Callable[[], float]) -> float:
     return float(now) - clock()
 
 
-_BOUNDS: Final = XmlBounds(document_bytes=1024 * 1024, elements=1000)
-
-
 def _programs(
     download: Path, offered: Iterable[OfferedVersion]
 ) -> dict[str, tuple[int, str]]:
@@ -268,8 +264,8 @@ def _programs(
 def _file_names(xml: bytes) -> tuple[str, ...]:
     """Return the files of an app version; those with a path are not BOINC's."""
     try:
-        root = parse_xml(b"<x>" + xml + b"</x>", _BOUNDS)
-        names = [info.string("name") for info in root.every("file_info")]
+        infos = parse_description(xml).every("file_info")
+        names = [info.string("name") for info in infos]
     except TrustError:
         return ()
     return tuple(name for name in names if name and "/" not in name and name[0] != ".")
@@ -367,15 +363,15 @@ def ask_web(project: StockProject, programs: Iterable[str]) -> dict[str, WebAnsw
     master_url = config.text("master_url")
     master = _ask(master_url)
     found = _SCHEDULER.search(master.body)
-    scheduler = (found[1] or found[2]) if found else ""
-    file = next(iter(programs), "")
-    return {
+    answers = {
         "master page": master,
-        "scheduler": _ask(scheduler, _REQUEST),
+        "scheduler": _ask((found[1] or found[2]) if found else "", _REQUEST),
         "upload handler": _ask(config.text("upload_url"), _QUESTION),
-        "download": _ask(f"{project.download_url}/{file}" if file else ""),
         "php": _ask(f"{master_url}get_project_config.php"),
     }
+    if file := next(iter(programs), ""):
+        answers["download"] = _ask(f"{project.download_url}/{file}")
+    return answers
 
 
 def _ask(url: str, body: bytes | None = None) -> WebAnswer:
@@ -395,38 +391,3 @@ def _ask(url: str, body: bytes | None = None) -> WebAnswer:
     except (OSError, HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error
         return WebAnswer(url, trouble=str(why)[:_LINE])
-
-
-SOCKET_S: Final = 10.0
-_SILENT: Final = (
-    f"it takes calls and answers none within {SOCKET_S:.0f} s:"
-    " every worker is busy, or its thread has ended"
-)
-
-
-def ask_socket(path: Path, wait_s: float = SOCKET_S) -> str:
-    """Return why nothing answers behind a socket, empty when something does."""
-    try:
-        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    except OSError as error:
-        return error.strerror or "no answer"
-    try:
-        # by its folder's descriptor: names of sockets are short, paths are not
-        return _call(f"/proc/self/fd/{folder}/{path.name}", wait_s)
-    finally:
-        os.close(folder)
-
-
-def _call(name: str, wait_s: float) -> str:
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as made:
-        made.settimeout(wait_s)
-        try:
-            made.connect(name)
-            made.sendall(PING.encode())
-            made.shutdown(socket.SHUT_WR)
-            answer = made.recv(8)
-        except TimeoutError:
-            return _SILENT
-        except OSError as error:
-            return error.strerror or "no answer"
-    return "" if answer.isdigit() else "it hangs up without an answer"

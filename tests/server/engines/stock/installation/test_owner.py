@@ -15,7 +15,7 @@ import pytest
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.engines.stock.installation.app_versions import VersionFolder
-from stoilo.server.engines.stock.installation.checks import CheckVerdict, examine
+from stoilo.server.engines.stock.installation.checks import examine
 from stoilo.server.engines.stock.installation.facts import read_facts
 from stoilo.server.engines.stock.installation.install import Installer
 from stoilo.server.engines.stock.installation.owner import (
@@ -199,7 +199,7 @@ def test_script_whose_interpreter_the_owner_may_not_enter_is_named(tree, closed_
         path.chmod(0o755)
     assert named() == []
     tree.write("bin/stoilo_compare", f"#!{closed_python} -IS\n")
-    assert [one.verdict for one in named()] == [CheckVerdict.FAIL]
+    assert [one.grave for one in named()] == [True]
 
 
 def test_program_of_the_project_gets_none_of_root_s_environment(tree, monkeypatch):

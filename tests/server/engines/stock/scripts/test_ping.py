@@ -9,8 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from stoilo.server.engines.stock.installation.snapshot import ask_socket
-from stoilo.server.engines.stock.scripts.server import ScriptServer
+from stoilo.server.engines.stock.scripts.server import ScriptServer, ask_socket
 
 
 @pytest.fixture
