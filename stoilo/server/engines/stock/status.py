@@ -75,13 +75,10 @@ def read_settled(connection: Connection, names: Collection[str]) -> frozenset[st
 
 
 def _verdicts(connection: Connection, row: int) -> dict[str, tuple[str, str]]:
-    table = tables.verdicts
-    found = connection.execute(
-        select(table.c.result, table.c.verdict, table.c.code).where(
-            table.c.workunit_id == row
-        )
-    )
-    return {one.result: (one.verdict, one.code) for one in found}
+    table = tables.results
+    query = select(table.c.name, table.c.verdict, table.c.code)
+    found = connection.execute(query.where(table.c.workunit_id == row))
+    return {name: (verdict, code) for name, verdict, code in found}
 
 
 def _view(

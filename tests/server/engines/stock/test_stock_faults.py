@@ -116,7 +116,6 @@ def test_names_that_boinc_has_already_do_not_stop_the_others(bench):
     create(bench, "w_3")
     with bench.engine._database.write() as connection:
         connection.exec_driver_sql("DELETE FROM stoilo_need")
-        connection.exec_driver_sql("DELETE FROM stoilo_issuing")
         connection.exec_driver_sql("DELETE FROM stoilo_workunit")
     create(bench, *NAMES)
     assert sorted(in_boinc(bench)) == NAMES

@@ -163,7 +163,6 @@ def insert_drafts(connection: Connection, drafts: Sequence[Draft], now: int) -> 
         for position, file in enumerate(fresh[name].job.files)
     ]
     insert_many(connection, tables.needs, needs)
-    insert_many(connection, tables.issuing, _last_issues(rows, fresh, now))
 
 
 def _check_admissions(
@@ -189,29 +188,16 @@ def _check_admissions(
                 )
 
 
-def _last_issues(
-    rows: Sequence[tuple[str, int]], fresh: Mapping[str, Draft], now: int
-) -> list[dict[str, object]]:
-    last = {
-        row: fresh[name].spec.not_after - fresh[name].spec.redundancy.delay_bound_s
-        for name, row in rows
-    }
-    return [
-        {"workunit_id": row, "last_at": moment}
-        for row, moment in last.items()
-        if moment >= now
-    ]
-
-
 def _row(draft: Draft, now: int) -> dict[str, object]:
     spec = draft.spec
-    late = now + spec.redundancy.delay_bound_s > spec.not_after
+    last_at = spec.not_after - spec.redundancy.delay_bound_s
+    late = now > last_at
     return {
         "name": spec.name,
         "app": spec.app,
         **asdict(spec.redundancy),
         "priority": spec.priority,
-        "not_after": spec.not_after,
+        "last_at": last_at,
         "input_template": draft.job.input_template,
         "result_template": draft.job.result_template,
         "release_file": draft.release,

@@ -85,8 +85,6 @@ class CleanUp:
             mine = needs.c.workunit_id.in_(rows)
             files = set(connection.scalars(select(needs.c.file).where(mine)))
             connection.execute(delete(needs).where(mine))
-            asks = tables.asks
-            connection.execute(delete(asks).where(asks.c.workunit_id.in_(rows)))
             connection.execute(
                 update(table).where(table.c.id.in_(rows)).values(closed=1)
             )
@@ -98,10 +96,8 @@ class CleanUp:
         return sorted(files - used)
 
     def _forget(self, rows: Sequence[int]) -> int:
-        table, verdicts = tables.workunits, tables.verdicts
-        owed = exists().where(
-            verdicts.c.workunit_id == table.c.id, verdicts.c.owed == 1
-        )
+        table, results = tables.workunits, tables.results
+        owed = exists().where(results.c.workunit_id == table.c.id, results.c.owed == 1)
         query = select(table.c.id).where(
             table.c.id.in_(rows), table.c.closed == 1, ~owed
         )

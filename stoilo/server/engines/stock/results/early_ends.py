@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import and_, delete, exists, or_, select, update
+from sqlalchemy import and_, exists, or_, select, update
 
 from stoilo.core.errors import StoiloError
 from stoilo.server.engines.interface import OutcomeKind
@@ -197,22 +197,24 @@ class AdmissionEnds:
 
     def _close_issue(self) -> bool:
         """Let workunits whose last moment is near have no further result."""
-        table, own = tables.issuing, tables.workunits
+        table = tables.workunits
         query = (
-            select(own.c.id, own.c.boinc_id, own.c.outcome)
-            .join(table, table.c.workunit_id == own.c.id)
-            .where(table.c.last_at < self._now() + ADMISSION_MARGIN_S)
+            select(table.c.id, table.c.boinc_id)
+            .where(
+                table.c.outcome.is_(None),
+                table.c.frozen == 0,
+                table.c.last_at < self._now() + ADMISSION_MARGIN_S,
+            )
             .order_by(table.c.last_at)
             .limit(_DUE_AT_ONCE)
         )
         with self._database.read() as connection:
             due = connection.execute(query).all()
         for row in due:
-            if row.outcome is None and self._may_be_sent(row.boinc_id):
+            if self._may_be_sent(row.boinc_id):
                 self._end(row.id)
-            elif row.outcome is None:
+            else:
                 freeze(self._database, row.boinc_id)
-            self._note_closed(row.id)
         return bool(due)
 
     def _end_late_results(self) -> bool:
@@ -242,11 +244,6 @@ class AdmissionEnds:
             return True
         with self._database.read() as connection:
             return bool(connection.scalar(select(_waits(boinc_id))))
-
-    def _note_closed(self, row: int) -> None:
-        table = tables.issuing
-        with self._database.write() as connection:
-            connection.execute(delete(table).where(table.c.workunit_id == row))
 
 
 def _waits(boinc_id: ColumnElement[int] | int) -> ColumnElement[bool]:

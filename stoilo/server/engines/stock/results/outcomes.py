@@ -14,7 +14,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import select, update
 
 from stoilo.server.engines.interface import (
     NotDecidedYet,
@@ -31,6 +31,12 @@ from stoilo.server.engines.stock.project.boinc_tables import (
     ServerState,
     Validate,
 )
+from stoilo.server.engines.stock.results.verdicts import (
+    CODE_CHARS,
+    KEPT,
+    MESSAGE_CHARS,
+    note_passed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,10 +46,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.interface import Assimilator
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.results.kept import KeptResults
-
-
-_CODE_CHARS = 16
-_MESSAGE_CHARS = 500
 
 
 class Outcomes:
@@ -78,19 +80,17 @@ class Outcomes:
         Raises:
             InternalError: ``STO-E003``; nothing has changed.
         """
+        said = {"code": code[:CODE_CHARS], "message": message[:MESSAGE_CHARS]}
         with self._database.write() as connection:
-            done = set_outcome(
-                connection, row, kind, code=code, message=message, cancel=cancel
-            )
-            if done and valid:
-                rows = [_kept_row(row, one, canonical) for one in valid]
-                connection.execute(
-                    delete(tables.kept_results).where(
-                        tables.kept_results.c.workunit_id == row
-                    )
-                )
-                connection.execute(insert(tables.kept_results), rows)
-        return done
+            if not _set_outcome(connection, row, kind, cancel=cancel, **said):
+                return False
+            for one in valid:
+                note_passed(connection, row, one)
+            table = tables.results
+            for agrees, names in ((1, [one.name for one in valid]), (2, [canonical])):
+                named = table.c.name.in_(names)
+                connection.execute(update(table).where(named).values(agrees=agrees))
+        return True
 
     def cancel(self, rows: Sequence[int]) -> list[int]:
         """Cancel workunits that have not ended, in one transaction; returns which.
@@ -101,47 +101,22 @@ class Outcomes:
         kind = OutcomeKind.CANCELLED
         with self._database.write() as connection:
             return [
-                row for row in rows if set_outcome(connection, row, kind, cancel=True)
+                row for row in rows if _set_outcome(connection, row, kind, cancel=True)
             ]
 
 
-def set_outcome(
-    connection: Connection,
-    row: int,
-    kind: OutcomeKind,
-    *,
-    code: str = "",
-    message: str = "",
-    cancel: bool = False,
+def _set_outcome(
+    connection: Connection, row: int, kind: OutcomeKind, *, cancel: bool, **said: str
 ) -> bool:
     """Write a workunit's outcome unless it has one; returns whether this did it."""
     table = tables.workunits
+    values = {"undelivered": 1, "retry_at": 0, "attempts": 0, "cancelling": int(cancel)}
     changed = connection.execute(
         update(table)
         .where(table.c.id == row, table.c.outcome.is_(None))
-        .values(
-            outcome=kind.value,
-            code=code[:_CODE_CHARS],
-            message=message[:_MESSAGE_CHARS],
-            undelivered=1,
-            retry_at=0,
-            attempts=0,
-            cancelling=int(cancel),
-        )
+        .values(outcome=kind.value, **values, **said)
     )
     return bool(changed.rowcount)
-
-
-# What is kept of a result beside its file.
-_KEPT: Final = (
-    *("name", "size", "digest"),
-    *("host_id", "user_id", "received_at", "cpu_s", "flops"),
-)
-
-
-def _kept_row(row: int, one: ReceivedResult, canonical: str) -> dict[str, object]:
-    values = {name: getattr(one, name) for name in _KEPT}
-    return {**values, "workunit_id": row, "canonical": int(one.name == canonical)}
 
 
 def read_outcome(
@@ -150,29 +125,23 @@ def read_outcome(
     outcomes: Outcomes,
 ) -> WorkunitOutcome:
     """Return the outcome of a workunit that has one, as it was first decided."""
-    table = tables.kept_results
-    found = connection.execute(
-        select(table).where(table.c.workunit_id == row.id).order_by(table.c.name)
-    ).all()
-    results = [_result(one, row.name, outcomes) for one in found]
-    canonical = [
-        result for one, result in zip(found, results, strict=True) if one.canonical
-    ]
+    table = tables.results
+    columns = (table.c[name] for name in (*KEPT, "agrees"))
+    query = select(*columns).where(table.c.workunit_id == row.id, table.c.agrees > 0)
+    canonical, valid = None, []
+    for *values, agrees in connection.execute(query.order_by(table.c.name)):
+        facts = dict(zip(KEPT, values, strict=True))
+        path = outcomes.kept.path_of(row.id, facts["name"])
+        valid.append(ReceivedResult(workunit=row.name, path=path, **facts))
+        if agrees > 1:
+            canonical = valid[-1]
     return WorkunitOutcome(
         workunit=row.name,
         kind=OutcomeKind(row.outcome),
-        canonical=canonical[0] if canonical else None,
-        valid=tuple(results),
+        canonical=canonical,
+        valid=tuple(valid),
         code=row.code,
         message=row.message,
-    )
-
-
-def _result(one: Row, workunit: str, outcomes: Outcomes) -> ReceivedResult:  # type: ignore[type-arg]  # a row of `kept_results`
-    return ReceivedResult(
-        workunit=workunit,
-        path=outcomes.kept.path_of(one.workunit_id, one.name),
-        **{name: getattr(one, name) for name in _KEPT},
     )
 
 
@@ -299,12 +268,11 @@ class Delivery:
             log.exception("the outcome of %s was not taken", row.name)
             self._postpone(row)
             return
-        table, kept = tables.workunits, tables.kept_results
+        table = tables.workunits
         with self._database.write() as connection:
             connection.execute(
                 update(table).where(table.c.id == row.id).values(undelivered=0)
             )
-            connection.execute(delete(kept).where(kept.c.workunit_id == row.id))
         self._outcomes.kept.forget(row.id)
 
     def _postpone(self, row: Row) -> None:  # type: ignore[type-arg]  # a row of `workunits`

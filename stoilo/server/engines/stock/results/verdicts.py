@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from stoilo.core.errors import StoiloError
 from stoilo.server.engines.interface import ResultVerdict
@@ -21,32 +21,28 @@ from stoilo.server.engines.stock.project.boinc_tables import Validate
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from sqlalchemy import BindParameter, Connection
+    from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import ResultCheck
-    from stoilo.server.engines.stock.project.boinc_rows import (
-        OwnWorkunit,
-        ResultRow,
-    )
+    from stoilo.server.engines.interface import ReceivedResult, ResultCheck
+    from stoilo.server.engines.stock.project.boinc_rows import ResultRow
     from stoilo.server.engines.stock.project.database import Database
 
 
-_CODE_CHARS: Final = 16
-_MESSAGE_CHARS: Final = 500
+CODE_CHARS: Final = 16
+MESSAGE_CHARS: Final = 500
 _FIRST_WAIT_S: Final = 60
 _DOUBLINGS: Final = 6
 
-# Asked at every call of BOINC's scripts, so put together once.
-_RESULTS: Final[BindParameter[str]] = bindparam("results", expanding=True)
-_PASSED: Final = select(tables.judged.c.result, tables.judged.c.digest).where(
-    tables.judged.c.result.in_(_RESULTS)
+# What is written down of a result that passed, of its `ReceivedResult`.
+KEPT: Final = (
+    *("name", "size", "digest"),
+    *("host_id", "user_id", "received_at", "cpu_s", "flops"),
 )
-_REFUSED: Final = select(
-    tables.verdicts.c.result,
-    tables.verdicts.c.verdict,
-    tables.verdicts.c.code,
-    tables.verdicts.c.message,
-).where(tables.verdicts.c.result.in_(_RESULTS))
+# Asked at every call of BOINC's scripts, so put together once.
+_SAID: Final = select(
+    *(tables.results.c[name] for name in ("name", "verdict", "code", "message")),
+    tables.results.c.digest,
+).where(tables.results.c.name.in_(bindparam("names", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +57,12 @@ class Said:
 
 
 def find_said(connection: Connection, results: Sequence[str]) -> dict[str, Said]:
-    """Return what was said about results; a "no" counts more than a "yes" before it."""
-    wanted = {"results": list(results)}
-    yes = connection.execute(_PASSED, wanted)
-    said = {one.result: Said(ResultVerdict.VALID, digest=one.digest) for one in yes}
-    no = connection.execute(_REFUSED, wanted)
-    said |= {
-        one.result: Said(ResultVerdict(one.verdict), one.code, one.message)
-        for one in no
+    """Return what was said about results."""
+    rows = connection.execute(_SAID, {"names": list(results)})
+    return {
+        name: Said(ResultVerdict(verdict), code, message, digest)
+        for name, verdict, code, message, digest in rows
     }
-    return said
 
 
 def message_of(connection: Connection, result: str) -> tuple[str, str] | None:
@@ -81,48 +73,45 @@ def message_of(connection: Connection, result: str) -> tuple[str, str] | None:
     return said.code, said.message
 
 
-def note_passed(
-    connection: Connection, own: OwnWorkunit, result: str, digest: str, now: int
-) -> None:
-    """Write down which bytes of a result have passed, unless some have before."""
-    if not find_said(connection, [result]):
-        values = {"result": result, "workunit_id": own.row, "digest": digest}
-        connection.execute(insert(tables.judged).values(**values, judged_at=now))
+def note_passed(connection: Connection, workunit: int, result: ReceivedResult) -> None:
+    """Write down which bytes of a result have passed, unless something was said before."""
+    if not find_said(connection, [result.name]):
+        values = {name: getattr(result, name) for name in KEPT}
+        values |= {"workunit_id": workunit, "verdict": ResultVerdict.VALID.value}
+        connection.execute(insert(tables.results).values(values))
 
 
 def note_verdict(
-    connection: Connection,
-    own: OwnWorkunit,
-    row: ResultRow,
-    check: ResultCheck,
-    now: int,
+    connection: Connection, workunit: int, row: ResultRow, check: ResultCheck
 ) -> None:
-    """Write down a "no" unless there is one; with a refusal, what it costs its host."""
-    table = tables.verdicts
-    known = select(table.c.result).where(table.c.result == row.name)
-    if connection.scalar(known) is not None:
+    """Write down a "no" unless there is one; with a refusal, what it costs its host.
+
+    It counts more than a "yes" before it.
+    """
+    table = tables.results
+    said = find_said(connection, [row.name]).get(row.name)
+    if said is not None and said.verdict is not ResultVerdict.VALID:
         return
     values: dict[str, object] = {
-        "result": row.name,
-        "workunit_id": own.row,
         "verdict": check.verdict.value,
-        "code": check.code[:_CODE_CHARS],
-        "message": check.message[:_MESSAGE_CHARS],
-        "judged_at": now,
+        "code": check.code[:CODE_CHARS],
+        "message": check.message[:MESSAGE_CHARS],
     }
     if check.verdict is ResultVerdict.NOT_FOR_THIS_HOST:
         values |= _record(connection, row)
-    connection.execute(insert(table).values(values))
+    if said is None:
+        values |= {"name": row.name, "workunit_id": workunit}
+        connection.execute(insert(table).values(values))
+    else:
+        connection.execute(update(table).where(table.c.name == row.name).values(values))
 
 
 def _record(connection: Connection, row: ResultRow) -> dict[str, object]:
     table = boinc_tables.host_app_versions
-    found = connection.execute(
-        select(table.c.max_jobs_per_day, table.c.consecutive_valid).where(
-            table.c.host_id == row.host_id,
-            table.c.app_version_id == row.app_version_id,
-        )
-    ).first()
+    query = select(table.c.max_jobs_per_day, table.c.consecutive_valid).where(
+        table.c.host_id == row.host_id, table.c.app_version_id == row.app_version_id
+    )
+    found = connection.execute(query).first()
     if found is None:
         return {}
     return {
@@ -134,55 +123,36 @@ def _record(connection: Connection, row: ResultRow) -> dict[str, object]:
     }
 
 
-def count_refusals(connection: Connection, own: OwnWorkunit) -> int:
+def count_refusals(connection: Connection, workunit: int) -> int:
     """Return how many hosts have refused a workunit."""
-    table = tables.verdicts
+    table = tables.results
     query = select(func.count()).where(
-        table.c.workunit_id == own.row,
+        table.c.workunit_id == workunit,
         table.c.verdict == ResultVerdict.NOT_FOR_THIS_HOST.value,
     )
     return int(connection.scalar(query) or 0)
 
 
-def ask_later(connection: Connection, own: OwnWorkunit, now: int) -> None:
+def ask_later(connection: Connection, workunit: int, now: int) -> None:
     """Have BOINC ask again; after twice as long as the last time, if it has by now."""
-    table = tables.asks
-    mine = table.c.workunit_id == own.row
-    before = connection.execute(select(table).where(mine)).first()
-    if before is not None and not before.put and before.retry_at > now:
-        return
-    attempts = 0 if before is None else min(before.attempts + 1, _DOUBLINGS)
-    connection.execute(delete(table).where(mine))
-    connection.execute(
-        insert(table).values(
-            workunit_id=own.row,
-            retry_at=now + _FIRST_WAIT_S * 2**attempts,
-            attempts=attempts,
-        )
-    )
+    table = tables.workunits
+    mine = table.c.id == workunit
+    query = select(table.c.ask_at, table.c.asked, table.c.ask_put).where(mine)
+    ask_at, asked, put = connection.execute(query).one()
+    if ask_at <= now or put:
+        wait = _FIRST_WAIT_S * 2 ** min(asked, _DOUBLINGS)
+        later = {"ask_at": now + wait, "asked": asked + 1, "ask_put": 0}
+        connection.execute(update(table).where(mine).values(later))
 
 
 def hasten(connection: Connection, names: Collection[str]) -> None:
     """Have questions put, ends taken and outcomes delivered that wait for validators."""
-    own, table = tables.workunits, tables.asks
-    named = own.c.name.in_(list(names))
-    rows = select(own.c.id).where(named)
-    connection.execute(
-        update(table).where(table.c.workunit_id.in_(rows)).values(retry_at=0)
-    )
-    made = (own.c.undelivered == 1) | (own.c.boinc_id != 0)
-    connection.execute(update(own).where(named, made).values(retry_at=0))
-
-
-def forget_judged(connection: Connection, rows: Sequence[int]) -> None:
-    """Remove all that was said about workunits' results, and what was to be asked."""
-    for table in (
-        tables.verdicts,
-        tables.judged,
-        tables.asks,
-        tables.kept_results,
-    ):
-        connection.execute(delete(table).where(table.c.workunit_id.in_(rows)))
+    table = tables.workunits
+    named = table.c.name.in_(list(names))
+    asks = update(table).where(named, table.c.ask_at > 0)
+    connection.execute(asks.values(ask_at=1))  # long ago
+    made = (table.c.undelivered == 1) | (table.c.boinc_id != 0)
+    connection.execute(update(table).where(named, made).values(retry_at=0))
 
 
 _AT_ONCE: Final = 200
@@ -222,46 +192,42 @@ class Retries:
 
     def pay_debts(self) -> bool:
         """Give hosts back what a refusal cost them, once BOINC has taken it."""
-        table, results = tables.verdicts, boinc_tables.results
-        query = select(table).where(table.c.owed == 1).limit(_AT_ONCE)
+        table, theirs = tables.results, boinc_tables.results
+        query = (
+            select(table, theirs.c.id.label("there"), theirs.c.validate_state)
+            .outerjoin(theirs, theirs.c.name == table.c.name)
+            .where(table.c.owed == 1)
+            .limit(_AT_ONCE)
+        )
         with self._database.read() as connection:
             owed = connection.execute(query).all()
-            state = {
-                row.result: connection.scalar(
-                    select(results.c.validate_state).where(results.c.name == row.result)
-                )
-                for row in owed
-            }
-        taken = [row for row in owed if state[row.result] in {None, Validate.INVALID}]
+        taken = [
+            row
+            for row in owed
+            if row.there is None or row.validate_state == Validate.INVALID
+        ]
         for row in taken:
             give_back(self._database, row)
             with self._database.write() as connection:
-                connection.execute(
-                    update(table).where(table.c.result == row.result).values(owed=0)
-                )
+                paid = update(table).where(table.c.name == row.name)
+                connection.execute(paid.values(owed=0))
         return bool(taken)
 
     def ask_again(self) -> bool:
         """Let BOINC ask about results that the server could not judge."""
-        table, own = tables.asks, tables.workunits
+        table = tables.workunits
         query = (
-            select(table.c.workunit_id, own.c.boinc_id, own.c.outcome)
-            .join(own, own.c.id == table.c.workunit_id)
-            .where(table.c.retry_at <= self._now())
+            select(table.c.id, table.c.boinc_id)
+            .where(table.c.outcome.is_(None), table.c.ask_at.between(1, self._now()))
             .limit(_AT_ONCE)
         )
         with self._database.read() as connection:
             due = connection.execute(query).all()
         for row in due:
-            if row.outcome is None:
-                ask_validator(self._database, row.boinc_id)
-            self._set_aside(row.workunit_id, over=row.outcome is not None)
+            ask_validator(self._database, row.boinc_id)
+            # again, should BOINC not ask
+            put = {"ask_at": self._now() + _PUT_S, "ask_put": 1}
+            with self._database.write() as connection:
+                mine = table.c.id == row.id
+                connection.execute(update(table).where(mine).values(put))
         return bool(due)
-
-    def _set_aside(self, row: int, *, over: bool) -> None:
-        """Forget a question, or put it again should BOINC not."""
-        table = tables.asks
-        mine = table.c.workunit_id == row
-        again = update(table).where(mine).values(retry_at=self._now() + _PUT_S, put=1)
-        with self._database.write() as connection:
-            connection.execute(delete(table).where(mine) if over else again)

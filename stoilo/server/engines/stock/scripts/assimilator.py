@@ -18,7 +18,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
@@ -34,7 +34,7 @@ from stoilo.server.engines.stock.results.outcomes import (
     result_code,
     result_outcome,
 )
-from stoilo.server.engines.stock.results.verdicts import forget_judged, message_of
+from stoilo.server.engines.stock.results.verdicts import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,10 +162,11 @@ class ScriptAssimilator:
             changed = connection.execute(
                 update(table)
                 .where(table.c.id == row, table.c.outcome.is_(None))
-                .values(boinc_id=0, retry_at=0, attempts=0)
+                .values(boinc_id=0, retry_at=0, attempts=0, ask_at=0, asked=0)
             )
             if changed.rowcount:
-                forget_judged(connection, [row])
+                mine = tables.results.c.workunit_id == row
+                connection.execute(delete(tables.results).where(mine))
         if changed.rowcount:
             self._outcomes.kept.forget(row)
 

@@ -307,14 +307,13 @@ class ScriptValidator:
 
     def _note_passed(self, case: _Case, look: _Look) -> None:
         if case.said is None and look.result is not None:
-            digest, name = look.result.digest, case.row.name
             with self._database.write() as connection:
-                verdicts.note_passed(connection, case.own, name, digest, self._now())
+                verdicts.note_passed(connection, case.own.row, look.result)
 
     def _note(self, connection: Connection, case: _Case, look: _Look) -> None:
         """Write a "no" down; its bytes are of no more use."""
         own, row = case.own, case.row
-        verdicts.note_verdict(connection, own, row, look.check, self._now())
+        verdicts.note_verdict(connection, own.row, row, look.check)
         self._outcomes.kept.drop(own.row, row.name)
 
     def _take_refusal(self, case: _Case, look: _Look) -> None:
@@ -323,7 +322,7 @@ class ScriptValidator:
         cap = refusal_cap(own.max_total)
         with self._database.write() as connection:
             self._note(connection, case, look)
-            refusals = verdicts.count_refusals(connection, own)
+            refusals = verdicts.count_refusals(connection, own.row)
             if refusals <= cap:
                 raise_bounds(connection, own, refusals)
         if refusals > cap:
@@ -408,4 +407,4 @@ class ScriptValidator:
     def _ask_later(self, own: OwnWorkunit) -> None:
         """Remember to let BOINC ask again; each time after twice as long."""
         with self._database.write() as connection:
-            verdicts.ask_later(connection, own, self._now())
+            verdicts.ask_later(connection, own.row, self._now())
