@@ -124,11 +124,8 @@ def test_names_that_boinc_has_already_do_not_stop_the_others(bench):
 def test_fake_refuses_a_whole_statement_for_one_duplicate(bench):
     """The fake is as unkind as the original, or the tests above would prove nothing."""
     create(bench, "w_1")
-    row = bench.daemons._database.row("SELECT * FROM workunit")
-    files = bench.daemons._database.rows("SELECT file FROM stoilo_need")
     own = bench.daemons._database.row("SELECT * FROM stoilo_workunit")
-    rest = f"{row.result_template_file} {files[0].file}"
-    line = f"--wu_template templates/{own.input_template} --result_template {rest}"
+    line = own.line.removeprefix("--wu_name w_1 ")
     done = subprocess.run(
         [bench.fake.project.tool("create_work"), "--appname", "pure", "--stdin"],
         input=f"--wu_name w_2 {line}\n--wu_name w_1 {line}\n",

@@ -33,7 +33,7 @@ from stoilo.server.engines.stock.project import boinc_tables, tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.project.directory import Tools
@@ -55,14 +55,11 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 class Job:
     """One workunit to be made, as its row says."""
 
-    row: int  # ours, 0 before it is written
+    row: int  # ours
     name: str
     app: str
     redundancy: Redundancy
-    priority: int  # larger goes first
-    input_template: str  # below ``templates``
-    result_template: str
-    files: tuple[str, ...]  # names in the download folder, in the template's order
+    line: str  # of the tool's input
 
 
 def call_arguments(app: str, redundancy: Redundancy) -> list[str]:
@@ -81,18 +78,22 @@ def call_arguments(app: str, redundancy: Redundancy) -> list[str]:
     ]
 
 
-def stdin_line(job: Job) -> str:
+def stdin_line(
+    spec: WorkunitSpec,
+    templates: tuple[str, str],  # of inputs and result, below ``templates``
+    files: Sequence[str],  # names in the download folder, in the template's order
+) -> str:
     """Return a workunit's line, without newline.
 
     Raises:
         UsageError: ``STO-B004`` for words that `create_work` would not read as they are.
     """
     words = [
-        *("--wu_name", job.name),
-        *("--wu_template", f"templates/{job.input_template}"),
-        *("--result_template", f"templates/{job.result_template}"),
-        *("--priority", str(job.priority)),
-        *job.files,
+        *("--wu_name", spec.name),
+        *("--wu_template", f"templates/{templates[0]}"),
+        *("--result_template", f"templates/{templates[1]}"),
+        *("--priority", str(spec.priority)),
+        *files,
     ]
     if len(words) > LINE_WORDS or sum(len(word) + 1 for word in words) > LINE_BYTES:
         raise UsageError(
@@ -120,8 +121,6 @@ def batches(jobs: Iterable[Job]) -> Iterator[tuple[Job, ...]]:
 
 log = logging.getLogger(__name__)
 AT_ONCE: Final = 4000  # workunits that one flush looks at
-# Columns that `create_work` is told of.
-_TOLD: Final = ("name", "app", "priority", "input_template", "result_template")
 _REDUNDANCY: Final = tuple(one.name for one in fields(Redundancy))
 
 _WAIT_S: Final = 10
@@ -134,7 +133,8 @@ class Draft:
     """A workunit's row to be."""
 
     spec: WorkunitSpec  # what was asked for
-    job: Job  # what `create_work` is told of it
+    line: str  # what `create_work` is told of it
+    files: tuple[str, ...]  # in the download folder: the spec's, then the release
     # the one of its files that holds the release metadata, empty without
     release: str = ""
 
@@ -151,16 +151,14 @@ def insert_drafts(connection: Connection, drafts: Sequence[Draft], now: int) -> 
     table = tables.workunits
     names = [draft.spec.name for draft in drafts]
     columns = [table.c.name, table.c.id]
-    found = select_in(connection, columns, table.c.name, names)
-    known = {str(name): int(row) for name, row in found}
+    known = dict(map(tuple, select_in(connection, columns, table.c.name, names)))
     _check_admissions(connection, drafts, known)
     fresh = {draft.spec.name: draft for draft in drafts if draft.spec.name not in known}
     insert_many(connection, table, [_row(draft, now) for draft in fresh.values()])
-    rows = select_in(connection, [table.c.name, table.c.id], table.c.name, fresh)
     needs = [
-        {"workunit_id": row, "position": position, "file": file}
-        for name, row in rows
-        for position, file in enumerate(fresh[name].job.files)
+        {"workunit_id": row, "file": file}
+        for name, row in select_in(connection, columns, table.c.name, fresh)
+        for file in sorted({*fresh[name].files})
     ]
     insert_many(connection, tables.needs, needs)
 
@@ -174,15 +172,15 @@ def _check_admissions(
     made. One that claims no files any more is over, and found as such (`settled`).
     """
     needs = tables.needs
-    columns = [needs.c.workunit_id, needs.c.position, needs.c.file]
+    columns = [needs.c.workunit_id, needs.c.file]
     found = select_in(connection, columns, needs.c.workunit_id, list(known.values()))
-    claimed = {(row, position): file for row, position, file in found}
+    claimed: dict[int, set[str]] = {}
+    for row, file in found:
+        claimed.setdefault(row, set()).add(file)
     for draft in drafts:
-        row = known.get(draft.spec.name, 0)
-        for position, file in enumerate(draft.spec.files):
-            wanted = draft.job.files[position]
-            there = claimed.get((row, position), wanted)
-            if file.open_name == ADMISSION and there != wanted:
+        there = claimed.get(known.get(draft.spec.name, 0))
+        for file, name in zip(draft.spec.files, draft.files, strict=False):
+            if file.open_name == ADMISSION and there and name not in there:
                 raise UsageError(
                     "STO-B097", f"{draft.spec.name} is there with another admission"
                 )
@@ -196,10 +194,8 @@ def _row(draft: Draft, now: int) -> dict[str, object]:
         "name": spec.name,
         "app": spec.app,
         **asdict(spec.redundancy),
-        "priority": spec.priority,
         "last_at": last_at,
-        "input_template": draft.job.input_template,
-        "result_template": draft.job.result_template,
+        "line": draft.line,
         "release_file": draft.release,
         "created_at": now,
         "outcome": OutcomeKind.ADMISSION_ENDED.value if late else None,
@@ -263,8 +259,7 @@ class Creator:
         while left and len(left) < before:
             before, trouble = len(left), None
             try:
-                lines = [stdin_line(job) for job in left]
-                self._tools.create_work(arguments, lines)
+                self._tools.create_work(arguments, [job.line for job in left])
             except StoiloError as error:
                 trouble = error
             left = self._note_made(left)
@@ -288,9 +283,10 @@ class Creator:
 
     def _pending(self) -> list[Job]:
         """Return what has no BOINC row and is due: what was tried less often first."""
-        table, needs = tables.workunits, tables.needs
+        table = tables.workunits
+        columns = ("id", "name", "app", "line", *_REDUNDANCY)
         query = (
-            select(table.c.id, *(table.c[name] for name in (*_TOLD, *_REDUNDANCY)))
+            select(*(table.c[name] for name in columns))
             .where(
                 table.c.boinc_id == 0,
                 table.c.outcome.is_(None),
@@ -300,29 +296,18 @@ class Creator:
             .limit(AT_ONCE)
         )
         with self._database.read() as connection:
-            rows = connection.execute(query).all()
-            found = select_in(
-                connection,
-                [needs.c.workunit_id, needs.c.position, needs.c.file],
-                needs.c.workunit_id,
-                [row.id for row in rows],
-            )
-            files: dict[int, list[tuple[int, str]]] = {row.id: [] for row in rows}
-            for workunit, position, file in found:
-                if position >= 0:
-                    files[workunit].append((position, file))
-        return [_job(row, files[row.id]) for row in rows]
+            return [
+                Job(row, name, app, Redundancy(*redundancy), line)
+                for row, name, app, line, *redundancy in connection.execute(query)
+            ]
 
     def _note_made(self, jobs: Sequence[Job]) -> list[Job]:
         """Write down which of `jobs` BOINC has; return the others."""
         there = boinc_tables.workunits
+        columns, names = [there.c.name, there.c.id], [job.name for job in jobs]
         with self._database.read() as connection:
-            columns = [there.c.name, there.c.id]
-            names = [job.name for job in jobs]
-            found = dict(
-                tuple(row)
-                for row in select_in(connection, columns, there.c.name, names)
-            )
+            rows = select_in(connection, columns, there.c.name, names)
+        found = dict(map(tuple, rows))
         made = {job.row: found[job.name] for job in jobs if job.name in found}
         if made:
             column, key = tables.workunits.c.boinc_id, tables.workunits.c.id
@@ -330,13 +315,3 @@ class Creator:
             with self._database.write() as connection:
                 assign_many(connection, column, key, made, fixed)
         return [job for job in jobs if job.name not in found]
-
-
-def _job(row: Row, files: list[tuple[int, str]]) -> Job:  # type: ignore[type-arg]  # a row of `workunits`
-    found = row._mapping  # noqa: SLF001 - SQLAlchemy's name for it
-    return Job(
-        row=row.id,
-        redundancy=Redundancy(**{name: found[name] for name in _REDUNDANCY}),
-        files=tuple(file for _, file in sorted(files)),
-        **{name: found[name] for name in _TOLD},
-    )

@@ -26,7 +26,7 @@ from stoilo.core.boinc.xml import escape
 from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE, RESULT
 from stoilo.server.db.bulk import select_in
-from stoilo.server.engines.stock.creation.creator import Draft, Job, stdin_line
+from stoilo.server.engines.stock.creation.creator import Draft, stdin_line
 from stoilo.server.engines.stock.creation.staging import Stage, StagedFile
 from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.boinc_rows import renew_description
@@ -218,18 +218,8 @@ class InputFiles:
         outputs = result_template(spec.result_max_bytes)
         for template in (inputs, outputs):
             self.stage.write(self._templates / template.name, template.text)
-        job = Job(
-            row=0,
-            name=spec.name,
-            app=spec.app,
-            redundancy=spec.redundancy,
-            priority=spec.priority,
-            input_template=inputs.name,
-            result_template=outputs.name,
-            files=tuple(names),
-        )
-        stdin_line(job)  # refuses what BOINC could not be told
-        return Draft(spec, job, release)
+        line = stdin_line(spec, (inputs.name, outputs.name), names)
+        return Draft(spec, line, tuple(names), release)
 
 
 def _parse_release(text: str) -> StagedFile | None:
@@ -318,23 +308,15 @@ class ReleaseRenewal:
         )
         table, needs = tables.workunits, tables.needs
         with self._database.write() as connection:
-            connection.execute(
-                update(table).where(table.c.id == row.id).values(release_file=new.name)
-            )
-            mine = needs.c.workunit_id == row.id
-            lowest = connection.scalar(select(func.min(needs.c.position)).where(mine))
-            connection.execute(
-                update(needs)
-                .where(mine, needs.c.file == row.release_file, needs.c.position >= 0)
-                .values(file=new.name)
-            )
-            connection.execute(
-                insert(needs).values(
-                    workunit_id=row.id,
-                    position=min(lowest or 0, 0) - 1,
-                    file=row.release_file,
-                )
-            )
+            # should BOINC lose the workunit, it is made anew with this one
+            line = func.replace(table.c.line, row.release_file, new.name)
+            mine = update(table).where(table.c.id == row.id)
+            connection.execute(mine.values(release_file=new.name, line=line))
+            claim = {"workunit_id": row.id, "file": new.name}
+            there = [needs.c[name] == value for name, value in claim.items()]
+            # results issued earlier were told of the old one: it stays claimed
+            if connection.scalar(select(needs.c.file).where(*there)) is None:
+                connection.execute(insert(needs).values(claim))
 
 
 def _description(connection: Connection, boinc_id: int) -> bytes:

@@ -200,11 +200,11 @@ _OWN_WAITING: Final = {
 }
 _REFUSED: Final = """SELECT COUNT(*) FROM stoilo_workunit
  WHERE undelivered = 1 AND attempts > 0"""
-# Ours say `templates/NAME`; 11 is where the name begins.
+# Ours are made from the template in our line; where there is none, it begins at 1.
 _FOREIGN: Final = """SELECT COUNT(*), MIN(stoilo_workunit.name) FROM stoilo_workunit
  JOIN workunit ON workunit.id = stoilo_workunit.boinc_id
  WHERE stoilo_workunit.outcome IS NULL AND (workunit.name <> stoilo_workunit.name
- OR SUBSTR(workunit.result_template_file, 11) <> stoilo_workunit.result_template)"""
+ OR INSTR(stoilo_workunit.line, workunit.result_template_file) < 2)"""
 
 
 def _ask_database(

@@ -16,13 +16,13 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
 )
 
 from stoilo.server.engines.database import APP_CHARS, Key, Name, Real
 
 metadata = MetaData()
 
-TEMPLATE_CHARS = 48
 FILE_CHARS = 64
 
 settings = Table(
@@ -44,11 +44,9 @@ workunits = Table(
     Column("max_total", Integer, nullable=False),
     Column("max_success", Integer, nullable=False),
     Column("delay_bound_s", Integer, nullable=False),
-    Column("priority", Integer, nullable=False),
     # the last moment at which a result may go out: it could still come back in time
     Column("last_at", BigInteger, nullable=False),
-    Column("input_template", String(TEMPLATE_CHARS), nullable=False),
-    Column("result_template", String(TEMPLATE_CHARS), nullable=False),
+    Column("line", Text, nullable=False),  # what create_work is told of it
     # name of the file with the release metadata among its inputs, empty without
     Column("release_file", String(FILE_CHARS), nullable=False, default=""),
     Column("created_at", BigInteger, nullable=False),
@@ -83,14 +81,12 @@ workunits = Table(
     Index("stoilo_workunit_closed", "closed", "id"),
 )
 
-# Positions count from 0 in the template's order. Below 0: files that results issued
-# earlier were told of, and that were replaced since.
+# Input files that a workunit claims; also those that results issued earlier were told of.
 needs = Table(
     "stoilo_need",
     metadata,
     Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
-    Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("file", String(FILE_CHARS), nullable=False),
+    Column("file", String(FILE_CHARS), primary_key=True),
     Index("stoilo_need_file", "file"),
 )
 

@@ -28,8 +28,12 @@ from stoilo.server.engines.stock.results.outcomes import kind_of
 from tests.support.engine import make_spec
 
 
-def job(row, redundancy=Redundancy(), files=("f1",)):  # noqa: B008 - frozen
-    return Job(row, f"w_{row}", "pure", redundancy, 0, "in", "out", files)
+def job(row, redundancy=Redundancy()):  # noqa: B008 - frozen
+    return Job(row, f"w_{row}", "pure", redundancy, "a line")
+
+
+def line_of(files):
+    return stdin_line(make_spec("w_1"), ("in", "out"), files)
 
 
 def test_each_redundancy_has_calls_of_its_own():
@@ -71,7 +75,7 @@ def test_templates_of_about_the_same_cost_are_one():
 @pytest.mark.parametrize("files", [("f" * 60,) * 70, ("f",) * 99, ("a b",), ("a'b",)])
 def test_line_that_create_work_would_misread_is_refused(files):
     with pytest.raises(UsageError, match="STO-B004"):
-        stdin_line(job(1, files=files))
+        line_of(files)
 
 
 @given(
@@ -79,7 +83,7 @@ def test_line_that_create_work_would_misread_is_refused(files):
 )
 def test_line_is_read_as_it_was_meant_or_refused(files):
     try:
-        line = stdin_line(job(1, files=tuple(files)))
+        line = line_of(files)
     except UsageError:
         return
     assert len(line.encode()) < LINE_BYTES + 1
