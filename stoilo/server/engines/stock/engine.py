@@ -37,7 +37,6 @@ from stoilo.server.engines.stock.project.database import (
     Settings,
     claim_project,
 )
-from stoilo.server.engines.stock.project.directory import Tools
 from stoilo.server.engines.stock.results.clean_up import (
     CleanUp,
     stray_outcomes,
@@ -124,13 +123,12 @@ class StockEngine:
         except StoiloError:
             self._release_all()
             raise
-        self._tools = Tools(project)
         self._outcomes = Outcomes(self._database, KeptResults(project))
-        self._creator = Creator(self._database, self._tools, self.now)
+        self._creator = Creator(self._database, project, self.now)
         self._delivery = Delivery(self._database, self._outcomes, self.now)
         self._renewal = ReleaseRenewal(project, self._database)
         self._admissions = AdmissionEnds(self._database, self._outcomes, self.now)
-        self._cancellations = Cancellations(self._database, self._tools, self.now)
+        self._cancellations = Cancellations(self._database, self.now)
         self._retries = Retries(self._database, self.now)
         self._clean_up = CleanUp(self._database, self.now)
         self._figures = Figures(self._database, self.now)

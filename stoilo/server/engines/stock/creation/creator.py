@@ -29,6 +29,7 @@ from stoilo.executor.verifier.workunit import ADMISSION
 from stoilo.server.db.bulk import assign_many, insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.directory import create_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.server.engines.stock.project.database import Database
-    from stoilo.server.engines.stock.project.directory import Tools
+    from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.engines.workunits import WorkunitSpec
 
 
@@ -208,7 +209,7 @@ class Creator:
 
     Args:
         database: the project's.
-        tools: BOINC's.
+        project: whose tool is called.
         now: s since 1970.
 
     Attributes:
@@ -218,11 +219,11 @@ class Creator:
     def __init__(
         self,
         database: Database,
-        tools: Tools,
+        project: StockProject,
         now: Callable[[], int],
     ) -> None:
         self._database = database
-        self._tools = tools
+        self._project = project
         self._now = now
         self.turn = threading.Lock()
 
@@ -259,7 +260,7 @@ class Creator:
         while left and len(left) < before:
             before, trouble = len(left), None
             try:
-                self._tools.create_work(arguments, [job.line for job in left])
+                create_work(self._project, arguments, [job.line for job in left])
             except StoiloError as error:
                 trouble = error
             left = self._note_made(left)

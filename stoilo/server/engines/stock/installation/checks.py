@@ -140,10 +140,9 @@ def check_daemons(seen: Snapshot) -> Iterator[Finding]:
 
 
 def check_engine(seen: Snapshot) -> Iterator[Finding]:
-    """Say whether BOINC's daemons reach the engine, and it the programs for workunits."""
-    if seen.missing_tools:
-        named = ", ".join(f"bin/{name}" for name in seen.missing_tools)
-        text = f"{named} cannot be run: no task would be sent out"
+    """Say whether BOINC's daemons reach the engine, and it the one that makes workunits."""
+    if not seen.can_make:
+        text = "bin/create_work cannot be run: no task would be sent out"
         advice = "copy it from BOINC's build, as make_project does"
         yield Finding("tools", text, advice)
     if seen.socket:

@@ -50,7 +50,6 @@ TAIL_BYTES: Final = 4096
 _LINE: Final = 160
 _CHUNK: Final = 1024 * 1024
 _STOPS: Final = ("stop_daemons", "stop_sched")
-_TOOLS: Final = ("create_work", "cancel_jobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ class Snapshot:
     queues: Queues = Queues()
     entry_points: tuple[WriteFile, ...] = ()  # as they have to lie there
     interpreter: str = ""  # why the project's owner can run none for them
-    missing_tools: tuple[str, ...] = ()  # of BOINC's programs that the engine runs
+    can_make: bool = True  # BOINC's program that makes workunits can be run
     stop_files: tuple[str, ...] = ()  # names of those that ``bin/stop`` leaves
     cron_age_s: int | None = None  # since ``bin/start --cron`` ran, None: never
     daemons: tuple[DaemonState, ...] = ()  # of this host
@@ -147,15 +146,12 @@ def read_snapshot(
     wanted, interpreter = _entry_points(root)
     offered = facts.database.offered if facts.database else ()
     programs = _programs(project.download, offered)
-    tools = {name: project.tool(name) for name in _TOOLS}
     return Snapshot(
         facts=facts,
         queues=queues,
         entry_points=wanted,
         interpreter=interpreter,
-        missing_tools=tuple(
-            name for name, path in tools.items() if not os.access(path, os.X_OK)
-        ),
+        can_make=os.access(project.tool("create_work"), os.X_OK),
         stop_files=tuple(name for name in _STOPS if (root / name).exists()),
         cron_age_s=_age(root / f"run_state_{host}.xml"),
         daemons=tuple(

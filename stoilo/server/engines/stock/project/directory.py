@@ -177,41 +177,29 @@ _KEPT_CHARS: Final = 300
 _PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 
 
-class Tools:
-    """The programs in a project's ``bin``."""
-
-    def __init__(self, project: StockProject, time_s: float = _TIME_S) -> None:
-        self._project = project
-        self._time_s = time_s
-
-    def create_work(self, arguments: Sequence[str], lines: Sequence[str]) -> None:
-        """Make workunits, one for each line; raises ``STO-B005``, perhaps half-way."""
-        self._run("create_work", arguments, "".join(f"{line}\n" for line in lines))
-
-    def cancel(self, first: int, last: int) -> None:
-        """Cancel all workunits of BOINC's numbers [first, last]; raises ``STO-B005``."""
-        self._run("cancel_jobs", [str(first), str(last)])
-
-    def _run(self, tool: str, arguments: Sequence[str], text: str = "") -> None:
-        try:
-            done = subprocess.run(
-                [str(self._project.tool(tool)), *arguments],
-                input=text,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                cwd=self._project.root,
-                env=tool_environment(self._project.root),
-                timeout=self._time_s,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise InternalError(
-                "STO-B005", f"{tool} could not be run ({type(error).__name__})"
-            ) from error
-        if done.returncode:
-            said = " | ".join(done.stderr.split("\n")).strip(" |")[-_KEPT_CHARS:]
-            raise InternalError("STO-B005", f"{tool} exited {done.returncode}: {said}")
+def create_work(
+    project: StockProject, arguments: Sequence[str], lines: Sequence[str]
+) -> None:
+    """Make workunits, one for each line; raises ``STO-B005``, perhaps half-way."""
+    try:
+        done = subprocess.run(
+            [str(project.tool("create_work")), *arguments],
+            input="".join(f"{line}\n" for line in lines),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=project.root,
+            env=tool_environment(project.root),
+            timeout=_TIME_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InternalError(
+            "STO-B005", f"create_work could not be run ({type(error).__name__})"
+        ) from error
+    if done.returncode:
+        said = " | ".join(done.stderr.split("\n")).strip(" |")[-_KEPT_CHARS:]
+        raise InternalError("STO-B005", f"create_work exited {done.returncode}: {said}")
 
 
 def tool_environment(root: Path) -> dict[str, str]:

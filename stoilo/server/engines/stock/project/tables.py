@@ -18,12 +18,17 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.dialects import mysql
 
 from stoilo.server.engines.database import APP_CHARS, Key, Name, Real
 
 metadata = MetaData()
 
 FILE_CHARS = 64
+# ASCII, so that it can be compared with BOINC's columns whatever their character set
+Line = Text().with_variant(
+    mysql.TEXT(charset="ascii", collation="ascii_bin"), "mysql", "mariadb"
+)
 
 settings = Table(
     "stoilo_setting",
@@ -46,7 +51,7 @@ workunits = Table(
     Column("delay_bound_s", Integer, nullable=False),
     # the last moment at which a result may go out: it could still come back in time
     Column("last_at", BigInteger, nullable=False),
-    Column("line", Text, nullable=False),  # what create_work is told of it
+    Column("line", Line, nullable=False),  # what create_work is told of it
     # name of the file with the release metadata among its inputs, empty without
     Column("release_file", String(FILE_CHARS), nullable=False, default=""),
     Column("created_at", BigInteger, nullable=False),

@@ -1,7 +1,7 @@
 """Workunits that end before BOINC would end them: cancelled, or their admission ends.
 
 BOINC's validator writes a workunit's whole state back, so a cancellation that came in the
-middle of a pass is lost: it is told until BOINC has taken it. And BOINC knows no date after
+middle of a pass is lost: BOINC is told until it has taken it. And BOINC knows no date after
 which no result may be sent out. Shortly before the last moment at which one could still
 come back in time, a workunit with a result to be sent ends, and one that only waits for
 results on their way is *frozen*: BOINC may make no further one, and ends it when it would
@@ -10,16 +10,15 @@ need one.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import and_, exists, or_, select, update
 
-from stoilo.core.errors import StoiloError
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.boinc_rows import freeze
 from stoilo.server.engines.stock.project.boinc_tables import (
+    BoincOutcome,
     ErrorMask,
     ServerState,
     StageState,
@@ -28,151 +27,85 @@ from stoilo.server.engines.stock.project.boinc_tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import ColumnElement, Row, Select
+    from sqlalchemy import ColumnElement
 
     from stoilo.server.engines.stock.project.database import Database
-    from stoilo.server.engines.stock.project.directory import Tools
     from stoilo.server.engines.stock.results.outcomes import Outcomes
 
 
-log = logging.getLogger(__name__)
-# Workunits looked at together.
-_AT_ONCE: Final = 1000
-
-# Each is a process of BOINC's; making workunits waits for them.
-_CALLS: Final = 20
-
-# After a failure of the tool, or a call that changed nothing.
-_PAUSE_S: Final = 10
-
-_UNTOLD: Final = (
-    boinc_tables.workunits.c.error_mask.bitwise_and(ErrorMask.CANCELLED) == 0
-)
+_AT_ONCE: Final = 200  # workunits that are looked at together
 
 
 class Cancellations:
-    """Tells BOINC of workunits that nobody needs.
+    """Has BOINC drop workunits that nobody needs, as its own ``cancel_jobs`` does.
 
     To be called while nothing is being made: what is half made cannot be cancelled.
+    Source: BOINC sched/backend_lib.cpp (``cancel_jobs``).
     """
 
-    def __init__(
-        self, database: Database, tools: Tools, now: Callable[[], int]
-    ) -> None:
+    def __init__(self, database: Database, now: Callable[[], int]) -> None:
         self._database = database
-        self._tools = tools
         self._now = now
-        self._pause_until = 0
-        self._seen = 0  # the row of ours that was last looked at
 
-    def tell(self) -> bool:
-        """Tell of some; returns whether BOINC was told or has taken any.
-
-        After a failure others come first, some seconds later.
-        """
-        if self._now() < self._pause_until:
-            return False
-        rows = self._read(tables.workunits.c.id > self._seen)
-        if not rows and self._seen:
-            self._seen = 0
-            rows = self._read()
-        return self._tell(rows)
+    def tell(self, *which: ColumnElement[bool]) -> bool:
+        """Tell BOINC of some; returns whether it was told or has taken any."""
+        own, there = tables.workunits, boinc_tables.workunits
+        over = or_(
+            there.c.assimilate_state == StageState.DONE,
+            and_(there.c.error_mask != 0, there.c.assimilate_state != StageState.INIT),
+        )
+        untold = there.c.error_mask.bitwise_and(ErrorMask.CANCELLED) == 0
+        query = (
+            select(own.c.id, own.c.boinc_id, there.c.id.label("there"), over)
+            # by name: its number may not have been noted yet
+            .outerjoin(there, there.c.name == own.c.name)
+            .where(own.c.cancelling == 1, *which)
+            .where(or_(there.c.id.is_(None), over, untold))
+            .order_by(own.c.id)
+            .limit(_AT_ONCE)
+        )
+        with self._database.read() as connection:
+            found = connection.execute(query).all()
+        done = [row for row, _, there, is_over in found if there is None or is_over]
+        self._cancel([there for row, _, there, _ in found if row not in done])
+        noted = {
+            row: there for row, boinc_id, there, _ in found if there and not boinc_id
+        }
+        with self._database.write() as connection:
+            mine = update(own).where(own.c.id.in_(done))
+            connection.execute(mine.values(cancelling=0))
+            for row, number in noted.items():
+                mine = update(own).where(own.c.id == row)
+                connection.execute(mine.values(boinc_id=number))
+        return bool(found)
 
     def tell_of(self, rows: Sequence[int]) -> bool:
-        """Tell of these workunits now, as far as that is quick."""
-        return self._tell(self._read(tables.workunits.c.id.in_(rows[:_AT_ONCE])))
+        """Tell of these workunits of ours now, as far as that is quick."""
+        return self.tell(tables.workunits.c.id.in_(rows[:_AT_ONCE]))
 
-    def _tell(self, rows: Sequence[Row]) -> bool:  # type: ignore[type-arg]  # of `_query`
-        over = [row.id for row in rows if row.there is None or row.over]
-        self._note(over, cancelling=0)
-        told = bool(over)
-        for run in _runs([row for row in rows if row.id not in over])[:_CALLS]:
-            self._seen = run[-1].id
-            if not self._cancel(run):
-                self._pause_until = self._now() + _PAUSE_S
-                return told
-            told = True
-        return told
-
-    def _cancel(self, run: Sequence[Row]) -> bool:  # type: ignore[type-arg]  # of `_query`
-        name, first, last = run[0].name, run[0].there, run[-1].there
-        try:
-            self._tools.cancel(first, last)
-        except StoiloError as error:
-            log.warning("%s is not cancelled yet: %s", name, error)
-            return False
-        with self._database.read() as connection:
-            untold = connection.scalar(_untold(first, last))
-        if untold is not None:  # some of BOINC's programs print errors and exit with 0
-            log.warning("%s is not cancelled yet: cancel_jobs changed nothing", name)
-        return untold is None
-
-    def _read(self, *which: ColumnElement[bool]) -> list[Row]:  # type: ignore[type-arg]  # of `_query`
-        """Return what needs something; BOINC's number of each is written down."""
-        with self._database.read() as connection:
-            unknown = connection.execute(_unknown(*which)).all()
-            found = {row.id: connection.scalar(_number(row.name)) for row in unknown}
-        for row, number in found.items():
-            self._note([row], **({"boinc_id": number} if number else {"cancelling": 0}))
-        with self._database.read() as connection:
-            return list(connection.execute(_query(*which)).all())
-
-    def _note(self, rows: Sequence[int], **values: int) -> None:
-        table = tables.workunits
-        if rows:
+    def _cancel(self, numbers: Sequence[int]) -> None:
+        """Cancel workunits by BOINC's numbers; may be repeated."""
+        workunits, results = boinc_tables.workunits, boinc_tables.results
+        waiting = results.c.server_state <= ServerState.UNSENT
+        dropped = {
+            "server_state": ServerState.OVER,
+            "outcome": BoincOutcome.DIDNT_NEED,
+        }
+        cancelled = {
+            "error_mask": workunits.c.error_mask.bitwise_or(ErrorMask.CANCELLED),
+            "transition_time": self._now(),
+        }
+        for query, values in (
+            (
+                update(results).where(results.c.workunitid.in_(numbers), waiting),
+                dropped,
+            ),
+            (update(workunits).where(workunits.c.id.in_(numbers)), cancelled),
+        ):
             with self._database.write() as connection:
-                which = table.c.id.in_(rows)
-                connection.execute(update(table).where(which).values(**values))
+                connection.execute(query.values(values))
 
 
-def _runs(rows: Sequence[Row]) -> list[list[Row]]:  # type: ignore[type-arg]  # of `_query`
-    """Return rows in runs of BOINC's numbers without a gap: between them is no other's."""
-    runs: list[list[Row]] = []  # type: ignore[type-arg]  # of `_query`
-    for row in rows:
-        if runs and row.there == runs[-1][-1].there + 1:
-            runs[-1].append(row)
-        else:
-            runs.append([row])
-    return runs
-
-
-def _query(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  # columns of two tables
-    table, there = tables.workunits, boinc_tables.workunits
-    over = or_(
-        there.c.assimilate_state == StageState.DONE,
-        and_(there.c.error_mask != 0, there.c.assimilate_state != StageState.INIT),
-    )
-    return (
-        select(table.c.id, table.c.name, there.c.id.label("there"), over.label("over"))
-        .outerjoin(there, there.c.id == table.c.boinc_id)
-        .where(table.c.cancelling == 1, table.c.boinc_id != 0, *which)
-        .where(or_(there.c.id.is_(None), over, _UNTOLD))
-        .order_by(table.c.id)
-        .limit(_AT_ONCE)
-    )
-
-
-def _unknown(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  # two columns
-    table = tables.workunits
-    return (
-        select(table.c.id, table.c.name)
-        .where(table.c.cancelling == 1, table.c.boinc_id == 0, *which)
-        .order_by(table.c.id)
-        .limit(_AT_ONCE)
-    )
-
-
-def _number(name: str) -> Select[int]:
-    table = boinc_tables.workunits
-    return select(table.c.id).where(table.c.name == name)
-
-
-def _untold(first: int, last: int) -> Select[int]:
-    table = boinc_tables.workunits
-    return select(table.c.id).where(table.c.id.between(first, last), _UNTOLD).limit(1)
-
-
-_DUE_AT_ONCE: Final = 200
 # So long before the last moment no result is issued any more: we look once a second.
 ADMISSION_MARGIN_S: Final = 5
 
@@ -206,7 +139,7 @@ class AdmissionEnds:
                 table.c.last_at < self._now() + ADMISSION_MARGIN_S,
             )
             .order_by(table.c.last_at)
-            .limit(_DUE_AT_ONCE)
+            .limit(_AT_ONCE)
         )
         with self._database.read() as connection:
             due = connection.execute(query).all()
@@ -228,7 +161,7 @@ class AdmissionEnds:
                 table.c.boinc_id != 0,
                 _waits(table.c.boinc_id),
             )
-            .limit(_DUE_AT_ONCE)
+            .limit(_AT_ONCE)
         )
         with self._database.read() as connection:
             late = list(connection.scalars(query))

@@ -53,7 +53,7 @@ def healthy(tree):
     return replace(
         seen,
         daemons=alive,
-        missing_tools=(),
+        can_make=True,
         socket="",
         cron_age_s=10,
         web=UP,
@@ -222,7 +222,7 @@ def test_configuration_that_cannot_be_edited_is_named(healthy, tree):
     ("fields", "name"),
     [
         ({"socket": "No such file"}, "socket"),
-        ({"missing_tools": ("create_work",)}, "tools"),
+        ({"can_make": False}, "tools"),
         ({"interpreter": "as user 7: no"}, "entry points"),
         ({"daemons": ()}, "daemons"),
     ],
