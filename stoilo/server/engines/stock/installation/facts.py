@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from sqlalchemy import text
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.stock.installation.app_versions import (
-    known_versions,
-    read_offered,
-)
+from stoilo.server.engines.stock.installation.app_versions import read_offered
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.private_keys import (
     KeySearch,
@@ -36,10 +33,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.stock.installation.app_versions import (
-        KnownVersion,
-        OfferedVersion,
-    )
+    from stoilo.server.engines.stock.installation.app_versions import OfferedVersion
     from stoilo.server.engines.stock.project.directory import StockProject
 
 CONFIG_FILE: Final = "config.xml"
@@ -58,8 +52,8 @@ class DatabaseFacts:
 
     apps: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
-    # (app, number, platform with plan class), deprecated ones too
-    registered: frozenset[tuple[str, int, str]] = frozenset()
+    # app → the highest number of its versions, deprecated ones too
+    numbers: Mapping[str, int] = field(default_factory=dict)
     offered: tuple[OfferedVersion, ...] = ()  # oldest first
     hosts: int = 0  # computers that have called
     uncertified: int = 0  # results under way without an upload certificate
@@ -78,7 +72,6 @@ class ProjectFacts:
     key: str = ""  # text of `code_sign_public`, empty without one
     key_dir: str = "keys"
     keys: KeySearch = field(default_factory=KeySearch)
-    versions: tuple[KnownVersion, ...] = ()  # below ``apps/``
     closed_folders: tuple[str, ...] = ()  # of download: the web server may not read
     # BOINC's number of what its tables are, and of what its files need
     tables: tuple[int, int] | None = None
@@ -109,7 +102,6 @@ def read_facts(project: StockProject, wanted: Iterable[str] = ()) -> ProjectFact
         key=key.decode("ascii", "replace"),
         key_dir=below(root, key_dir),
         keys=find_private_keys(root, key_dir, skipped),
-        versions=tuple(known_versions(root / "apps")),
         closed_folders=_closed_folders(project.download),
         tables=_read_tables(root),
     )
@@ -190,10 +182,8 @@ def _read_tables(root: Path) -> tuple[int, int] | None:
 _UNCERTIFIED: Final = (
     "result WHERE server_state <> 5 AND xml_doc_in NOT LIKE '%<xml_signature>%'"
 )
-# deprecated ones too
-_REGISTERED: Final = """SELECT app.name, app_version.version_num, platform.name,
- app_version.plan_class FROM app_version, app, platform
- WHERE app.id = app_version.appid AND platform.id = app_version.platformid"""
+_NUMBERS: Final = """SELECT app.name, MAX(app_version.version_num) FROM app_version, app
+ WHERE app.id = app_version.appid GROUP BY app.name"""
 
 
 def ask_database(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
@@ -210,10 +200,7 @@ def ask_database(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
     found = DatabaseFacts(
         apps=names("app"),
         platforms=names("platform"),
-        registered=frozenset(
-            (app, number, f"{platform}__{plan}" if plan else platform)
-            for app, number, platform, plan in connection.execute(text(_REGISTERED))
-        ),
+        numbers=dict(map(tuple, connection.execute(text(_NUMBERS)))),
         offered=read_offered(connection),
         hosts=count("host"),
         uncertified=count(_UNCERTIFIED),

@@ -147,7 +147,7 @@ def make_plan(
         steps += _apps(facts, facts.database, programs)
         if key is not None:
             steps += _key(facts, facts.database, key)
-        steps += _versions(facts, facts.database, programs)
+        steps += _versions(facts.database, programs)
     # last, when all else is there: daemons and scheduler go by it at once
     steps += _config(facts, config, quick=quick)
     return Plan(tuple(steps), tuple(_notes(facts, config, steps)))
@@ -257,15 +257,15 @@ def _key(
 
 
 def _versions(
-    facts: ProjectFacts, database: DatabaseFacts, programs: Sequence[AppProgram]
+    database: DatabaseFacts, programs: Sequence[AppProgram]
 ) -> Iterator[Step]:
-    """Return how new app versions come to be."""
-    made = new_versions(APPS, programs, facts.versions)
+    """Return how new app versions come to be.
+
+    One that an earlier installation has left half-way is written again.
+    """
+    made = new_versions(APPS, programs, database.offered, database.numbers)
     yield from map(AddVersion, made)
-    waiting = {
-        (one.app, one.number, one.platform) for one in facts.versions if one.app in APPS
-    }
-    if made or waiting - database.registered:
+    if made:
         words = ("bin/update_versions", "--noconfirm")
         yield RunTool(words, "app versions with the ceremony's signatures")
 
