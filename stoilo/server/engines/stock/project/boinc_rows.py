@@ -46,6 +46,10 @@ class OwnWorkunit:
     attempts: int = 0
 
 
+# What it says as its row does.
+_OWN: Final = ("name", "boinc_id", "min_quorum", "max_error", "max_total", "attempts")
+
+
 @dataclass(frozen=True, slots=True)
 class ResultRow:
     """BOINC's row of a result; what the host says is hostile."""
@@ -93,17 +97,9 @@ def find_own(
         row = connection.execute(select(table).where(unnoted)).first()
     if row is None:
         return None
-    return OwnWorkunit(
-        row=row.id,
-        name=row.name,
-        boinc_id=row.boinc_id,
-        min_quorum=row.min_quorum,
-        max_error=row.max_error,
-        max_total=row.max_total,
-        frozen=bool(row.frozen),
-        outcome=None if row.outcome is None else OutcomeKind(row.outcome),
-        attempts=row.attempts,
-    )
+    own = {name: getattr(row, name) for name in _OWN}
+    outcome = None if row.outcome is None else OutcomeKind(row.outcome)
+    return OwnWorkunit(row=row.id, frozen=bool(row.frozen), outcome=outcome, **own)
 
 
 def note_boinc_row(database: Database, own: OwnWorkunit, boinc_id: int) -> OwnWorkunit:

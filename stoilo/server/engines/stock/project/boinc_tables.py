@@ -1,25 +1,18 @@
 """BOINC's own tables, the columns that we read, and the numbers in them.
 
 They belong to the project: nothing here makes or changes them. Names and numbers are
-those of BOINC's database. What we write into them, all of it, is in `nudges`.
+those of BOINC's database. What we write into them is in `boinc_rows` and `early_ends`.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    Column,
-    Double,
-    Integer,
-    LargeBinary,
-    MetaData,
-    SmallInteger,
-    String,
-    Table,
-)
+from sqlalchemy import Column, Double, Integer, LargeBinary, MetaData, String, Table
 
-metadata = MetaData()
+if TYPE_CHECKING:
+    from sqlalchemy.types import TypeEngine
 
 
 class ServerState(IntEnum):
@@ -83,93 +76,51 @@ class ErrorMask(IntFlag):
     NO_CANONICAL = 32
 
 
-apps = Table(
-    "app",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(191)),
-    Column("deprecated", SmallInteger),
-    Column("homogeneous_redundancy", SmallInteger),
-)
+metadata = MetaData()
 
-platforms = Table(
-    "platform",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(191)),
-)
 
-app_versions = Table(
-    "app_version",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("appid", Integer),
-    Column("version_num", Integer),
-    Column("platformid", Integer),
-    Column("xml_doc", LargeBinary),
-    Column("deprecated", SmallInteger),
-    Column("plan_class", String(128)),
-)
+def _table(name: str, /, **columns: type[TypeEngine[Any]]) -> Table:
+    return Table(name, metadata, *(Column(key, kind) for key, kind in columns.items()))
 
-users = Table(
-    "user",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("project_prefs", LargeBinary),
-)
 
-hosts = Table(
-    "host",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("userid", Integer),
-    Column("rpc_time", Integer),
-    Column("p_fpops", Double),
-)
-
-host_app_versions = Table(
+apps = _table("app", id=Integer, name=String)
+users = _table("user", id=Integer, project_prefs=LargeBinary)
+hosts = _table("host", id=Integer, userid=Integer, rpc_time=Integer, p_fpops=Double)
+host_app_versions = _table(
     "host_app_version",
-    metadata,
-    Column("host_id", Integer),
-    Column("app_version_id", Integer),
-    Column("max_jobs_per_day", Integer),
-    Column("consecutive_valid", Integer),
+    host_id=Integer,
+    app_version_id=Integer,
+    max_jobs_per_day=Integer,
+    consecutive_valid=Integer,
 )
-
-workunits = Table(
+workunits = _table(
     "workunit",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(191)),
-    Column("appid", Integer),
-    Column("xml_doc", LargeBinary),
-    Column("need_validate", SmallInteger),
-    Column("canonical_resultid", Integer),
-    Column("transition_time", Integer),
-    Column("error_mask", Integer),
-    Column("file_delete_state", Integer),
-    Column("assimilate_state", Integer),
-    Column("target_nresults", Integer),
-    Column("max_error_results", Integer),
-    Column("max_total_results", Integer),
+    id=Integer,
+    name=String,
+    xml_doc=LargeBinary,
+    need_validate=Integer,
+    canonical_resultid=Integer,
+    transition_time=Integer,
+    error_mask=Integer,
+    file_delete_state=Integer,
+    assimilate_state=Integer,
+    max_error_results=Integer,
+    max_total_results=Integer,
 )
-
-results = Table(
+results = _table(
     "result",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("workunitid", Integer),
-    Column("server_state", Integer),
-    Column("outcome", Integer),
-    Column("hostid", Integer),
-    Column("userid", Integer),
-    Column("sent_time", Integer),
-    Column("received_time", Integer),
-    Column("report_deadline", Integer),
-    Column("name", String(191)),
-    Column("cpu_time", Double),
-    Column("xml_doc_in", LargeBinary),
-    Column("exit_status", Integer),
-    Column("validate_state", Integer),
-    Column("app_version_id", Integer),
+    id=Integer,
+    workunitid=Integer,
+    server_state=Integer,
+    outcome=Integer,
+    hostid=Integer,
+    userid=Integer,
+    sent_time=Integer,
+    received_time=Integer,
+    name=String,
+    cpu_time=Double,
+    xml_doc_in=LargeBinary,
+    exit_status=Integer,
+    validate_state=Integer,
+    app_version_id=Integer,
 )

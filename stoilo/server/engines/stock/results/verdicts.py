@@ -60,8 +60,8 @@ def find_said(connection: Connection, results: Sequence[str]) -> dict[str, Said]
     """Return what was said about results."""
     rows = connection.execute(_SAID, {"names": list(results)})
     return {
-        name: Said(ResultVerdict(verdict), code, message, digest)
-        for name, verdict, code, message, digest in rows
+        row.name: Said(ResultVerdict(row.verdict), row.code, row.message, row.digest)
+        for row in rows
     }
 
 
