@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
@@ -21,15 +22,12 @@ from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
 from stoilo.server.engines.stock.creation.creator import Creator, insert_drafts
-from stoilo.server.engines.stock.creation.input_files import (
-    InputFiles,
-    ReleaseRenewal,
-)
+from stoilo.server.engines.stock.creation.input_files import InputFiles, renew_release
 from stoilo.server.engines.stock.installation.app_versions import (
     check_app_versions,
     check_signatures,
 )
-from stoilo.server.engines.stock.project import boinc_tables
+from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.boinc_rows import find_own
 from stoilo.server.engines.stock.project.database import (
     Database,
@@ -42,12 +40,17 @@ from stoilo.server.engines.stock.results.clean_up import (
     stray_outcomes,
 )
 from stoilo.server.engines.stock.results.early_ends import (
-    AdmissionEnds,
-    Cancellations,
+    AT_ONCE,
+    cancel_untold,
+    end_admissions,
 )
 from stoilo.server.engines.stock.results.kept import KeptResults
 from stoilo.server.engines.stock.results.outcomes import Delivery, Outcomes
-from stoilo.server.engines.stock.results.verdicts import Retries
+from stoilo.server.engines.stock.results.verdicts import (
+    ask_again,
+    hasten,
+    pay_debts,
+)
 from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
 from stoilo.server.engines.stock.scripts.server import ScriptServer
 from stoilo.server.engines.stock.scripts.validator import ScriptValidator
@@ -56,6 +59,8 @@ from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+
+    from sqlalchemy import ColumnElement
 
     from stoilo.server.engines.interface import (
         Assimilator,
@@ -126,10 +131,8 @@ class StockEngine:
         self._outcomes = Outcomes(self._database, KeptResults(project))
         self._creator = Creator(self._database, project, self.now)
         self._delivery = Delivery(self._database, self._outcomes, self.now)
-        self._renewal = ReleaseRenewal(project, self._database)
-        self._admissions = AdmissionEnds(self._database, self._outcomes, self.now)
-        self._cancellations = Cancellations(self._database, self.now)
-        self._retries = Retries(self._database, self.now)
+        # names of workunits of which there is more to say
+        self._told: SimpleQueue[str] = SimpleQueue()
         self._clean_up = CleanUp(self._database, self.now)
         self._figures = Figures(self._database, self.now)
         self._swept = False
@@ -165,12 +168,13 @@ class StockEngine:
             found = [find_own(connection, name=name) for name in names]
         ended = self._outcomes.cancel([own.row for own in found if own is not None])
         if ended:
-            self._while_nothing_is_made(lambda: self._cancellations.tell_of(ended))
+            some = tables.workunits.c.id.in_(ended[:AT_ONCE])  # as far as that is quick
+            self._tell_cancelled(some)
             self._wake()
 
     def ask_again(self, name: str) -> None:
         """Take it that a workunit's validators have run; see `interface.Engine`."""
-        self._retries.told.put(name)
+        self._told.put(name)
         self._wake()
 
     def status(self, name: str) -> WorkunitStatus | None:
@@ -264,14 +268,14 @@ class StockEngine:
     def _make_rounds(self) -> tuple[Repeater, ...]:
         """Return what goes on side by side: what may be slow holds nothing else up."""
         rounds = (
-            ("tools", (self._create_if_due, self._cancel)),
+            ("tools", (self._create_if_due, self._tell_cancelled)),
             (
                 "rounds",
                 (
-                    self._admissions.end,
-                    self._retries.pay_debts,
-                    self._retries.hear_answers,
-                    self._retries.ask_again,
+                    lambda: end_admissions(self._database, self._outcomes, self.now()),
+                    lambda: pay_debts(self._database),
+                    self._hear_answers,
+                    lambda: ask_again(self._database, self.now()),
                 ),
             ),
             ("delivery", (self._deliver,)),
@@ -323,7 +327,9 @@ class StockEngine:
 
     def _renew(self) -> bool:
         release = self._inputs.release
-        return release is not None and self._renewal.renew(release)
+        if release is None:
+            return False
+        return renew_release(self._project, self._database, release)
 
     def _create_if_due(self) -> bool:
         """Make what has no BOINC row; after a failure of the tool in a while."""
@@ -336,17 +342,29 @@ class StockEngine:
             self._create_at = self.now() + _CREATE_AGAIN_S
             return False
 
-    def _cancel(self) -> bool:
-        return self._while_nothing_is_made(self._cancellations.tell)
-
-    def _while_nothing_is_made(self, tell: Callable[[], bool]) -> bool:
-        """What is being made just now cannot be cancelled, and is in the next round."""
+    def _tell_cancelled(self, *which: ColumnElement[bool]) -> bool:
+        """Tell BOINC of cancelled workunits: not of what is being made just now."""
         if not self._creator.turn.acquire(blocking=False):
             return False
         try:
-            return tell()
+            return cancel_untold(self._database, self.now(), *which)
         finally:
             self._creator.turn.release()
+
+    def _hear_answers(self) -> bool:
+        """Have questions put anew whose validators have run, as `ask_again` was told."""
+        count = min(self._told.qsize(), AT_ONCE)
+        names = {self._told.get() for _ in range(count)}
+        if not names:
+            return False
+        try:
+            with self._database.write() as connection:
+                hasten(connection, names)
+        except StoiloError:  # the database is away; the names are not
+            for name in names:
+                self._told.put(name)
+            raise
+        return True
 
     def _check_apps(self, names: set[str]) -> None:
         """Raise ``STO-B009`` for an app that the project has not."""

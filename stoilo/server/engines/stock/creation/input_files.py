@@ -263,60 +263,49 @@ def replace_file(description: str, old: str, new: StagedFile, url: str) -> str:
     )
 
 
-class ReleaseRenewal:
-    """Gives open workunits the release metadata of today."""
+def renew_release(project: StockProject, database: Database, new: StagedFile) -> bool:
+    """Give some open workunits the release metadata of today.
 
-    def __init__(self, project: StockProject, database: Database) -> None:
-        self._project = project
-        self._database = database
-
-    def url_of(self, name: str) -> str:
-        """Return where hosts get a file."""
-        folder = fan_out(name, self._project.fanout)
-        parts = (self._project.download_url, folder, name)
-        return "/".join(part for part in parts if part)
-
-    def renew(self, new: StagedFile) -> bool:
-        """Rewrite some workunits with an older release; returns whether there were any."""
-        table = tables.workunits
-        query = (
-            select(table.c.id, table.c.boinc_id, table.c.release_file)
-            .where(
-                table.c.outcome.is_(None),
-                table.c.release_file > "",
-                (table.c.release_file < new.name) | (table.c.release_file > new.name),
-                table.c.boinc_id != 0,
-            )
-            .limit(_AT_ONCE)
+    Returns:
+        Whether there were any with another.
+    """
+    table = tables.workunits
+    query = (
+        select(table.c.id, table.c.boinc_id, table.c.release_file)
+        .where(
+            table.c.outcome.is_(None),
+            table.c.release_file > "",
+            (table.c.release_file < new.name) | (table.c.release_file > new.name),
+            table.c.boinc_id != 0,
         )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-            old = {row.id: _description(connection, row.boinc_id) for row in rows}
-        for row in rows:
-            self._renew_one(row, old[row.id], new)
-        return bool(rows)
+        .limit(_AT_ONCE)
+    )
+    with database.read() as connection:
+        rows = connection.execute(query).all()
+        texts = [_description(connection, row.boinc_id) for row in rows]
+    folder = fan_out(new.name, project.fanout)
+    url = "/".join(filter(None, (project.download_url, folder, new.name)))
+    for row, old in zip(rows, texts, strict=True):
+        text = old.decode("utf-8", "surrogateescape")
+        text = replace_file(text, row.release_file, new, url)
+        made = text.encode("utf-8", "surrogateescape")
+        renew_description(database, row.boinc_id, old, made)
+        with database.write() as connection:
+            _note_release(connection, row, new)
+    return bool(rows)
 
-    def _renew_one(self, row: Row, old: bytes, new: StagedFile) -> None:  # type: ignore[type-arg]  # columns of `workunits`
-        text = replace_file(
-            old.decode("utf-8", "surrogateescape"),
-            row.release_file,
-            new,
-            self.url_of(new.name),
-        )
-        renew_description(
-            self._database, row.boinc_id, old, text.encode("utf-8", "surrogateescape")
-        )
-        table, needs = tables.workunits, tables.needs
-        with self._database.write() as connection:
-            # should BOINC lose the workunit, it is made anew with this one
-            line = func.replace(table.c.line, row.release_file, new.name)
-            mine = update(table).where(table.c.id == row.id)
-            connection.execute(mine.values(release_file=new.name, line=line))
-            claim = {"workunit_id": row.id, "file": new.name}
-            there = [needs.c[name] == value for name, value in claim.items()]
-            # results issued earlier were told of the old one: it stays claimed
-            if connection.scalar(select(needs.c.file).where(*there)) is None:
-                connection.execute(insert(needs).values(claim))
+
+def _note_release(connection: Connection, row: Row, new: StagedFile) -> None:  # type: ignore[type-arg]  # columns of `workunits`
+    table, needs = tables.workunits, tables.needs
+    # should BOINC lose the workunit, it is made anew with this one
+    line = func.replace(table.c.line, row.release_file, new.name)
+    mine = update(table).where(table.c.id == row.id)
+    connection.execute(mine.values(release_file=new.name, line=line))
+    claim = {"workunit_id": row.id, "file": new.name}
+    there = [needs.c[name] == value for name, value in claim.items()]
+    # results issued earlier were told of the old one: it stays claimed
+    if connection.scalar(select(needs.c.file).where(*there)) is None:
+        connection.execute(insert(needs).values(claim))
 
 
 def _description(connection: Connection, boinc_id: int) -> bytes:

@@ -25,7 +25,7 @@ from stoilo.server.engines.stock.project.boinc_tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import ColumnElement
 
@@ -33,155 +33,100 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.results.outcomes import Outcomes
 
 
-_AT_ONCE: Final = 200  # workunits that are looked at together
+AT_ONCE: Final = 200  # workunits that are looked at together
 
 
-class Cancellations:
-    """Has BOINC drop workunits that nobody needs, as its own ``cancel_jobs`` does.
+def cancel_untold(database: Database, now: int, *which: ColumnElement[bool]) -> bool:
+    """Have BOINC drop workunits that nobody needs, as its own ``cancel_jobs`` does.
 
     To be called while nothing is being made: what is half made cannot be cancelled.
     Source: BOINC sched/backend_lib.cpp (``cancel_jobs``).
+
+    Returns:
+        Whether it was told of any, or has taken any.
     """
-
-    def __init__(self, database: Database, now: Callable[[], int]) -> None:
-        self._database = database
-        self._now = now
-
-    def tell(self, *which: ColumnElement[bool]) -> bool:
-        """Tell BOINC of some; returns whether it was told or has taken any."""
-        own, there = tables.workunits, boinc_tables.workunits
-        over = or_(
-            there.c.assimilate_state == StageState.DONE,
-            and_(there.c.error_mask != 0, there.c.assimilate_state != StageState.INIT),
-        )
-        untold = there.c.error_mask.bitwise_and(ErrorMask.CANCELLED) == 0
-        query = (
-            select(own.c.id, own.c.boinc_id, there.c.id.label("there"), over)
-            # by name: its number may not have been noted yet
-            .outerjoin(there, there.c.name == own.c.name)
-            .where(own.c.cancelling == 1, *which)
-            .where(or_(there.c.id.is_(None), over, untold))
-            .order_by(own.c.id)
-            .limit(_AT_ONCE)
-        )
-        with self._database.read() as connection:
-            found = connection.execute(query).all()
-        done = [row for row, _, there, is_over in found if there is None or is_over]
-        self._cancel([there for row, _, there, _ in found if row not in done])
-        noted = {
-            row: there for row, boinc_id, there, _ in found if there and not boinc_id
-        }
-        with self._database.write() as connection:
-            mine = update(own).where(own.c.id.in_(done))
-            connection.execute(mine.values(cancelling=0))
-            for row, number in noted.items():
+    own, there = tables.workunits, boinc_tables.workunits
+    over = or_(
+        there.c.assimilate_state == StageState.DONE,
+        and_(there.c.error_mask != 0, there.c.assimilate_state != StageState.INIT),
+    )
+    untold = there.c.error_mask.bitwise_and(ErrorMask.CANCELLED) == 0
+    query = (
+        select(own.c.id, own.c.boinc_id, there.c.id.label("there"), over)
+        # by name: its number may not have been noted yet
+        .outerjoin(there, there.c.name == own.c.name)
+        .where(own.c.cancelling == 1, *which)
+        .where(or_(there.c.id.is_(None), over, untold))
+        .order_by(own.c.id)
+        .limit(AT_ONCE)
+    )
+    with database.read() as connection:
+        found = connection.execute(query).all()
+    if not found:
+        return False
+    done = [row for row, _, there, is_over in found if there is None or is_over]
+    _cancel(database, [there for row, _, there, _ in found if row not in done], now)
+    with database.write() as connection:
+        mine = update(own).where(own.c.id.in_(done))
+        connection.execute(mine.values(cancelling=0))
+        for row, boinc_id, there_id, _ in found:
+            if there_id and not boinc_id:
                 mine = update(own).where(own.c.id == row)
-                connection.execute(mine.values(boinc_id=number))
-        return bool(found)
+                connection.execute(mine.values(boinc_id=there_id))
+    return True
 
-    def tell_of(self, rows: Sequence[int]) -> bool:
-        """Tell of these workunits of ours now, as far as that is quick."""
-        return self.tell(tables.workunits.c.id.in_(rows[:_AT_ONCE]))
 
-    def _cancel(self, numbers: Sequence[int]) -> None:
-        """Cancel workunits by BOINC's numbers; may be repeated."""
-        workunits, results = boinc_tables.workunits, boinc_tables.results
-        waiting = results.c.server_state <= ServerState.UNSENT
-        dropped = {
-            "server_state": ServerState.OVER,
-            "outcome": BoincOutcome.DIDNT_NEED,
-        }
-        cancelled = {
-            "error_mask": workunits.c.error_mask.bitwise_or(ErrorMask.CANCELLED),
-            "transition_time": self._now(),
-        }
-        for query, values in (
-            (
-                update(results).where(results.c.workunitid.in_(numbers), waiting),
-                dropped,
-            ),
-            (update(workunits).where(workunits.c.id.in_(numbers)), cancelled),
-        ):
-            with self._database.write() as connection:
-                connection.execute(query.values(values))
+def _cancel(database: Database, numbers: Sequence[int], now: int) -> None:
+    """Cancel workunits by BOINC's numbers; may be repeated."""
+    if not numbers:
+        return
+    workunits, results = boinc_tables.workunits, boinc_tables.results
+    waiting = results.c.server_state <= ServerState.UNSENT
+    dropped = {"server_state": ServerState.OVER, "outcome": BoincOutcome.DIDNT_NEED}
+    cancelled = {
+        "error_mask": workunits.c.error_mask.bitwise_or(ErrorMask.CANCELLED),
+        "transition_time": now,
+    }
+    for query, values in (
+        (update(results).where(results.c.workunitid.in_(numbers), waiting), dropped),
+        (update(workunits).where(workunits.c.id.in_(numbers)), cancelled),
+    ):
+        with database.write() as connection:
+            connection.execute(query.values(values))
 
 
 # So long before the last moment no result is issued any more: we look once a second.
 ADMISSION_MARGIN_S: Final = 5
 
 
-class AdmissionEnds:
-    """Ends workunits that would need a result beyond their admission."""
+def end_admissions(database: Database, outcomes: Outcomes, now: int) -> bool:
+    """End or freeze workunits that would need a result beyond their admission.
 
-    def __init__(
-        self,
-        database: Database,
-        outcomes: Outcomes,
-        now: Callable[[], int],
-    ) -> None:
-        self._database = database
-        self._outcomes = outcomes
-        self._now = now
-
-    def end(self) -> bool:
-        """Freeze or end what is due, oldest first; returns whether there was any."""
-        due = self._close_issue()
-        return self._end_late_results() or due
-
-    def _close_issue(self) -> bool:
-        """Let workunits whose last moment is near have no further result."""
-        table = tables.workunits
-        query = (
-            select(table.c.id, table.c.boinc_id)
-            .where(
-                table.c.outcome.is_(None),
-                table.c.frozen == 0,
-                table.c.last_at < self._now() + ADMISSION_MARGIN_S,
-            )
-            .order_by(table.c.last_at)
-            .limit(_AT_ONCE)
-        )
-        with self._database.read() as connection:
-            due = connection.execute(query).all()
-        for row in due:
-            if self._may_be_sent(row.boinc_id):
-                self._end(row.id)
-            else:
-                freeze(self._database, row.boinc_id)
-        return bool(due)
-
-    def _end_late_results(self) -> bool:
-        """End frozen workunits that BOINC gave a result in the moment they were frozen."""
-        table = tables.workunits
-        query = (
-            select(table.c.id)
-            .where(
-                table.c.outcome.is_(None),
-                table.c.frozen == 1,
-                table.c.boinc_id != 0,
-                _waits(table.c.boinc_id),
-            )
-            .limit(_AT_ONCE)
-        )
-        with self._database.read() as connection:
-            late = list(connection.scalars(query))
-        for row in late:
-            self._end(row)
-        return bool(late)
-
-    def _end(self, row: int) -> None:
-        self._outcomes.end(row, OutcomeKind.ADMISSION_ENDED, cancel=True)
-
-    def _may_be_sent(self, boinc_id: int) -> bool:
-        if not boinc_id:
-            return True
-        with self._database.read() as connection:
-            return bool(connection.scalar(select(_waits(boinc_id))))
-
-
-def _waits(boinc_id: ColumnElement[int] | int) -> ColumnElement[bool]:
-    table = boinc_tables.results
-    waiting = (ServerState.INACTIVE, ServerState.UNSENT)
-    return exists().where(
-        table.c.workunitid == boinc_id, table.c.server_state.in_(waiting)
+    Returns:
+        Whether there was any.
+    """
+    own, results = tables.workunits, boinc_tables.results
+    waits = exists().where(
+        results.c.workunitid == own.c.boinc_id,
+        results.c.server_state.in_((ServerState.INACTIVE, ServerState.UNSENT)),
     )
+    due = own.c.frozen == 0, own.c.last_at < now + ADMISSION_MARGIN_S
+    # BOINC gave it a result in the moment it was frozen
+    late = own.c.frozen == 1, own.c.boinc_id != 0, waits
+    any_due = False
+    for which in (due, late):
+        query = (
+            select(own.c.id, own.c.boinc_id, waits)
+            .where(own.c.outcome.is_(None), *which)
+            .order_by(own.c.last_at)
+            .limit(AT_ONCE)
+        )
+        with database.read() as connection:
+            found = connection.execute(query).all()
+        for row, boinc_id, is_waiting in found:
+            if is_waiting or not boinc_id:
+                outcomes.end(row, OutcomeKind.ADMISSION_ENDED, cancel=True)
+            else:
+                freeze(database, boinc_id)
+        any_due = any_due or bool(found)
+    return any_due

@@ -7,19 +7,17 @@ could not answer yet are rows, and so is what a refusal has cost a host's record
 from __future__ import annotations
 
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, func, insert, select, update
 
-from stoilo.core.errors import StoiloError
 from stoilo.server.engines.interface import ResultVerdict
 from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.boinc_rows import ask_validator, give_back
 from stoilo.server.engines.stock.project.boinc_tables import Validate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import Connection
 
@@ -159,75 +157,53 @@ _AT_ONCE: Final = 200
 _PUT_S: Final = 3600
 
 
-class Retries:
-    """The engine's own rounds; each returns whether there was something to do.
+def pay_debts(database: Database) -> bool:
+    """Give hosts back what a refusal cost them, once BOINC has taken it.
 
-    Attributes:
-        told: names of workunits of which there is more to say.
+    Returns:
+        Whether there was any.
     """
+    table, theirs = tables.results, boinc_tables.results
+    query = (
+        select(table, theirs.c.id.label("there"), theirs.c.validate_state)
+        .outerjoin(theirs, theirs.c.name == table.c.name)
+        .where(table.c.owed == 1)
+        .limit(_AT_ONCE)
+    )
+    with database.read() as connection:
+        owed = connection.execute(query).all()
+    taken = [
+        row
+        for row in owed
+        if row.there is None or row.validate_state == Validate.INVALID
+    ]
+    for row in taken:
+        give_back(database, row)
+        with database.write() as connection:
+            paid = update(table).where(table.c.name == row.name)
+            connection.execute(paid.values(owed=0))
+    return bool(taken)
 
-    def __init__(
-        self,
-        database: Database,
-        now: Callable[[], int],
-    ) -> None:
-        self._database = database
-        self._now = now
-        self.told: SimpleQueue[str] = SimpleQueue()
 
-    def hear_answers(self) -> bool:
-        """Have questions put anew whose validators have run, as `told`."""
-        count = min(self.told.qsize(), _AT_ONCE)
-        names = {self.told.get() for _ in range(count)}
-        if not names:
-            return False
-        try:
-            with self._database.write() as connection:
-                hasten(connection, names)
-        except StoiloError:  # the database is away; the names are not
-            for name in names:
-                self.told.put(name)
-            raise
-        return True
+def ask_again(database: Database, now: int) -> bool:
+    """Let BOINC ask about results that the server could not judge.
 
-    def pay_debts(self) -> bool:
-        """Give hosts back what a refusal cost them, once BOINC has taken it."""
-        table, theirs = tables.results, boinc_tables.results
-        query = (
-            select(table, theirs.c.id.label("there"), theirs.c.validate_state)
-            .outerjoin(theirs, theirs.c.name == table.c.name)
-            .where(table.c.owed == 1)
-            .limit(_AT_ONCE)
-        )
-        with self._database.read() as connection:
-            owed = connection.execute(query).all()
-        taken = [
-            row
-            for row in owed
-            if row.there is None or row.validate_state == Validate.INVALID
-        ]
-        for row in taken:
-            give_back(self._database, row)
-            with self._database.write() as connection:
-                paid = update(table).where(table.c.name == row.name)
-                connection.execute(paid.values(owed=0))
-        return bool(taken)
-
-    def ask_again(self) -> bool:
-        """Let BOINC ask about results that the server could not judge."""
-        table = tables.workunits
-        query = (
-            select(table.c.id, table.c.boinc_id)
-            .where(table.c.outcome.is_(None), table.c.ask_at.between(1, self._now()))
-            .limit(_AT_ONCE)
-        )
-        with self._database.read() as connection:
-            due = connection.execute(query).all()
-        for row in due:
-            ask_validator(self._database, row.boinc_id)
-            # again, should BOINC not ask
-            put = {"ask_at": self._now() + _PUT_S, "ask_put": 1}
-            with self._database.write() as connection:
-                mine = table.c.id == row.id
-                connection.execute(update(table).where(mine).values(put))
-        return bool(due)
+    Returns:
+        Whether there was any.
+    """
+    table = tables.workunits
+    query = (
+        select(table.c.id, table.c.boinc_id)
+        .where(table.c.outcome.is_(None), table.c.ask_at.between(1, now))
+        .limit(_AT_ONCE)
+    )
+    with database.read() as connection:
+        due = connection.execute(query).all()
+    for row, boinc_id in due:
+        ask_validator(database, boinc_id)
+        # again, should BOINC not ask
+        put = {"ask_at": now + _PUT_S, "ask_put": 1}
+        with database.write() as connection:
+            mine = update(table).where(table.c.id == row)
+            connection.execute(mine.values(put))
+    return bool(due)

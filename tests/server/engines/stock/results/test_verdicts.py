@@ -12,7 +12,7 @@ from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock.creation import creator
 from stoilo.server.engines.stock.project.directory import create_work
-from stoilo.server.engines.stock.results.early_ends import _AT_ONCE
+from stoilo.server.engines.stock.results.early_ends import AT_ONCE
 from tests.support.engine import make_spec
 
 SINGLE = Redundancy(
@@ -78,7 +78,7 @@ def look_around(bench):
 
 
 def test_frozen_workunits_keep_no_other_from_being_frozen(bench):
-    names = [f"w_{number}" for number in range(_AT_ONCE + 1)]
+    names = [f"w_{number}" for number in range(AT_ONCE + 1)]
     end = bench.engine.now() + 200
     create(bench, *names, redundancy=SHORT, not_after=end)
     copies = bench.fetch(1, room=len(names))
