@@ -22,7 +22,7 @@ def tree(tmp_path):
 
 def test_directory_without_a_project_is_a_usage_error(tmp_path, capsys):
     assert main(["boinc", "doctor", str(tmp_path)]) == 2
-    assert "STO-B002" in capsys.readouterr().err
+    assert "STO-B001" in capsys.readouterr().err
 
 
 def test_project_with_faults_exits_with_4_and_names_them(tree, capsys):

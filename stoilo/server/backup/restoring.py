@@ -148,7 +148,7 @@ def restore_backup(wish: Restore) -> Manifest:
 
     Raises:
         UsageError: ``STO-B063`` the directory exists, ``STO-B064`` no backup, ``STO-B066``
-            no evidence, ``STO-B068`` the database is not empty.
+            no evidence, ``STO-B063`` the database is not empty.
         TrustError: ``STO-B065`` a file was changed, ``STO-B067`` the log would fork; the
             log's own codes.
         InternalError: ``STO-B070`` the disk refuses, ``STO-R030`` the database.
@@ -280,7 +280,7 @@ def _place_tables(
 
 
 def _check_empty(url: str, branch: Branch) -> None:
-    """Raise ``STO-B068`` where the branch's tables are there already."""
+    """Raise ``STO-B063`` where the branch's tables are there already."""
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
@@ -289,7 +289,7 @@ def _check_empty(url: str, branch: Branch) -> None:
         engine.dispose()
     if present:
         raise UsageError(
-            "STO-B068",
+            "STO-B063",
             f"the database holds a {branch.name}'s tables already",
             hint="make an empty one: CREATE DATABASE",
         )

@@ -113,7 +113,7 @@ class StockEngine:
         Raises:
             InternalError: ``STO-E003`` or ``STO-R110``: the database refuses, or is unsafe;
                 ``STO-B095``: another server works on the project; ``STO-B007``.
-            UsageError: ``STO-B096``: it is another server's.
+            UsageError: ``STO-B095``: it is another server's.
         """
         self._project = project
         self._pauses = pauses or Pauses()
@@ -367,7 +367,7 @@ class StockEngine:
         return True
 
     def _check_apps(self, names: set[str]) -> None:
-        """Raise ``STO-B009`` for an app that the project has not."""
+        """Raise ``STO-B008`` for an app that the project has not."""
         table = boinc_tables.apps
         with self._database.read() as connection:
             found = set(
@@ -375,5 +375,5 @@ class StockEngine:
             )
         if missing := names - found:
             raise UsageError(
-                "STO-B009", f"the project has no app {min(missing)[:32]!r}"
+                "STO-B008", f"the project has no app {min(missing)[:32]!r}"
             )

@@ -363,7 +363,7 @@ def test_input_files_go_with_the_last_workunit_that_needs_them(bench):
 
 
 def test_app_that_the_project_has_not_is_refused(bench):
-    with pytest.raises(UsageError, match="STO-B009"):
+    with pytest.raises(UsageError, match="STO-B008"):
         create(bench, "w_1", app="gpu")
 
 

@@ -87,7 +87,7 @@ def read_facts(project: StockProject, wanted: Iterable[str] = ()) -> ProjectFact
     """Return what the files of a project say, those named in `wanted` too.
 
     Raises:
-        UsageError: ``STO-B024`` a file of the project cannot be read.
+        UsageError: ``STO-B001`` a file of the project cannot be read.
     """
     root, key_dir = project.root, project.key_dir
     # with the owner's rights: what is read here is written again, for all to see
@@ -108,7 +108,7 @@ def read_facts(project: StockProject, wanted: Iterable[str] = ()) -> ProjectFact
 
 
 def read_small_file(path: Path) -> bytes | None:
-    """Return a file's bytes, None where there is none; raises ``STO-B024``."""
+    """Return a file's bytes, None where there is none; raises ``STO-B001``."""
     try:
         with open_file(path) as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
@@ -116,10 +116,12 @@ def read_small_file(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise UsageError(
-            "STO-B024", f"{path.name} cannot be read: {error.strerror}"
+            "STO-B001",
+            f"{path.name} cannot be read: {error.strerror}",
+            hint="run it as the project's owner or as root",
         ) from error
     if len(data) > MAX_FILE_BYTES:
-        raise UsageError("STO-B024", f"{path.name} is larger than any that BOINC makes")
+        raise UsageError("STO-B001", f"{path.name} is larger than any that BOINC makes")
     return data
 
 

@@ -82,8 +82,7 @@ def install_project(
         url: of its database (SQLAlchemy form), if another than config.xml names.
 
     Raises:
-        UsageError, InternalError: ``STO-B001``, ``STO-B002``, ``STO-B021`` to
-            ``STO-B027``, ``STO-B100``.
+        UsageError, InternalError: ``STO-B001``, ``STO-B021`` to ``STO-B026``.
     """
     project = _read(root)
     wanted = entry_points(Owner.of(project.root))
@@ -108,7 +107,7 @@ def _read(root: Path) -> StockProject:
 
 
 def entry_points(owner: Owner) -> tuple[WriteFile, ...]:
-    """Return the scripts that BOINC's daemons run; raises ``STO-B100``."""
+    """Return the scripts that BOINC's daemons run; raises ``STO-B021``."""
     content = entry_point_text(find_interpreter(owner)).encode()
     why = "BOINC's daemons ask the engine by it"
     return tuple(WriteFile(f"bin/{name}", content, 0o755, why) for name in ENTRY_POINTS)
@@ -159,8 +158,7 @@ class Installer:
         """Do one step.
 
         Raises:
-            InternalError: ``STO-B026`` a file cannot be written; ``STO-B027`` a program
-                of BOINC's fails.
+            InternalError: ``STO-B026`` a file cannot be written, or a program of BOINC's fails.
         """
         try:
             match step:
@@ -234,10 +232,10 @@ class Installer:
                 **self._owner.process_rights(),
             )
         except subprocess.TimeoutExpired as error:
-            raise InternalError("STO-B027", f"{words[0]} does not end") from error
+            raise InternalError("STO-B026", f"{words[0]} does not end") from error
         said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
         if done.returncode != 0 or _FAILED.search(said):
-            raise InternalError("STO-B027", f"{words[0]}: {said[-_SHOWN:]}")
+            raise InternalError("STO-B026", f"{words[0]}: {said[-_SHOWN:]}")
 
     def _make_folder(self, folder: Path) -> None:
         """Make a directory and those above it, down from the project's."""

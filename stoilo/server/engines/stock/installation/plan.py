@@ -137,7 +137,7 @@ def make_plan(
         quick: hosts shall ask every few seconds; see `correct_settings`.
 
     Raises:
-        UsageError: ``STO-B021`` config.xml cannot be edited; ``STO-B022`` too many apps;
+        UsageError: ``STO-B021`` config.xml cannot be edited, or there are too many apps;
             ``STO-B023`` hosts know another code-sign key.
     """
     config = read_config(facts.files.get(CONFIG_FILE, b""))
@@ -156,7 +156,7 @@ def make_plan(
 def _check_apps(database: DatabaseFacts) -> None:
     if len({*database.apps, *APPS}) > MOST_APPS:
         raise UsageError(
-            "STO-B022",
+            "STO-B021",
             f"with ours the project would have more than {MOST_APPS} apps",
             hint="mark apps as deprecated in the project's database, or use another",
         )

@@ -138,7 +138,7 @@ def read_snapshot(
         clock: of the project, s since 1970; files have the machine's.
 
     Raises:
-        UsageError: ``STO-B024`` when a file cannot be read.
+        UsageError: ``STO-B001`` when a file cannot be read.
     """
     root, host = project.root, short_host()
     facts = read_facts(project, [f"bin/{name}" for name in ENTRY_POINTS])

@@ -168,7 +168,7 @@ def _described(description: bytes | str, what: re.Pattern[str]) -> str:
     text = description if isinstance(description, str) else description.decode("ascii")
     match = what.search(text)
     if match is None:
-        raise InternalError("STO-B006", "a result's row describes no file")
+        raise InternalError("STO-B003", "a result's row describes no file")
     return match[1]
 
 

@@ -148,12 +148,14 @@ def claim_project(settings: Settings, owner: str) -> None:
         owner: names a server for good; empty: one that leaves no name.
 
     Raises:
-        UsageError: ``STO-B096`` when it is another's.
+        UsageError: ``STO-B095`` when it is another's.
     """
     known = settings.read(_OWNER)
     if known not in {"", owner}:
         raise UsageError(
-            "STO-B096", "this BOINC project has tasks of another stoilo server"
+            "STO-B095",
+            "this BOINC project has tasks of another stoilo server",
+            hint="give this one a project of its own",
         )
     if owner:
         settings.write(_OWNER, owner)

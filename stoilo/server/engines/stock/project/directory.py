@@ -107,7 +107,7 @@ def read_project(root: Path) -> StockProject:
     """Return the project in a directory.
 
     Raises:
-        UsageError: ``STO-B002`` when there is none that can be read.
+        UsageError: ``STO-B001`` when there is none that can be read.
         TrustError: ``STO-B001`` when its ``config.xml`` is not one.
     """
     try:
@@ -115,7 +115,7 @@ def read_project(root: Path) -> StockProject:
             data = stream.read(CONFIG_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            "STO-B002",
+            "STO-B001",
             f"no BOINC project can be read there ({error.strerror})",
             hint="give the directory that make_project has made, with its config.xml",
         ) from error

@@ -127,7 +127,7 @@ def test_what_root_writes_belongs_to_the_owner(tree):
 
 def test_file_that_only_root_may_read_is_not_read_for_the_project(tree, victim):
     put_link(tree, "project.xml", victim / "shadow")
-    with pytest.raises(UsageError, match="STO-B024"):
+    with pytest.raises(UsageError, match="STO-B001"):
         read_facts(tree.project())
 
 
@@ -184,7 +184,7 @@ def closed_python(folder):
 def test_interpreter_that_the_owner_may_not_enter_is_not_chosen(closed_python):
     assert try_interpreter([closed_python, "-IS"], Owner(0, 0, (0,))) == ""
     assert find_interpreter(HIS, (closed_python, OPEN)) == OPEN
-    with pytest.raises(UsageError, match=r"Permission denied.*STO-B100"):
+    with pytest.raises(UsageError, match=r"Permission denied.*STO-B021"):
         find_interpreter(HIS, (closed_python,))
 
 
