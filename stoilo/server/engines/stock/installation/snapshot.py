@@ -11,17 +11,14 @@ import hashlib
 import os
 import re
 import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from sqlalchemy import inspect, text
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.http_client import HttpClient, HttpError
 from stoilo.server.engines.stock.installation.app_versions import parse_description
 from stoilo.server.engines.stock.installation.facts import (
     ask_database,
@@ -337,7 +334,6 @@ def _spaces(project: StockProject, host: str) -> tuple[Space, ...]:
 
 
 WAIT_S: Final = 20.0
-MOST_BYTES: Final = 64 * 1024
 _SCHEDULER: Final = re.compile(
     r'<link rel="boinc_scheduler" href="([^"]+)">|<scheduler>\s*([^<\s]+)\s*</scheduler>'
 )
@@ -356,34 +352,32 @@ _QUESTION: Final = (
 def ask_web(project: StockProject, programs: Iterable[str]) -> dict[str, WebAnswer]:
     """Return what a project's pages say, by name; `programs`: names of files to fetch."""
     config = project.config
-    master_url = config.text("master_url")
-    master = _ask(master_url)
+    client = HttpClient(read_s=WAIT_S, redirects=5)
+
+    def ask(url: str, body: bytes | None = None) -> WebAnswer:
+        """Return what a URL says, its beginning only."""
+        if not url:
+            return WebAnswer(url, trouble="no address is known")
+        method = "GET" if body is None else "POST"
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        try:
+            with client.open(
+                method, url, within_s=WAIT_S, body=body, headers=form
+            ) as stream:
+                text = next(stream.chunks(), b"").decode("utf-8", "replace")
+                return WebAnswer(url, stream.status, text)
+        except HttpError as error:
+            return WebAnswer(url, trouble=str(error))
+
+    master = ask(config.text("master_url"))
     found = _SCHEDULER.search(master.body)
     answers = {
         "master page": master,
-        "scheduler": _ask((found[1] or found[2]) if found else "", _REQUEST),
-        "upload handler": _ask(config.text("upload_url"), _QUESTION),
-        "php": _ask(f"{master_url}get_project_config.php"),
+        "scheduler": ask((found[1] or found[2]) if found else "", _REQUEST),
+        "upload handler": ask(config.text("upload_url"), _QUESTION),
+        "php": ask(f"{master.url}get_project_config.php"),
     }
     if file := next(iter(programs), ""):
-        answers["download"] = _ask(f"{project.download_url}/{file}")
+        answers["download"] = ask(f"{project.download_url}/{file}")
+    client.close()
     return answers
-
-
-def _ask(url: str, body: bytes | None = None) -> WebAnswer:
-    """Return what a URL says, its beginning only."""
-    if urlsplit(url).scheme not in {"http", "https"}:
-        return WebAnswer(url, trouble="no address is known")
-    request = urllib.request.Request(  # noqa: S310 - of these two schemes
-        url, body, {"Content-Type": "application/x-www-form-urlencoded"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=WAIT_S) as reply:  # noqa: S310
-            text = reply.read(MOST_BYTES).decode("utf-8", "replace")
-            return WebAnswer(url, reply.status, text)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return WebAnswer(url, error.code)
-    except (OSError, HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or error
-        return WebAnswer(url, trouble=str(why)[:_LINE])
