@@ -21,40 +21,40 @@ from sqlalchemy import select
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.stock.creation.creator import Creator, insert_drafts
-from stoilo.server.engines.stock.creation.input_files import InputFiles, renew_release
+from stoilo.server.engines.stock.assimilator import ScriptAssimilator
+from stoilo.server.engines.stock.clean_up import (
+    CleanUp,
+    stray_outcomes,
+)
+from stoilo.server.engines.stock.creator import Creator, insert_drafts
+from stoilo.server.engines.stock.early_ends import (
+    AT_ONCE,
+    cancel_untold,
+    end_admissions,
+)
+from stoilo.server.engines.stock.input_files import InputFiles, renew_release
 from stoilo.server.engines.stock.installation.app_versions import (
     check_app_versions,
     check_signatures,
 )
+from stoilo.server.engines.stock.kept import KeptResults
+from stoilo.server.engines.stock.outcomes import Delivery, Outcomes
 from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_rows import find_own
+from stoilo.server.engines.stock.project.boinc_tables import find_own
 from stoilo.server.engines.stock.project.database import (
     Database,
     FolderLock,
     Settings,
     claim_project,
 )
-from stoilo.server.engines.stock.results.clean_up import (
-    CleanUp,
-    stray_outcomes,
-)
-from stoilo.server.engines.stock.results.early_ends import (
-    AT_ONCE,
-    cancel_untold,
-    end_admissions,
-)
-from stoilo.server.engines.stock.results.kept import KeptResults
-from stoilo.server.engines.stock.results.outcomes import Delivery, Outcomes
-from stoilo.server.engines.stock.results.verdicts import (
+from stoilo.server.engines.stock.script_server import ScriptServer
+from stoilo.server.engines.stock.status import Figures, read_settled, read_status
+from stoilo.server.engines.stock.validator import ScriptValidator
+from stoilo.server.engines.stock.verdicts import (
     ask_again,
     hasten,
     pay_debts,
 )
-from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
-from stoilo.server.engines.stock.scripts.server import ScriptServer
-from stoilo.server.engines.stock.scripts.validator import ScriptValidator
-from stoilo.server.engines.stock.status import Figures, read_settled, read_status
 from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:
@@ -245,7 +245,6 @@ class StockEngine:
             self._script_assimilator,
             WORKERS,
         )
-        self._script_server.open()
 
     def close(self) -> None:
         """Stop moving workunits and close the database; see `interface.Engine`."""

@@ -20,8 +20,8 @@ from sqlalchemy import text
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.server.engines.programs import check_programs
-from stoilo.server.engines.stock.creation.staging import file_md5
 from stoilo.server.engines.stock.project.levels import plan_classes
+from stoilo.server.engines.stock.staging import file_md5
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

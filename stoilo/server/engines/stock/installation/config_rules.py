@@ -14,7 +14,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from stoilo.server.engines.stock.project.config import Daemon
-from stoilo.server.engines.stock.scripts.server import ASSIMILATE, CHECK, COMPARE
+from stoilo.server.engines.stock.script_server import ASSIMILATE, CHECK, COMPARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -41,7 +41,7 @@ from stoilo.server.engines.stock.installation.plan import (
 )
 from stoilo.server.engines.stock.project.database import open_database
 from stoilo.server.engines.stock.project.directory import read_project, tool_environment
-from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
+from stoilo.server.engines.stock.script_server import ENTRY_POINTS, entry_point_text
 from stoilo.server.release.programs import ReleasedPrograms, read_programs
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from stoilo.server.engines.stock.installation.install import entry_points
 from stoilo.server.engines.stock.installation.owner import Owner
 from stoilo.server.engines.stock.project.database import is_maria, open_database
 from stoilo.server.engines.stock.project.tables import workunits
-from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, ask_socket
+from stoilo.server.engines.stock.script_server import ENTRY_POINTS, ask_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -32,7 +32,7 @@ from stoilo.server.engines.stock.installation.plan import (
     WriteFile,
 )
 from stoilo.server.engines.stock.installation.snapshot import read_snapshot
-from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
+from stoilo.server.engines.stock.script_server import ENTRY_POINTS, entry_point_text
 from tests.support.openpython import is_open
 from tests.support.stockproject import StockTree
 

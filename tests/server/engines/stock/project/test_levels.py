@@ -9,7 +9,7 @@ from stock_bench import StockBench
 
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.stock.creation.input_files import input_template
+from stoilo.server.engines.stock.input_files import input_template
 from stoilo.server.engines.stock.installation.install import install_project
 from stoilo.server.engines.stock.project.levels import (
     APPS,

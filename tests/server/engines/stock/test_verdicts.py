@@ -10,9 +10,9 @@ from stock_bench import StockBench
 from stoilo.core.background import Repeater
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.stock.creation import creator
+from stoilo.server.engines.stock import creator
+from stoilo.server.engines.stock.early_ends import AT_ONCE
 from stoilo.server.engines.stock.project.directory import create_work
-from stoilo.server.engines.stock.results.early_ends import AT_ONCE
 from tests.support.engine import make_spec
 
 SINGLE = Redundancy(

@@ -22,29 +22,30 @@ from sqlalchemy import delete, select, update
 
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
-from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_rows import (
-    find_own,
-    note_boinc_row,
-    results_of,
-)
-from stoilo.server.engines.stock.project.boinc_tables import StageState, Validate
-from stoilo.server.engines.stock.results.outcomes import (
+from stoilo.server.engines.stock.outcomes import (
     kind_of,
     result_code,
     result_outcome,
 )
-from stoilo.server.engines.stock.results.verdicts import message_of
+from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.boinc_tables import (
+    StageState,
+    Validate,
+    find_own,
+    note_boinc_row,
+    results_of,
+)
+from stoilo.server.engines.stock.verdicts import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.stock.project.boinc_rows import OwnWorkunit, ResultRow
+    from stoilo.server.engines.stock.outcomes import Outcomes
+    from stoilo.server.engines.stock.project.boinc_tables import OwnWorkunit, ResultRow
     from stoilo.server.engines.stock.project.database import Database
-    from stoilo.server.engines.stock.results.outcomes import Outcomes
-    from stoilo.server.engines.stock.scripts.validator import ScriptValidator
+    from stoilo.server.engines.stock.validator import ScriptValidator
 
 
 log = logging.getLogger(__name__)

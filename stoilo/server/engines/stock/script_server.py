@@ -30,15 +30,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError
+from stoilo.server.engines.stock import script
 from stoilo.server.engines.stock.project.directory import output_of
-from stoilo.server.engines.stock.scripts import script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from stoilo.server.engines.stock.assimilator import ScriptAssimilator
     from stoilo.server.engines.stock.project.directory import OutputName
-    from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
-    from stoilo.server.engines.stock.scripts.validator import ScriptValidator
+    from stoilo.server.engines.stock.validator import ScriptValidator
 
 
 CHECK: Final = "stoilo_validate"
@@ -119,34 +119,17 @@ TALK_S: Final = 10.0
 _PAUSE_S: Final = 0.5
 
 
-def answer_call(
-    call: Call, validator: ScriptValidator, assimilator: ScriptAssimilator
-) -> int:
-    """Return the exit status for a call; our own trouble is "again", never "no"."""
-    try:
-        if call.script == CHECK:
-            return validator.check(*call.outputs).value
-        if call.script == COMPARE:
-            return validator.compare(*call.outputs).value
-        if call.script == ASSIMILATE:
-            assimilator.hear(name=call.name, boinc_id=call.boinc_id)
-    except StoiloError as error:
-        log.warning("a call of BOINC's waits: %s", error)
-    except Exception:  # a bug of ours must neither blame a host nor lose an end
-        log.exception("a call of BOINC's waits")
-    else:
-        return _TAKEN
-    return AGAIN
-
-
 class ScriptServer:
-    """Listens at `path` from `open` to `close`.
+    """Listens at `path` until `close`.
 
     Args:
         path: of the socket; one left by a process that died is replaced.
         validator: for BOINC's validators.
         assimilator: for BOINC's assimilators.
         workers: calls answered at a time.
+
+    Raises:
+        InternalError: ``STO-B007``: the socket cannot be made.
     """
 
     def __init__(
@@ -159,56 +142,38 @@ class ScriptServer:
         self._path = path
         self._validator = validator
         self._assimilator = assimilator
-        self._workers = workers
-        self._socket: socket.socket | None = None
-        self._thread: threading.Thread | None = None
-        self._pool: ThreadPoolExecutor | None = None
         self._closing = threading.Event()
-        self._inode = 0
-
-    def open(self) -> None:
-        """Begin to answer; raises ``STO-B007`` when the socket cannot be made."""
         try:
-            self._path.parent.mkdir(mode=0o750, exist_ok=True)
-            self._path.unlink(missing_ok=True)
-            self._socket = _listen(self._path)
-            self._inode = self._path.stat().st_ino
+            path.parent.mkdir(mode=0o750, exist_ok=True)
+            path.unlink(missing_ok=True)
+            self._socket = _listen(path)
+            self._inode = path.stat().st_ino
         except OSError as error:
             raise InternalError(
                 "STO-B007", f"BOINC's scripts cannot be heard (errno {error.errno})"
             ) from error
-        self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="boinc-call")
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="boinc-call")
         self._thread = threading.Thread(
-            target=self._accept, args=(self._socket,), name="boinc-calls", daemon=True
+            target=self._accept, name="boinc-calls", daemon=True
         )
         self._thread.start()
 
     def close(self) -> None:
         """Stop; returns when every call in progress has its answer."""
-        if self._socket is None:
-            return
         self._closing.set()
-        self._remove_own()
+        with contextlib.suppress(FileNotFoundError):
+            if self._path.stat().st_ino == self._inode:  # else another's by now
+                self._path.unlink()
         self._socket.shutdown(socket.SHUT_RDWR)
-        assert self._thread is not None  # noqa: S101 - opened together
-        assert self._pool is not None  # noqa: S101 - opened together
         self._thread.join()
         self._pool.shutdown()
         self._socket.close()
-        self._socket = None
 
-    def _remove_own(self) -> None:
-        """Take the socket away unless another has come in its place."""
-        with contextlib.suppress(FileNotFoundError):
-            if self._path.stat().st_ino == self._inode:
-                self._path.unlink()
-
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self) -> None:
         """Hand calls on until closed; what the system refuses now, it allows later."""
-        assert self._pool is not None  # noqa: S101 - opened together
         while not self._closing.is_set():
             try:
-                connection, _ = listener.accept()
+                connection, _ = self._socket.accept()
             except OSError as error:
                 if not self._closing.wait(_PAUSE_S):
                     log.error("BOINC's scripts wait (errno %s)", error.errno)  # noqa: TRY400 - says it all
@@ -229,12 +194,26 @@ class ScriptServer:
                 log.warning("a call of BOINC's was cut off (errno %s)", error.errno)
 
     def _answer(self, data: bytes) -> int:
+        """Return the exit status for a call; our own trouble is "again", never "no"."""
         try:
             call = parse_call(data)
         except StoiloError as error:
             log.error("BOINC's scripts are not set up as they should be: %s", error)  # noqa: TRY400 - ours, complete
             return answer_unreadable(data)
-        return answer_call(call, self._validator, self._assimilator)
+        try:
+            if call.script == CHECK:
+                return self._validator.check(*call.outputs).value
+            if call.script == COMPARE:
+                return self._validator.compare(*call.outputs).value
+            if call.script == ASSIMILATE:
+                self._assimilator.hear(name=call.name, boinc_id=call.boinc_id)
+        except StoiloError as error:
+            log.warning("a call of BOINC's waits: %s", error)
+        except Exception:  # a bug of ours must neither blame a host nor lose an end
+            log.exception("a call of BOINC's waits")
+        else:
+            return _TAKEN
+        return AGAIN
 
 
 def _listen(path: Path) -> socket.socket:

@@ -11,7 +11,7 @@ result of the workunit. Told "yes", a refusal could become canonical. So BOINC i
 "no" and does the rest by itself: a further result at once, to somebody else. What "no"
 costs is put right: the workunit's bounds are raised by one error and one result before
 BOINC hears it, and the host gets back what BOINC's validator takes from its record
-(`boinc_rows`). Below the project's daily quota BOINC takes nothing for a "no". After
+(`boinc_tables`). Below the project's daily quota BOINC takes nothing for a "no". After
 `refusal_cap` of them the workunit ends: nobody wants it.
 
 *Quorum.* BOINC is content when a majority of `min_quorum` agrees. A researcher reads
@@ -50,14 +50,14 @@ from stoilo.server.engines.interface import (
     ResultVerdict,
     Waits,
 )
+from stoilo.server.engines.stock import verdicts
 from stoilo.server.engines.stock.project import boinc_tables
-from stoilo.server.engines.stock.project.boinc_rows import (
+from stoilo.server.engines.stock.project.boinc_tables import (
     find_own,
     note_boinc_row,
     raise_bounds,
     results_of,
 )
-from stoilo.server.engines.stock.results import verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,14 +65,14 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.server.engines.interface import ReceivedResult, Validation
-    from stoilo.server.engines.stock.project.boinc_rows import (
+    from stoilo.server.engines.stock.outcomes import Outcomes
+    from stoilo.server.engines.stock.project.boinc_tables import (
         OwnWorkunit,
         ResultRow,
     )
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.project.directory import OutputName
-    from stoilo.server.engines.stock.results.outcomes import Outcomes
-    from stoilo.server.engines.stock.results.verdicts import Said
+    from stoilo.server.engines.stock.verdicts import Said
 
 
 log = logging.getLogger(__name__)

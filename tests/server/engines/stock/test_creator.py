@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stoilo.core.errors import UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.stock.creation.creator import (
+from stoilo.server.engines.stock.creator import (
     BATCH,
     LINE_BYTES,
     Job,
@@ -18,13 +18,13 @@ from stoilo.server.engines.stock.creation.creator import (
     call_arguments,
     stdin_line,
 )
-from stoilo.server.engines.stock.creation.input_files import (
+from stoilo.server.engines.stock.input_files import (
     InputSlot,
     input_template,
     result_template,
 )
+from stoilo.server.engines.stock.outcomes import kind_of
 from stoilo.server.engines.stock.project.boinc_tables import ErrorMask
-from stoilo.server.engines.stock.results.outcomes import kind_of
 from tests.support.engine import make_spec
 
 

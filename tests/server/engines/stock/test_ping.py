@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from stoilo.server.engines.stock.scripts.server import ScriptServer, ask_socket
+from stoilo.server.engines.stock.script_server import ScriptServer, ask_socket
 
 
 @pytest.fixture
@@ -31,7 +31,6 @@ def listen(path):
 
 def test_engine_that_answers_is_well_and_complains_of_nothing(deep, caplog):
     handover = ScriptServer(deep, validator=None, assimilator=None)
-    handover.open()
     with caplog.at_level(logging.WARNING):
         assert ask_socket(deep) == ""
     handover.close()

@@ -16,12 +16,12 @@ from sqlalchemy import and_, exists, or_, select, update
 
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_rows import freeze
 from stoilo.server.engines.stock.project.boinc_tables import (
     BoincOutcome,
     ErrorMask,
     ServerState,
     StageState,
+    freeze,
 )
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement
 
+    from stoilo.server.engines.stock.outcomes import Outcomes
     from stoilo.server.engines.stock.project.database import Database
-    from stoilo.server.engines.stock.results.outcomes import Outcomes
 
 
 AT_ONCE: Final = 200  # workunits that are looked at together

@@ -31,7 +31,7 @@ from stoilo.server.engines.stock.project.boinc_tables import (
     ServerState,
     Validate,
 )
-from stoilo.server.engines.stock.results.verdicts import (
+from stoilo.server.engines.stock.verdicts import (
     CODE_CHARS,
     KEPT,
     MESSAGE_CHARS,
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from stoilo.server.engines.interface import Assimilator
+    from stoilo.server.engines.stock.kept import KeptResults
     from stoilo.server.engines.stock.project.database import Database
-    from stoilo.server.engines.stock.results.kept import KeptResults
 
 
 class Outcomes:

@@ -13,8 +13,11 @@ from sqlalchemy import bindparam, func, insert, select, update
 
 from stoilo.server.engines.interface import ResultVerdict
 from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_rows import ask_validator, give_back
-from stoilo.server.engines.stock.project.boinc_tables import Validate
+from stoilo.server.engines.stock.project.boinc_tables import (
+    Validate,
+    ask_validator,
+    give_back,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.server.engines.interface import ReceivedResult, ResultCheck
-    from stoilo.server.engines.stock.project.boinc_rows import ResultRow
+    from stoilo.server.engines.stock.project.boinc_tables import ResultRow
     from stoilo.server.engines.stock.project.database import Database
 
 

@@ -26,12 +26,12 @@ from stoilo.core.boinc.xml import escape
 from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE, RESULT
 from stoilo.server.db.bulk import select_in
-from stoilo.server.engines.stock.creation.creator import Draft, stdin_line
-from stoilo.server.engines.stock.creation.staging import Stage, StagedFile
+from stoilo.server.engines.stock.creator import Draft, stdin_line
 from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_rows import renew_description
+from stoilo.server.engines.stock.project.boinc_tables import renew_description
 from stoilo.server.engines.stock.project.directory import fan_out
 from stoilo.server.engines.stock.project.levels import NO_BATCH, batch_of
+from stoilo.server.engines.stock.staging import Stage, StagedFile
 from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
