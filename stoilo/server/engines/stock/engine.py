@@ -22,16 +22,7 @@ from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
 from stoilo.server.engines.stock.assimilator import ScriptAssimilator
-from stoilo.server.engines.stock.clean_up import (
-    CleanUp,
-    stray_outcomes,
-)
 from stoilo.server.engines.stock.creator import Creator, insert_drafts
-from stoilo.server.engines.stock.early_ends import (
-    AT_ONCE,
-    cancel_untold,
-    end_admissions,
-)
 from stoilo.server.engines.stock.input_files import InputFiles, renew_release
 from stoilo.server.engines.stock.installation.app_versions import (
     check_app_versions,
@@ -47,14 +38,19 @@ from stoilo.server.engines.stock.project.database import (
     Settings,
     claim_project,
 )
+from stoilo.server.engines.stock.rounds import (
+    AT_ONCE,
+    CleanUp,
+    ask_again,
+    cancel_untold,
+    end_admissions,
+    pay_debts,
+    stray_outcomes,
+)
 from stoilo.server.engines.stock.script_server import ScriptServer
 from stoilo.server.engines.stock.status import Figures, read_settled, read_status
 from stoilo.server.engines.stock.validator import ScriptValidator
-from stoilo.server.engines.stock.verdicts import (
-    ask_again,
-    hasten,
-    pay_debts,
-)
+from stoilo.server.engines.stock.verdicts import hasten
 from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:

@@ -62,8 +62,6 @@ from stoilo.server.engines.stock.project.boinc_tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Connection
-
     from stoilo.server.engines.interface import ReceivedResult, Validation
     from stoilo.server.engines.stock.outcomes import Outcomes
     from stoilo.server.engines.stock.project.boinc_tables import (
@@ -294,41 +292,29 @@ class ScriptValidator:
     def _settle(self, case: _Case, look: _Look) -> None:
         match look.verdict:
             case ResultVerdict.VALID:
-                self._note_passed(case, look)
-            case ResultVerdict.INVALID:
-                with self._database.write() as connection:
-                    self._note(connection, case, look)
-            case ResultVerdict.NOT_FOR_THIS_HOST:
-                self._take_refusal(case, look)
+                if case.said is None and look.result is not None:
+                    with self._database.write() as connection:
+                        verdicts.note_passed(connection, case.own.row, look.result)
+            case ResultVerdict.INVALID | ResultVerdict.NOT_FOR_THIS_HOST:
+                self._take_no(case, look.check)
             case ResultVerdict.FATAL:
-                self._end_fatal(case.own, look.check.code, look.check.message)
+                self._end(case.own, OutcomeKind.VALIDATOR_FAILED, look.check)
             case ResultVerdict.INCONCLUSIVE | ResultVerdict.PENDING:
                 self._ask_later(case.own)
 
-    def _note_passed(self, case: _Case, look: _Look) -> None:
-        if case.said is None and look.result is not None:
-            with self._database.write() as connection:
-                verdicts.note_passed(connection, case.own.row, look.result)
-
-    def _note(self, connection: Connection, case: _Case, look: _Look) -> None:
-        """Write a "no" down; its bytes are of no more use."""
-        own, row = case.own, case.row
-        verdicts.note_verdict(connection, own.row, row, look.check)
-        self._outcomes.kept.drop(own.row, row.name)
-
-    def _take_refusal(self, case: _Case, look: _Look) -> None:
-        """Write a refusal down, and let it cost nobody anything; may be repeated."""
-        own = case.own
+    def _take_no(self, case: _Case, check: ResultCheck) -> None:
+        """Write a "no" down; a refusal costs nobody anything. May be repeated."""
+        own, refusals = case.own, 0
         cap = refusal_cap(own.max_total)
         with self._database.write() as connection:
-            self._note(connection, case, look)
-            refusals = verdicts.count_refusals(connection, own.row)
-            if refusals <= cap:
+            verdicts.note_verdict(connection, own.row, case.row, check)
+            if check.verdict is ResultVerdict.NOT_FOR_THIS_HOST:
+                refusals = verdicts.count_refusals(connection, own.row)
+            if 0 < refusals <= cap:
                 raise_bounds(connection, own, refusals)
+        self._outcomes.kept.drop(own.row, case.row.name)  # of no more use
         if refusals > cap:
-            kind = OutcomeKind.TOO_MANY_REFUSALS
-            code, message = look.check.code, look.check.message
-            self._outcomes.end(own.row, kind, code=code, message=message, cancel=True)
+            self._end(own, OutcomeKind.TOO_MANY_REFUSALS, check)
 
     def _pair(self, left: _Case, right: _Case) -> PairVerdict:
         """Ask about a pair; one that cannot be compared is our own trouble."""
@@ -362,7 +348,7 @@ class ScriptValidator:
             log.exception("comparison of %s and %s failed", one.name, other.name)
             said = Comparison(PairVerdict.INCONCLUSIVE)
         if said.verdict is PairVerdict.FATAL:
-            self._end_fatal(own, said.code, said.message)
+            self._end(own, OutcomeKind.VALIDATOR_FAILED, said)
         return said.verdict
 
     def _enough(self, one: _Case) -> PairVerdict:
@@ -395,14 +381,11 @@ class ScriptValidator:
                 self._settle(other, look)
                 return PairVerdict.DIFFERENT
 
-    def _end_fatal(self, own: OwnWorkunit, code: str, message: str) -> None:
-        self._outcomes.end(
-            own.row,
-            OutcomeKind.VALIDATOR_FAILED,
-            code=code,
-            message=message,
-            cancel=True,
-        )
+    def _end(
+        self, own: OwnWorkunit, kind: OutcomeKind, said: ResultCheck | Comparison
+    ) -> None:
+        code, message = said.code, said.message
+        self._outcomes.end(own.row, kind, code=code, message=message, cancel=True)
 
     def _ask_later(self, own: OwnWorkunit) -> None:
         """Remember to let BOINC ask again; each time after twice as long."""

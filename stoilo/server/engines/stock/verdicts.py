@@ -13,11 +13,6 @@ from sqlalchemy import bindparam, func, insert, select, update
 
 from stoilo.server.engines.interface import ResultVerdict
 from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_tables import (
-    Validate,
-    ask_validator,
-    give_back,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -26,7 +21,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.interface import ReceivedResult, ResultCheck
     from stoilo.server.engines.stock.project.boinc_tables import ResultRow
-    from stoilo.server.engines.stock.project.database import Database
 
 
 CODE_CHARS: Final = 16
@@ -154,59 +148,3 @@ def hasten(connection: Connection, names: Collection[str]) -> None:
     connection.execute(asks.values(ask_at=1))  # long ago
     made = (table.c.undelivered == 1) | (table.c.boinc_id != 0)
     connection.execute(update(table).where(named, made).values(retry_at=0))
-
-
-_AT_ONCE: Final = 200
-_PUT_S: Final = 3600
-
-
-def pay_debts(database: Database) -> bool:
-    """Give hosts back what a refusal cost them, once BOINC has taken it.
-
-    Returns:
-        Whether there was any.
-    """
-    table, theirs = tables.results, boinc_tables.results
-    query = (
-        select(table, theirs.c.id.label("there"), theirs.c.validate_state)
-        .outerjoin(theirs, theirs.c.name == table.c.name)
-        .where(table.c.owed == 1)
-        .limit(_AT_ONCE)
-    )
-    with database.read() as connection:
-        owed = connection.execute(query).all()
-    taken = [
-        row
-        for row in owed
-        if row.there is None or row.validate_state == Validate.INVALID
-    ]
-    for row in taken:
-        give_back(database, row)
-        with database.write() as connection:
-            paid = update(table).where(table.c.name == row.name)
-            connection.execute(paid.values(owed=0))
-    return bool(taken)
-
-
-def ask_again(database: Database, now: int) -> bool:
-    """Let BOINC ask about results that the server could not judge.
-
-    Returns:
-        Whether there was any.
-    """
-    table = tables.workunits
-    query = (
-        select(table.c.id, table.c.boinc_id)
-        .where(table.c.outcome.is_(None), table.c.ask_at.between(1, now))
-        .limit(_AT_ONCE)
-    )
-    with database.read() as connection:
-        due = connection.execute(query).all()
-    for row, boinc_id in due:
-        ask_validator(database, boinc_id)
-        # again, should BOINC not ask
-        put = {"ask_at": now + _PUT_S, "ask_put": 1}
-        with database.write() as connection:
-            mine = update(table).where(table.c.id == row)
-            connection.execute(mine.values(put))
-    return bool(due)
