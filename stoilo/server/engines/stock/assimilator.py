@@ -35,6 +35,7 @@ from stoilo.server.engines.stock.project.boinc_tables import (
     note_boinc_row,
     results_of,
 )
+from stoilo.server.engines.stock.project.database import put_off
 from stoilo.server.engines.stock.verdicts import message_of
 
 if TYPE_CHECKING:
@@ -187,16 +188,7 @@ class ScriptAssimilator:
             self._put_off(own.row)
 
     def _put_off(self, row: int) -> None:
-        table = tables.workunits
-        with self._database.write() as connection:
-            query = select(table.c.attempts).where(table.c.id == row)
-            attempts = int(connection.scalar(query) or 0)
-            wait = _FIRST_WAIT_S * 2 ** min(attempts, _DOUBLINGS)
-            connection.execute(
-                update(table)
-                .where(table.c.id == row, table.c.outcome.is_(None))
-                .values(retry_at=self._now() + wait, attempts=attempts + 1)
-            )
+        put_off(self._database, [row], self._now(), _FIRST_WAIT_S, _DOUBLINGS)
 
     def _take_canonical(
         self, own: OwnWorkunit, end: _End, needed: Sequence[ResultRow]

@@ -17,11 +17,11 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, case, select, update
+from sqlalchemy import select
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.types import Redundancy
@@ -29,6 +29,7 @@ from stoilo.executor.verifier.workunit import ADMISSION
 from stoilo.server.db.bulk import assign_many, insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.database import put_off
 from stoilo.server.engines.stock.project.directory import create_work
 
 if TYPE_CHECKING:
@@ -58,25 +59,23 @@ class Job:
 
     row: int  # ours
     name: str
-    app: str
-    redundancy: Redundancy
-    line: str  # of the tool's input
+    call: str  # arguments of the tool: one call takes only workunits of one
+    line: str  # of its input
 
 
-def call_arguments(app: str, redundancy: Redundancy) -> list[str]:
+def call_arguments(app: str, redundancy: Redundancy) -> str:
     """Return the arguments of a call; a line that cannot be made stops no other."""
     # BOINC refuses a target above it; results are judged by the task's own number, which
     # the higher bound does not change
     success = max(redundancy.max_success, redundancy.target_results)
-    return [
-        *("--appname", app, "--stdin", "--continue_on_error"),
-        *("--min_quorum", str(redundancy.min_quorum)),
-        *("--target_nresults", str(redundancy.target_results)),
-        *("--max_error_results", str(redundancy.max_error)),
-        *("--max_total_results", str(redundancy.max_total)),
-        *("--max_success_results", str(success)),
-        *("--delay_bound", str(redundancy.delay_bound_s)),
-    ]
+    return (
+        f"--appname {app} --stdin --continue_on_error"
+        f" --min_quorum {redundancy.min_quorum}"
+        f" --target_nresults {redundancy.target_results}"
+        f" --max_error_results {redundancy.max_error}"
+        f" --max_total_results {redundancy.max_total}"
+        f" --max_success_results {success} --delay_bound {redundancy.delay_bound_s}"
+    )
 
 
 def stdin_line(
@@ -108,13 +107,8 @@ def stdin_line(
 
 def batches(jobs: Iterable[Job]) -> Iterator[tuple[Job, ...]]:
     """Yield what to call `create_work` with: one redundancy, `BATCH` workunits at most."""
-
-    def call(job: Job) -> tuple[object, ...]:
-        return (job.app, *astuple(job.redundancy))
-
-    for _, members in groupby(
-        sorted(jobs, key=lambda job: (*call(job), job.row)), call
-    ):
+    in_order = sorted(jobs, key=lambda job: (job.call, job.row))
+    for _, members in groupby(in_order, lambda job: job.call):
         every = tuple(members)
         for at in range(0, len(every), BATCH):
             yield every[at : at + BATCH]
@@ -122,11 +116,9 @@ def batches(jobs: Iterable[Job]) -> Iterator[tuple[Job, ...]]:
 
 log = logging.getLogger(__name__)
 AT_ONCE: Final = 4000  # workunits that one flush looks at
-_REDUNDANCY: Final = tuple(one.name for one in fields(Redundancy))
-
+# How long what could not be made waits, s, and how often twice as long.
 _WAIT_S: Final = 10
-# From so many tries on, the wait for the next is no longer than after the last.
-_TRIES: Final = 6
+_DOUBLINGS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +186,10 @@ def _row(draft: Draft, now: int) -> dict[str, object]:
     return {
         "name": spec.name,
         "app": spec.app,
-        **asdict(spec.redundancy),
+        "min_quorum": spec.redundancy.min_quorum,
+        "max_error": spec.redundancy.max_error,
+        "max_total": spec.redundancy.max_total,
+        "call": call_arguments(spec.app, spec.redundancy),
         "last_at": last_at,
         "line": draft.line,
         "release_file": draft.release,
@@ -242,7 +237,8 @@ class Creator:
             made, trouble = len(jobs) - len(wanted), None
             for members in batches(wanted):
                 left, error = self._make(members)
-                self._postpone(left)
+                rows = [job.row for job in left]
+                put_off(self._database, rows, self._now(), _WAIT_S, _DOUBLINGS)
                 made += len(members) - len(left)
                 trouble = trouble or error
         if trouble is not None and not made:
@@ -254,7 +250,7 @@ class Creator:
 
         Returns what was not made, and why when the tool itself failed.
         """
-        arguments = call_arguments(members[0].app, members[0].redundancy)
+        arguments = members[0].call.split()
         left, before = list(members), len(members) + 1
         trouble: StoiloError | None = None
         while left and len(left) < before:
@@ -269,25 +265,11 @@ class Creator:
             log.warning("%d workunits wait for another try: %s", len(left), why)
         return left, trouble
 
-    def _postpone(self, jobs: Sequence[Job]) -> None:
-        """Let others go first."""
-        table = tables.workunits
-        tries = case((table.c.attempts < _TRIES, table.c.attempts + 1), else_=_TRIES)
-        query = (
-            update(table)
-            .where(table.c.id == bindparam("row"), table.c.outcome.is_(None))
-            .values(retry_at=self._now() + _WAIT_S * tries, attempts=tries)
-        )
-        if jobs:
-            with self._database.write() as connection:
-                connection.execute(query, [{"row": job.row} for job in jobs])
-
     def _pending(self) -> list[Job]:
         """Return what has no BOINC row and is due: what was tried less often first."""
         table = tables.workunits
-        columns = ("id", "name", "app", "line", *_REDUNDANCY)
         query = (
-            select(*(table.c[name] for name in columns))
+            select(table.c.id, table.c.name, table.c.call, table.c.line)
             .where(
                 table.c.boinc_id == 0,
                 table.c.outcome.is_(None),
@@ -297,10 +279,7 @@ class Creator:
             .limit(AT_ONCE)
         )
         with self._database.read() as connection:
-            return [
-                Job(row, name, app, Redundancy(*redundancy), line)
-                for row, name, app, line, *redundancy in connection.execute(query)
-            ]
+            return [Job(*row) for row in connection.execute(query)]
 
     def _note_made(self, jobs: Sequence[Job]) -> list[Job]:
         """Write down which of `jobs` BOINC has; return the others."""

@@ -29,7 +29,7 @@ from stoilo.server.engines.stock.installation.app_versions import (
     check_signatures,
 )
 from stoilo.server.engines.stock.kept import KeptResults
-from stoilo.server.engines.stock.outcomes import Delivery, Outcomes
+from stoilo.server.engines.stock.outcomes import Outcomes
 from stoilo.server.engines.stock.project import boinc_tables, tables
 from stoilo.server.engines.stock.project.boinc_tables import find_own
 from stoilo.server.engines.stock.project.database import (
@@ -124,9 +124,8 @@ class StockEngine:
         except StoiloError:
             self._release_all()
             raise
-        self._outcomes = Outcomes(self._database, KeptResults(project))
+        self._outcomes = Outcomes(self._database, KeptResults(project), self.now)
         self._creator = Creator(self._database, project, self.now)
-        self._delivery = Delivery(self._database, self._outcomes, self.now)
         # names of workunits of which there is more to say
         self._told: SimpleQueue[str] = SimpleQueue()
         self._clean_up = CleanUp(self._database, self.now)
@@ -234,7 +233,7 @@ class StockEngine:
             self._database, self._outcomes, validator, self.now
         )
         self._assimilator = assimilator
-        self._delivery.retry_all()
+        self._outcomes.retry_all()
         self._script_server = ScriptServer(
             self._project.socket,
             validator,
@@ -291,7 +290,7 @@ class StockEngine:
     def _deliver(self) -> bool:
         if self._assimilator is None:
             return False
-        return self._delivery.deliver(self._assimilator)
+        return self._outcomes.deliver(self._assimilator)
 
     def _look_around(self) -> bool:
         """Do what means looking at every workunit, from time to time."""

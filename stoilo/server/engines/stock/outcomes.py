@@ -31,6 +31,7 @@ from stoilo.server.engines.stock.project.boinc_tables import (
     ServerState,
     Validate,
 )
+from stoilo.server.engines.stock.project.database import put_off
 from stoilo.server.engines.stock.verdicts import (
     CODE_CHARS,
     KEPT,
@@ -48,12 +49,30 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.database import Database
 
 
-class Outcomes:
-    """Ends workunits; `kept` holds the results that wait for a verdict or for delivery."""
+log = logging.getLogger(__name__)
+_AT_ONCE: Final = 64
+# How long an outcome that was not taken waits, s, and how often twice as long.
+_FIRST_WAIT_S: Final = 1
+_DOUBLINGS: Final = 5
+# After so many tries, about a minute and a half, a file that is gone stays gone.
+_LOST_TRIES: Final = 8
 
-    def __init__(self, database: Database, kept: KeptResults) -> None:
+
+class Outcomes:
+    """Ends workunits, and tells the server of them until it has taken it.
+
+    Args:
+        database: the project's.
+        kept: the results that wait for a verdict or for delivery.
+        now: s since 1970.
+    """
+
+    def __init__(
+        self, database: Database, kept: KeptResults, now: Callable[[], int]
+    ) -> None:
         self._database = database
         self.kept = kept
+        self._now = now
 
     def end(
         self,
@@ -104,6 +123,72 @@ class Outcomes:
                 row for row in rows if _set_outcome(connection, row, kind, cancel=True)
             ]
 
+    def deliver(self, assimilator: Assimilator) -> bool:
+        """Deliver what is due; returns whether anything was tried."""
+        table = tables.workunits
+        query = (
+            select(table)
+            .where(table.c.undelivered == 1, table.c.retry_at <= self._now())
+            .order_by(table.c.retry_at, table.c.id)
+            .limit(_AT_ONCE)
+        )
+        with self._database.read() as connection:
+            due = connection.execute(query).all()
+        for row in due:
+            self._tell(row, assimilator)
+        return bool(due)
+
+    def retry_all(self) -> None:
+        """Make everything undelivered due: a start is a new chance."""
+        table = tables.workunits
+        with self._database.write() as connection:
+            connection.execute(
+                update(table).where(table.c.undelivered == 1).values(retry_at=0)
+            )
+
+    def _tell(self, row: Row, assimilator: Assimilator) -> None:  # type: ignore[type-arg]  # a row of `workunits`
+        with self._database.read() as connection:
+            outcome = self._read(connection, row)
+        if row.attempts >= _LOST_TRIES and _is_lost(outcome):
+            log.error("results of %s are gone: to be computed again", row.name)
+            kind = OutcomeKind.ADMISSION_ENDED
+            outcome = replace(outcome, kind=kind, canonical=None, valid=())
+        try:
+            assimilator.assimilate(outcome)
+        except Exception as error:  # the server's trouble must not stop the engine
+            if not isinstance(error, NotDecidedYet):
+                log.exception("the outcome of %s was not taken", row.name)
+            wait = (self._now(), _FIRST_WAIT_S, _DOUBLINGS)
+            put_off(self._database, [row.id], *wait, ended=True)
+            return
+        mine = update(tables.workunits).where(tables.workunits.c.id == row.id)
+        with self._database.write() as connection:
+            connection.execute(mine.values(undelivered=0))
+        self.kept.forget(row.id)
+
+    def _read(self, connection: Connection, row: Row) -> WorkunitOutcome:  # type: ignore[type-arg]  # a row of `workunits`
+        """Return the outcome of a workunit that has one, as it was first decided."""
+        table = tables.results
+        columns = (table.c[name] for name in (*KEPT, "agrees"))
+        query = select(*columns).where(
+            table.c.workunit_id == row.id, table.c.agrees > 0
+        )
+        canonical, valid = None, []
+        for *values, agrees in connection.execute(query.order_by(table.c.name)):
+            facts = dict(zip(KEPT, values, strict=True))
+            path = self.kept.path_of(row.id, facts["name"])
+            valid.append(ReceivedResult(workunit=row.name, path=path, **facts))
+            if agrees > 1:
+                canonical = valid[-1]
+        return WorkunitOutcome(
+            workunit=row.name,
+            kind=OutcomeKind(row.outcome),
+            canonical=canonical,
+            valid=tuple(valid),
+            code=row.code,
+            message=row.message,
+        )
+
 
 def _set_outcome(
     connection: Connection, row: int, kind: OutcomeKind, *, cancel: bool, **said: str
@@ -117,32 +202,6 @@ def _set_outcome(
         .values(outcome=kind.value, **values, **said)
     )
     return bool(changed.rowcount)
-
-
-def read_outcome(
-    connection: Connection,
-    row: Row,  # type: ignore[type-arg]  # a row of `workunits`
-    outcomes: Outcomes,
-) -> WorkunitOutcome:
-    """Return the outcome of a workunit that has one, as it was first decided."""
-    table = tables.results
-    columns = (table.c[name] for name in (*KEPT, "agrees"))
-    query = select(*columns).where(table.c.workunit_id == row.id, table.c.agrees > 0)
-    canonical, valid = None, []
-    for *values, agrees in connection.execute(query.order_by(table.c.name)):
-        facts = dict(zip(KEPT, values, strict=True))
-        path = outcomes.kept.path_of(row.id, facts["name"])
-        valid.append(ReceivedResult(workunit=row.name, path=path, **facts))
-        if agrees > 1:
-            canonical = valid[-1]
-    return WorkunitOutcome(
-        workunit=row.name,
-        kind=OutcomeKind(row.outcome),
-        canonical=canonical,
-        valid=tuple(valid),
-        code=row.code,
-        message=row.message,
-    )
 
 
 # BOINC's exit status; not counted as an error there either.
@@ -210,80 +269,6 @@ def result_outcome(
 def result_code(outcome: ResultOutcome) -> str:
     """Return the code for a failed result of which nothing more is known."""
     return _CODES.get(outcome, "")
-
-
-log = logging.getLogger(__name__)
-_AT_ONCE: Final = 64
-_LONGEST_WAIT_S: Final = 30
-# After so many tries, about a minute and a half, a file that is gone stays gone.
-_LOST_TRIES: Final = 8
-
-
-class Delivery:
-    """Tells the server of ended workunits until it has taken them."""
-
-    def __init__(
-        self, database: Database, outcomes: Outcomes, now: Callable[[], int]
-    ) -> None:
-        self._database = database
-        self._outcomes = outcomes
-        self._now = now
-
-    def deliver(self, assimilator: Assimilator) -> bool:
-        """Deliver what is due; returns whether anything was tried."""
-        table = tables.workunits
-        query = (
-            select(table)
-            .where(table.c.undelivered == 1, table.c.retry_at <= self._now())
-            .order_by(table.c.retry_at, table.c.id)
-            .limit(_AT_ONCE)
-        )
-        with self._database.read() as connection:
-            due = connection.execute(query).all()
-        for row in due:
-            self._tell(row, assimilator)
-        return bool(due)
-
-    def retry_all(self) -> None:
-        """Make everything undelivered due: a start is a new chance."""
-        table = tables.workunits
-        with self._database.write() as connection:
-            connection.execute(
-                update(table).where(table.c.undelivered == 1).values(retry_at=0)
-            )
-
-    def _tell(self, row: Row, assimilator: Assimilator) -> None:  # type: ignore[type-arg]  # a row of `workunits`
-        with self._database.read() as connection:
-            outcome = read_outcome(connection, row, self._outcomes)
-        if row.attempts >= _LOST_TRIES and _is_lost(outcome):
-            log.error("results of %s are gone: to be computed again", row.name)
-            kind = OutcomeKind.ADMISSION_ENDED
-            outcome = replace(outcome, kind=kind, canonical=None, valid=())
-        try:
-            assimilator.assimilate(outcome)
-        except NotDecidedYet:
-            self._postpone(row)
-            return
-        except Exception:  # the server's trouble must not stop the engine
-            log.exception("the outcome of %s was not taken", row.name)
-            self._postpone(row)
-            return
-        table = tables.workunits
-        with self._database.write() as connection:
-            connection.execute(
-                update(table).where(table.c.id == row.id).values(undelivered=0)
-            )
-        self._outcomes.kept.forget(row.id)
-
-    def _postpone(self, row: Row) -> None:  # type: ignore[type-arg]  # a row of `workunits`
-        table = tables.workunits
-        wait = min(2 ** min(row.attempts, 10), _LONGEST_WAIT_S)
-        with self._database.write() as connection:
-            connection.execute(
-                update(table)
-                .where(table.c.id == row.id)
-                .values(retry_at=self._now() + wait, attempts=row.attempts + 1)
-            )
 
 
 def _is_lost(outcome: WorkunitOutcome) -> bool:

@@ -29,7 +29,7 @@ from tests.support.engine import make_spec
 
 
 def job(row, redundancy=Redundancy()):  # noqa: B008 - frozen
-    return Job(row, f"w_{row}", "pure", redundancy, "a line")
+    return Job(row, f"w_{row}", call_arguments("pure", redundancy), "a line")
 
 
 def line_of(files):
@@ -48,12 +48,12 @@ def test_long_lists_are_cut():
 
 
 def test_target_above_the_bound_of_successes_raises_that_bound():
-    words = call_arguments("pure", Redundancy(target_results=3, max_success=2))
+    words = call_arguments("pure", Redundancy(target_results=3, max_success=2)).split()
     assert words[words.index("--max_success_results") + 1] == "3"
 
 
 def test_quorum_is_said_on_the_command_line_and_in_no_template():
-    words = call_arguments("pure", Redundancy())
+    words = call_arguments("pure", Redundancy()).split()
     assert words[words.index("--min_quorum") + 1] == "2"
     template = input_template(make_spec("w_1"), (InputSlot("arguments", sticky=True),))
     for word in ("quorum", "nresults", "results", "delay_bound"):

@@ -6,13 +6,13 @@ import threading
 
 import pytest
 from stock_bench import StockBench
-from stoilo.server.engines.stock.rounds import AT_ONCE
 
 from stoilo.core.background import Repeater
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock import creator
 from stoilo.server.engines.stock.project.directory import create_work
+from stoilo.server.engines.stock.rounds import AT_ONCE
 from tests.support.engine import make_spec
 
 SINGLE = Redundancy(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import create_engine, delete, insert, select
+from sqlalchemy import create_engine, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
@@ -25,7 +25,7 @@ from stoilo.server.engines.stock.project.tables import metadata
 from stoilo.server.migrations import Branch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -96,6 +96,28 @@ class Settings:
                 return
             connection.execute(delete(table).where(table.c.name == name))
             connection.execute(insert(table).values(name=name, value=value))
+
+
+def put_off(
+    database: Database,
+    rows: Sequence[int],  # our workunits
+    now: int,  # s since 1970
+    first_s: int,  # how long after the first time
+    doublings: int,  # how often it waits twice as long as the time before
+    *,
+    ended: bool = False,  # whether they have ended; those of the other kind stay
+) -> None:
+    """Have what could not be done about workunits tried again, and others first."""
+    table = tables.workunits
+    which = table.c.outcome.is_not(None) if ended else table.c.outcome.is_(None)
+    query = select(table.c.id, table.c.attempts).where(table.c.id.in_(rows), which)
+    if not rows:
+        return
+    with database.write() as connection:
+        for row, attempts in connection.execute(query).all():
+            later = now + first_s * 2 ** min(attempts, doublings)
+            mine = update(table).where(table.c.id == row)
+            connection.execute(mine.values(retry_at=later, attempts=attempts + 1))
 
 
 _LOCK: Final = "lock"

@@ -44,14 +44,13 @@ workunits = Table(
     Column("name", Name, nullable=False, unique=True),
     Column("app", String(APP_CHARS), nullable=False),
     Column("min_quorum", Integer, nullable=False),
-    Column("target_results", Integer, nullable=False),
     Column("max_error", Integer, nullable=False),
     Column("max_total", Integer, nullable=False),
-    Column("max_success", Integer, nullable=False),
-    Column("delay_bound_s", Integer, nullable=False),
     # the last moment at which a result may go out: it could still come back in time
     Column("last_at", BigInteger, nullable=False),
-    Column("line", Line, nullable=False),  # what create_work is told of it
+    # what create_work is told: for every workunit of its kind, and of this one
+    Column("call", String(255), nullable=False),
+    Column("line", Line, nullable=False),
     # name of the file with the release metadata among its inputs, empty without
     Column("release_file", String(FILE_CHARS), nullable=False, default=""),
     Column("created_at", BigInteger, nullable=False),
