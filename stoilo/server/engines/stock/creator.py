@@ -59,7 +59,7 @@ class Job:
 
     row: int  # ours
     name: str
-    call: str  # arguments of the tool: one call takes only workunits of one
+    arguments: str  # of the call of the tool, which takes only workunits of the same
     line: str  # of its input
 
 
@@ -107,8 +107,8 @@ def stdin_line(
 
 def batches(jobs: Iterable[Job]) -> Iterator[tuple[Job, ...]]:
     """Yield what to call `create_work` with: one redundancy, `BATCH` workunits at most."""
-    in_order = sorted(jobs, key=lambda job: (job.call, job.row))
-    for _, members in groupby(in_order, lambda job: job.call):
+    in_order = sorted(jobs, key=lambda job: (job.arguments, job.row))
+    for _, members in groupby(in_order, lambda job: job.arguments):
         every = tuple(members)
         for at in range(0, len(every), BATCH):
             yield every[at : at + BATCH]
@@ -189,7 +189,7 @@ def _row(draft: Draft, now: int) -> dict[str, object]:
         "min_quorum": spec.redundancy.min_quorum,
         "max_error": spec.redundancy.max_error,
         "max_total": spec.redundancy.max_total,
-        "call": call_arguments(spec.app, spec.redundancy),
+        "arguments": call_arguments(spec.app, spec.redundancy),
         "last_at": last_at,
         "line": draft.line,
         "release_file": draft.release,
@@ -250,7 +250,7 @@ class Creator:
 
         Returns what was not made, and why when the tool itself failed.
         """
-        arguments = members[0].call.split()
+        arguments = members[0].arguments.split()
         left, before = list(members), len(members) + 1
         trouble: StoiloError | None = None
         while left and len(left) < before:
@@ -269,7 +269,7 @@ class Creator:
         """Return what has no BOINC row and is due: what was tried less often first."""
         table = tables.workunits
         query = (
-            select(table.c.id, table.c.name, table.c.call, table.c.line)
+            select(table.c.id, table.c.name, table.c.arguments, table.c.line)
             .where(
                 table.c.boinc_id == 0,
                 table.c.outcome.is_(None),

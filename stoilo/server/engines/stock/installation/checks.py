@@ -203,9 +203,6 @@ def check_backlogs(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-_OLDEST_API: Final = 6
-
-
 def check_versions(seen: Snapshot) -> Iterator[Finding]:
     """Say of the newest version of each app and platform what is wrong with it."""
     if seen.facts.database is None:
@@ -236,14 +233,6 @@ def _wrong(version: OfferedVersion, seen: Snapshot) -> Iterator[str]:
         )
     try:
         root = parse_description(version.xml)
-        described = root.find("app_version")
-        api = "" if described is None else described.string("api_version")
-        whole = api.partition(".")[0]
-        if not whole.isdigit() or int(whole) < _OLDEST_API:
-            yield "without an API version clients share no memory file with the launcher"
-        refs = () if described is None else described.every("file_ref")
-        if not any(ref.flag("main_program") for ref in refs):
-            yield "none of its files is the main program"
         for info in root.every("file_info"):
             yield from _wrong_file(info, seen)
     except TrustError as error:

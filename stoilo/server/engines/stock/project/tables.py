@@ -49,7 +49,7 @@ workunits = Table(
     # the last moment at which a result may go out: it could still come back in time
     Column("last_at", BigInteger, nullable=False),
     # what create_work is told: for every workunit of its kind, and of this one
-    Column("call", String(255), nullable=False),
+    Column("arguments", String(400), nullable=False),
     Column("line", Line, nullable=False),
     # name of the file with the release metadata among its inputs, empty without
     Column("release_file", String(FILE_CHARS), nullable=False, default=""),
