@@ -29,7 +29,6 @@ from stoilo.server.engines.stock.project.levels import (
     MOST_APPS,
     PREFERENCES_FILE,
     add_apps,
-    missing_plan_classes,
     render_preferences,
     set_plan_classes,
 )
@@ -198,10 +197,10 @@ def _files(facts: ProjectFacts, wanted: Sequence[WriteFile]) -> Iterator[Step]:
         why = "volunteers choose their level here; BOINC's own page takes none for all"
         yield WriteFile(PREFERENCES_FILE, page, 0o644, why)
     classes = _text(facts, PLAN_CLASS_FILE)
-    if missing_plan_classes(classes):
+    with_ours = set_plan_classes(classes)
+    if with_ours != classes:
         why = "tasks are sent only to who chose their level and kind"
-        made = _encode(set_plan_classes(classes))
-        yield WriteFile(PLAN_CLASS_FILE, made, 0o644, why)
+        yield WriteFile(PLAN_CLASS_FILE, _encode(with_ours), 0o644, why)
 
 
 def _apps(

@@ -19,7 +19,6 @@ from stoilo.server.engines.stock.project.levels import (
     add_apps,
     batch_of,
     chosen_work,
-    missing_plan_classes,
     plan_class,
     plan_classes,
     render_preferences,
@@ -87,13 +86,11 @@ def test_only_what_a_volunteer_wants_is_sent_and_by_one_class(
 def test_classes_of_others_stay():
     text = set_plan_classes(OTHER)
     assert "<name>mt</name>" in text
-    assert missing_plan_classes(text) == ()
     assert set_plan_classes(text) == text
 
 
-def test_changed_class_of_ours_is_missed_and_set_again():
+def test_changed_class_of_ours_is_set_again():
     text = set_plan_classes(OTHER).replace("^(numeric", "^(pure|numeric")
-    assert missing_plan_classes(text) == plan_classes("numeric")
     assert set_plan_classes(text) == set_plan_classes(OTHER)
 
 
