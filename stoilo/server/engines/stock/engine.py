@@ -2,8 +2,8 @@
 
 BOINC decides who gets which result and when a result is late; what a result is worth and what
 an end means is asked of us, by scripts of BOINC's daemons that talk to this process
-(`scripts`). Everything that must not be lost is in rows before anybody is answered:
-what was asked for (`creation`), what was decided (`outcomes`), what is undelivered. Some
+(`script_server`). Everything that must not be lost is in rows before anybody is answered:
+what was asked for (`creator`), what was decided (`outcomes`), what is undelivered. Some
 threads go the rounds that BOINC does not (`rounds`); they hold no state that matters, so
 a crash at any point loses nothing.
 """
@@ -21,13 +21,13 @@ from sqlalchemy import select
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.stock.assimilator import ScriptAssimilator
-from stoilo.server.engines.stock.creator import Creator, insert_drafts
-from stoilo.server.engines.stock.input_files import InputFiles, renew_release
-from stoilo.server.engines.stock.installation.app_versions import (
+from stoilo.server.engines.stock.app_versions import (
     check_app_versions,
     check_signatures,
 )
+from stoilo.server.engines.stock.assimilator import ScriptAssimilator
+from stoilo.server.engines.stock.creator import Creator, insert_drafts
+from stoilo.server.engines.stock.input_files import InputFiles, renew_release
 from stoilo.server.engines.stock.kept import KeptResults
 from stoilo.server.engines.stock.outcomes import Outcomes
 from stoilo.server.engines.stock.project import boinc_tables, tables

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.server.engines.stock.installation.app_versions import parse_description
+from stoilo.server.engines.stock.app_versions import parse_description
 from stoilo.server.engines.stock.installation.facts import CONFIG_FILE
 from stoilo.server.engines.stock.installation.plan import (
     RESTART,
@@ -25,7 +25,7 @@ from stoilo.server.engines.stock.project.levels import APPS, plan_classes
 
 if TYPE_CHECKING:
     from stoilo.core.boinc.xml import Element
-    from stoilo.server.engines.stock.installation.app_versions import OfferedVersion
+    from stoilo.server.engines.stock.app_versions import OfferedVersion
 
 
 def examine(seen: Snapshot) -> tuple[Finding, ...]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from sqlalchemy import text
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.stock.installation.app_versions import read_offered
+from stoilo.server.engines.stock.app_versions import read_offered
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.private_keys import (
     KeySearch,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.stock.installation.app_versions import OfferedVersion
+    from stoilo.server.engines.stock.app_versions import OfferedVersion
     from stoilo.server.engines.stock.project.directory import StockProject
 
 CONFIG_FILE: Final = "config.xml"

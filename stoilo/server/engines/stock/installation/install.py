@@ -22,7 +22,7 @@ from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import write_durably
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.server.engines.stock.installation.app_versions import (
+from stoilo.server.engines.stock.app_versions import (
     check_signatures,
     version_xml,
 )
@@ -46,7 +46,7 @@ from stoilo.server.release.programs import ReleasedPrograms, read_programs
 
 if TYPE_CHECKING:
     from stoilo.server.engines.programs import SignedFile
-    from stoilo.server.engines.stock.installation.app_versions import VersionFolder
+    from stoilo.server.engines.stock.app_versions import VersionFolder
     from stoilo.server.engines.stock.installation.plan import Plan, Step
     from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.release.programs import ReleasedPrograms

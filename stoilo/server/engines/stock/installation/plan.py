@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.stock.installation.app_versions import new_versions
+from stoilo.server.engines.stock.app_versions import new_versions
 from stoilo.server.engines.stock.installation.config_rules import (
     correct_daemons,
     correct_settings,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
-    from stoilo.server.engines.stock.installation.app_versions import VersionFolder
+    from stoilo.server.engines.stock.app_versions import VersionFolder
     from stoilo.server.engines.stock.installation.facts import (
         DatabaseFacts,
         ProjectFacts,

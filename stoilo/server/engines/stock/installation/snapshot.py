@@ -19,7 +19,7 @@ from sqlalchemy import inspect, text
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.http_client import HttpClient, HttpError
-from stoilo.server.engines.stock.installation.app_versions import parse_description
+from stoilo.server.engines.stock.app_versions import parse_description
 from stoilo.server.engines.stock.installation.facts import (
     ask_database,
     open_file,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.stock.installation.app_versions import OfferedVersion
+    from stoilo.server.engines.stock.app_versions import OfferedVersion
     from stoilo.server.engines.stock.installation.facts import ProjectFacts
     from stoilo.server.engines.stock.installation.plan import WriteFile
     from stoilo.server.engines.stock.project.config import Daemon

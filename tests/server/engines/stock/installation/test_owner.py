@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.engines.stock.installation.app_versions import VersionFolder
+from stoilo.server.engines.stock.app_versions import VersionFolder
 from stoilo.server.engines.stock.installation.checks import examine
 from stoilo.server.engines.stock.installation.facts import read_facts
 from stoilo.server.engines.stock.installation.install import Installer

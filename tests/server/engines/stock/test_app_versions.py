@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoilo.server.engines.stock.installation.app_versions import (
+from stoilo.server.engines.stock.app_versions import (
     OfferedVersion,
     new_versions,
 )
