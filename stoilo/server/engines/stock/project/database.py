@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import create_engine, delete, insert, select, update
@@ -134,21 +133,18 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
+        self._number = -1
         try:
             folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             self._number = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o640)
-        except OSError as error:
-            raise _unusable(error) from error
-        try:
             fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.release()
-            raise InternalError(
-                "STO-B095", "another server works on this BOINC project"
-            ) from error
         except OSError as error:
             self.release()
-            raise _unusable(error) from error
+            if isinstance(error, BlockingIOError):
+                text = "another server works on this BOINC project"
+                raise InternalError("STO-B095", text) from error
+            text = f"the project's folder stoilo cannot be used (errno {error.errno})"
+            raise InternalError("STO-B007", text) from error
 
     def release(self) -> None:
         """Let another server have the project; again: nothing."""
@@ -183,12 +179,6 @@ def claim_project(settings: Settings, owner: str) -> None:
         settings.write(_OWNER, owner)
 
 
-def _unusable(error: OSError) -> InternalError:
-    return InternalError(
-        "STO-B007", f"the project's folder stoilo cannot be used (errno {error.errno})"
-    )
-
-
 LOCAL: Final = "localhost"
 # By which MariaDB's client library is told of another socket.
 SOCKET_VARIABLE: Final = "MYSQL_UNIX_PORT"
@@ -201,29 +191,17 @@ SOCKETS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseHost:
-    """Where the database listens; `port` 0: MariaDB's own."""
+def parse_host(text: str, own_name: str) -> tuple[str, int]:
+    """Return what a ``db_host`` means on the machine of that name: host and TCP port.
 
-    name: str  # of the host; `LOCAL`: its unix socket
-    port: int = 0  # for TCP
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is asked by its unix socket."""
-        return self.name == LOCAL
-
-
-def parse_host(text: str, own_name: str) -> DatabaseHost:
-    """Return what a ``db_host`` means on the machine of that name; never fails.
-
-    As in C, digits that are no port are none.
+    `LOCAL` is the database's unix socket, port 0 MariaDB's own. Never fails: as in C,
+    digits that are no port are none.
     """
     if text in {"", own_name}:
-        return DatabaseHost(LOCAL)
+        return LOCAL, 0
     name, _, port = text.partition(":")
     number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 else 0  # noqa: PLR2004 - 65535
-    return DatabaseHost(name or LOCAL, number)
+    return name or LOCAL, number
 
 
 def find_socket(environment: Mapping[str, str], exists: Callable[[str], bool]) -> str:

@@ -28,7 +28,7 @@ from stoilo.server.engines.stock.project.config import (
     ConfigText,
     read_config,
 )
-from stoilo.server.engines.stock.project.database import find_socket, parse_host
+from stoilo.server.engines.stock.project.database import LOCAL, find_socket, parse_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,14 +89,14 @@ class StockProject:
     def database_url(self) -> str:
         """Return the SQLAlchemy URL of the project's database, password included."""
         config = self.config
-        host = parse_host(config.text("db_host"), socket.gethostname())
-        place = find_socket(os.environ, os.path.exists) if host.is_local else ""
+        host, port = parse_host(config.text("db_host"), socket.gethostname())
+        place = find_socket(os.environ, os.path.exists) if host == LOCAL else ""
         url = URL.create(
             "mariadb+pymysql",
             username=config.text("db_user") or None,
             password=config.text("db_passwd") or None,
-            host=host.name,
-            port=None if host.is_local else host.port or None,
+            host=host,
+            port=None if host == LOCAL else port or None,
             database=config.text("db_name"),
             query={"unix_socket": place} if place else {},
         )
