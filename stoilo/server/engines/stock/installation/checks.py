@@ -20,6 +20,7 @@ from stoilo.server.engines.stock.installation.plan import (
     SetMode,
     make_plan,
 )
+from stoilo.server.engines.stock.installation.queues import QUEUES
 from stoilo.server.engines.stock.installation.snapshot import Snapshot
 from stoilo.server.engines.stock.project.levels import APPS, plan_classes
 
@@ -154,44 +155,17 @@ def check_engine(seen: Snapshot) -> Iterator[Finding]:
 
 
 LATE_S: Final = 120  # a daemon that looks every second has taken a row long before
-_LOG: Final = "read the server's log (journalctl -u stoilo)"
-# queue → what waits there, what to do
-_QUEUES: Final = {
-    "transitions": (
-        "workunits wait for the transitioner",
-        "see whether it lives; 'Duplicate entry' in its log is join_cache_level's fault",
-    ),
-    "validations": (
-        "workunits wait for a validator",
-        "see whether validators live and the entry points' socket answers",
-    ),
-    "assimilations": (
-        "finished workunits wait for an assimilator: it is slow, or does not run",
-        "see whether they live, and database and disk are quick; nothing is lost",
-    ),
-    "deletions": (
-        "workunits wait for their files to be deleted",
-        "see whether file_deleter lives and may write in upload",
-    ),
-    "creation": (
-        "workunits wait for create_work: it fails, or stops half-way",
-        f"{_LOG}: it says why; nothing is made twice",
-    ),
-    "outcomes": (
-        "ended workunits wait for the server, which is slow, stopped or in trouble",
-        f"{_LOG}; see whether its disk is full",
-    ),
-}
 
 
 def check_backlogs(seen: Snapshot) -> Iterator[Finding]:
     """Say of each queue whether workunits wait in it for too long."""
     for name, backlog in seen.queues.backlogs.items():
-        what, advice = _QUEUES[name]
+        queue = QUEUES[name]
         refused = name == "outcomes" and seen.queues.refused
         if backlog.count and (refused or backlog.oldest_s > LATE_S):
-            text = f"{backlog.count} {what}, the oldest for {backlog.oldest_s} s"
-            yield Finding(f"backlog {name}", text, advice)
+            waiting = f"{backlog.count} {queue.what}"
+            text = f"{waiting}, the oldest for {backlog.oldest_s} s"
+            yield Finding(f"backlog {name}", text, queue.advice)
     if seen.queues.foreign:
         yield Finding(
             "names",

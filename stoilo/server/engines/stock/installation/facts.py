@@ -12,7 +12,7 @@ import re
 import socket
 import stat
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import text
 
@@ -29,6 +29,7 @@ from stoilo.server.engines.stock.project.levels import PREFERENCES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from io import BufferedReader
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -125,7 +126,7 @@ def read_small_file(path: Path) -> bytes | None:
     return data
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a file to be read; raises `OSError`, also for a pipe, which would never end.
 
     Links are followed: an operator may keep config.xml elsewhere.

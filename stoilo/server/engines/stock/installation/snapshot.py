@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import inspect, text
-
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.http_client import HttpClient, HttpError
 from stoilo.server.engines.stock.app_versions import parse_description
@@ -28,14 +26,12 @@ from stoilo.server.engines.stock.installation.facts import (
 )
 from stoilo.server.engines.stock.installation.install import entry_points
 from stoilo.server.engines.stock.installation.owner import Owner
-from stoilo.server.engines.stock.project.database import is_maria, open_database
-from stoilo.server.engines.stock.project.tables import workunits
+from stoilo.server.engines.stock.installation.queues import Queues, read_queues
+from stoilo.server.engines.stock.project.database import open_database
 from stoilo.server.engines.stock.script_server import ENTRY_POINTS, ask_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    from sqlalchemy import Connection
 
     from stoilo.server.engines.stock.app_versions import OfferedVersion
     from stoilo.server.engines.stock.installation.facts import ProjectFacts
@@ -45,7 +41,6 @@ if TYPE_CHECKING:
 
 TAIL_BYTES: Final = 4096
 _LINE: Final = 160
-_CHUNK: Final = 1024 * 1024
 _STOPS: Final = ("stop_daemons", "stop_sched")
 
 
@@ -57,26 +52,6 @@ class DaemonState:
     pid: int  # in its pid file, 0 without one
     alive: bool  # a process of that number runs the daemon's program
     last_words: str = ""  # end of its log, one line, empty without a log
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """Rows that wait for one program."""
-
-    count: int = 0
-    oldest_s: int = 0  # how long the oldest has waited, s
-
-
-@dataclass(frozen=True, slots=True)
-class Queues:
-    """What waits in the database."""
-
-    trouble: str = ""  # why it said nothing; empty where it answered
-    clock_ahead_s: float = 0.0  # of its clock before ours
-    backlogs: Mapping[str, Backlog] = field(default_factory=dict)
-    refused: int = 0  # ends that the server could not take when it was told
-    foreign: int = 0  # open workunits whose row in BOINC somebody else has made
-    foreign_name: str = ""  # one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +79,7 @@ class Snapshot:
     """A project at one moment."""
 
     facts: ProjectFacts
-    queues: Queues = Queues()
+    queues: Queues
     entry_points: tuple[WriteFile, ...] = ()  # as they have to lie there
     interpreter: str = ""  # why the project's owner can run none for them
     can_make: bool = True  # BOINC's program that makes workunits can be run
@@ -170,76 +145,14 @@ def _entry_points(root: Path) -> tuple[tuple[WriteFile, ...], str]:
         return (), error.message
 
 
-# What waits for each of BOINC's daemons; `since`: when a row was last changed.
-_WAITING: Final = {
-    "transitions": ("transition_time", "workunit WHERE transition_time <= :now"),
-    "validations": ("{since}", "workunit WHERE need_validate = 1"),
-    "assimilations": ("{since}", "workunit WHERE assimilate_state = 1"),
-    "deletions": ("{since}", "workunit WHERE file_delete_state = 1"),
-}
-# An end has no time of its own: BOINC's row was last changed when it was taken.
-_OWN_WAITING: Final = {
-    "creation": (
-        "created_at",
-        "stoilo_workunit WHERE boinc_id = 0 AND outcome IS NULL",
-    ),
-    "outcomes": (
-        "{since}",
-        (
-            "stoilo_workunit LEFT JOIN workunit ON workunit.id = stoilo_workunit.boinc_id"
-            " WHERE undelivered = 1"
-        ),
-    ),
-}
-_REFUSED: Final = """SELECT COUNT(*) FROM stoilo_workunit
- WHERE undelivered = 1 AND attempts > 0"""
-# Ours are made from the template in our line; where there is none, it begins at 1.
-_FOREIGN: Final = """SELECT COUNT(*), MIN(stoilo_workunit.name) FROM stoilo_workunit
- JOIN workunit ON workunit.id = stoilo_workunit.boinc_id
- WHERE stoilo_workunit.outcome IS NULL AND (workunit.name <> stoilo_workunit.name
- OR INSTR(stoilo_workunit.line, workunit.result_template_file) < 2)"""
-
-
 def _ask_database(
     facts: ProjectFacts, url: str, clock: Callable[[], float]
 ) -> tuple[ProjectFacts, Queues]:
     try:
         with open_database(url, "the database") as connection:
-            return ask_database(facts, connection), _queues(connection, clock)
+            return ask_database(facts, connection), read_queues(connection, clock)
     except InternalError as error:
         return facts, Queues(trouble=error.message.partition(": ")[2])
-
-
-def _queues(connection: Connection, clock: Callable[[], float]) -> Queues:
-    ahead, now = _clock_ahead(connection, clock), int(clock())
-    backlogs = {name: _backlog(connection, now, *of) for name, of in _WAITING.items()}
-    if not inspect(connection).has_table(workunits.name):  # no server has run here yet
-        return Queues(clock_ahead_s=ahead, backlogs=backlogs)
-    own = {name: _backlog(connection, now, *of) for name, of in _OWN_WAITING.items()}
-    foreign, name = connection.execute(text(_FOREIGN)).one()
-    return Queues(
-        clock_ahead_s=ahead,
-        backlogs=backlogs | own,
-        refused=int(connection.scalar(text(_REFUSED)) or 0),
-        foreign=int(foreign),
-        foreign_name=str(name or ""),
-    )
-
-
-def _backlog(connection: Connection, now: int, since: str, rows: str) -> Backlog:
-    column = "workunit.mod_time"
-    changed = f"UNIX_TIMESTAMP({column})" if is_maria(connection) else column
-    query = text(f"SELECT COUNT(*), MIN({since.format(since=changed)}) FROM {rows}")  # noqa: S608 - our own words
-    count, oldest = connection.execute(query, {"now": now}).one()
-    return Backlog(int(count), max(0, now - int(oldest)) if oldest else 0)
-
-
-def _clock_ahead(connection: Connection, clock: Callable[[], float]) -> float:
-    """Return how far the database's time is before ours, s."""
-    if not is_maria(connection):
-        return 0.0
-    now = connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(NOW(6))").scalar_one()
-    return float(now) - clock()
 
 
 def _programs(
@@ -265,12 +178,9 @@ def _file_names(xml: bytes) -> tuple[str, ...]:
 
 
 def _measure(path: Path) -> tuple[int, str]:
-    md5, size = hashlib.md5(usedforsecurity=False), 0
     with open_file(path) as stream:
-        while chunk := stream.read(_CHUNK):
-            md5.update(chunk)
-            size += len(chunk)
-    return size, md5.hexdigest()
+        md5 = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
+        return stream.tell(), md5.hexdigest()
 
 
 def _age(path: Path) -> int | None:

@@ -14,10 +14,9 @@ from stoilo.server.engines.stock.installation.checks import (
 from stoilo.server.engines.stock.installation.facts import short_host
 from stoilo.server.engines.stock.installation.install import install_project
 from stoilo.server.engines.stock.installation.private_keys import KeySearch
+from stoilo.server.engines.stock.installation.queues import Backlog, Queues
 from stoilo.server.engines.stock.installation.snapshot import (
-    Backlog,
     DaemonState,
-    Queues,
     Space,
     WebAnswer,
     read_snapshot,
