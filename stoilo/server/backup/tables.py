@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import column, delete, insert, inspect, select, table, text
+from sqlalchemy import (
+    MetaData,
+    Table,
+    column,
+    delete,
+    insert,
+    inspect,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.schema import DropTable
 
 from stoilo.server.db.store import SERVER, begin_writing, open_engine, upgrade
 from stoilo.server.engines.embedded.db.database import ENGINE
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Connection
 
     from stoilo.server.migrations import Branch
 
@@ -62,9 +73,9 @@ def _copy_rows(source: Connection, target: Connection, model: Table) -> None:
 def drop_tables(connection: Connection, branch: Branch) -> None:
     """Remove the branch's tables."""
     _check_references(connection, checked=False)
-    names = [str(one.name) for one in reversed(branch.models.sorted_tables)]
-    for name in (branch.version_table, *names):
-        connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
+    version = Table(branch.version_table, MetaData())
+    for model in (version, *reversed(branch.models.sorted_tables)):
+        connection.execute(DropTable(model, if_exists=True))
 
 
 def _check_references(connection: Connection, *, checked: bool) -> None:
