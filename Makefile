@@ -1,5 +1,7 @@
 # stoilo: `make demo` and `make test` set up everything they need by themselves.
 .DEFAULT_GOAL := help
+# Tests start thousands of processes: none of them should compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv/bin
 # What builds the launcher.
 COMPILER := gcc:gcc libc6-dev:/usr/include/stdio.h

@@ -19,17 +19,16 @@ from pathlib import Path
 from bench.rows import Row, median_seconds, paired_seconds, seconds_once
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
+from stoilo.core.frozen_tree import parse_tree, platform_name
 from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import Disposition
 from stoilo.flavors.manifest import find_flavor
-from stoilo.flavors.tree import parse_tree, platform_name
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
+from stoilo.signer.published.directory import pack_release, read_release
 from tests.support.gate import GateBench
 from tests.support.release import certify_parts
 from tests.support.slots import BoincData

@@ -38,7 +38,7 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server.admission import tokens
-from stoilo.server.db.store import Store, open_engine
+from stoilo.server.db.store import Store
 from stoilo.testing.deployment import Deployment
 from tests.support.halfsent import HalfSender
 from tests.support.wire import RawClient
@@ -209,7 +209,7 @@ def attacked(data: Path, connection: Path, sizes: Sizes) -> Iterator[None]:
 
 def token_for(data: Path, name: str) -> str:
     """Return a token of a new account, made beside the running server."""
-    store = Store(open_engine(f"sqlite:///{data / 'server.sqlite'}"))
+    store = Store(f"sqlite:///{data / 'server.sqlite'}")
     with store.write() as connection:
         now = int(time.time())
         token = tokens.issue_token(connection, name, tokens.Role.RESEARCHER, now)

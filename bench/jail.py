@@ -15,8 +15,7 @@ from collections.abc import Callable
 from bench.rows import Row, interleaved_medians
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_source, run_task
 from stoilo.sandbox.process.supervisor import Jail
 

@@ -19,7 +19,8 @@ from bench.rows import Row, interleaved_medians, seconds_once
 from stoilo.client.capture import capture_task
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.codec.values import from_node, to_node
-from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot
+from stoilo.learn.core.orders import Order, Reply, Snapshot
+from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Form, Tensors
 from stoilo.learn.driver.acceptance import Expectation, check_reply
 from stoilo.learn.driver.transport import (
@@ -32,8 +33,7 @@ from stoilo.learn.driver.transport import (
 )
 from stoilo.learn.kernels.encoding import pack
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
@@ -65,7 +65,6 @@ def answer(kwargs: dict[str, Any], tensors: Tensors) -> dict[str, Any]:
         "tensors": pack(kwargs, tensors),
         "buffers": {},
         "correct": -1,
-        "numbers": {},
     }
 
 

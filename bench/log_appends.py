@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.rows import Row
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
 from stoilo.audit.log.database import NewLeaf
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.store import DiskStore, TreeHead

@@ -23,8 +23,7 @@ from bench.rows import Row
 from stoilo.audit.format.proof import check_proof
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.read.reader import verify_log
-from stoilo.audit.read.view import open_log
+from stoilo.audit.read.reader import open_log, verify_log
 from tests.support.faulty_log import LogKey
 
 LEAVES = 1_000_000

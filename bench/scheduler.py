@@ -30,7 +30,7 @@ from bench.rows import Row
 from bench.stock_request import render_stock_request
 from stoilo.core.boinc.messages import UploadInfo
 from stoilo.core.types import Redundancy
-from stoilo.executor.volunteer.scheduler_rpc import render_upload_head
+from stoilo.executor.volunteer.transfer import render_upload_head
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from tests.support.engine import make_spec
 from tests.support.programs import ProgramSigner

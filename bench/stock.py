@@ -24,7 +24,6 @@ from pathlib import Path
 from bench.rows import Row
 from bench.stock_clients import measure_clients
 from bench.validate import PEER, Pair, write_pair
-from stoilo.server.app.jails import ValidatorJails
 from stoilo.server.engines.interface import (
     Comparison,
     PairVerdict,
@@ -41,7 +40,12 @@ from stoilo.server.engines.stock.input_files import (
 from stoilo.server.engines.stock.project.database import owner_name
 from stoilo.server.engines.stock.project.directory import StockProject, read_project
 from stoilo.server.validation.answers import parse_answer
-from stoilo.server.validation.validators import ValidatorProgram, Validators
+from stoilo.server.validation.validators import (
+    Call,
+    ValidatorJails,
+    ValidatorProgram,
+    Validators,
+)
 from stoilo.testing.deployment import Deployment
 from tests.support.engine import OutcomeRecorder, make_spec
 from tests.support.stocktools.daemons import FakeDaemons, output_name
@@ -80,7 +84,7 @@ class DefaultComparator:
         )
         assert one is not None
         assert other is not None
-        same = self._validators.agree(PROGRAM, one, other)
+        same = self._validators.decide(Call(PROGRAM, "compare", (one, other)))
         return Comparison(PairVerdict.SAME if same else PairVerdict.DIFFERENT)
 
 

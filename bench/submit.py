@@ -31,8 +31,7 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server.admission import tokens
-from stoilo.server.app.build import assemble
-from stoilo.server.app.task_server import TaskServer
+from stoilo.server.app.task_server import TaskServer, assemble
 from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db import schema

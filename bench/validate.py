@@ -25,9 +25,13 @@ from stoilo.executor.verifier.workunit import (
     ResultHeader,
     render_result,
 )
-from stoilo.server.app.jails import ValidatorJails
 from stoilo.server.validation.answers import parse_answer
-from stoilo.server.validation.validators import ValidatorProgram, Validators
+from stoilo.server.validation.validators import (
+    Call,
+    ValidatorJails,
+    ValidatorProgram,
+    Validators,
+)
 
 VALUE = {"mean": 0.25, "parts": [number / 7 for number in range(100)]}
 PEER = """import json, sys
@@ -76,7 +80,7 @@ def validate(validators: Validators, program: ValidatorProgram, pair: Pair) -> N
     )
     assert left is not None
     assert right is not None
-    assert validators.agree(program, left, right)
+    assert validators.decide(Call(program, "compare", (left, right)))
 
 
 def start_process(pair: Pair) -> None:

@@ -7,17 +7,11 @@ from pathlib import Path
 
 from bench.rows import Row, median_seconds
 from stoilo.audit.format.merkle import leaf_hash
-from stoilo.executor.verifier.admission import verify_bundle
-from stoilo.executor.verifier.trust import (
-    load_trust,
-    pack_release,
-    parse_release_pack,
-    read_release,
-)
-from stoilo.executor.verifier.workunit import HostState
+from stoilo.executor.verifier.trust import load_trust, parse_release_pack
 from stoilo.signer.process.protocol import Admission, SignAdmissions
 from stoilo.signer.process.service import SignerService
-from tests.support.gate import INSTALLED, NOW, GateBench
+from stoilo.signer.published.directory import pack_release, read_release
+from tests.support.gate import INSTALLED, NOW, GateBench, host_state, verify_bundle
 
 LEAVES = 1 << 16
 REACH_MS = 5.0
@@ -36,7 +30,7 @@ def measure(leaves: int = LEAVES) -> list[Row]:
 
 def _verify_rows(gate: GateBench, admitted: object, leaves: int) -> list[Row]:
     bundle = gate.bundle(admitted)
-    trust, host = gate.root.trust, HostState()
+    trust, host = gate.root.trust, host_state()
     verify = median_seconds(lambda: verify_bundle(bundle, trust, host, NOW), runs=99)
     pack = pack_release(read_release(gate.root.directory))
     root = gate.root.root_file.read_bytes()

@@ -24,8 +24,7 @@ from bench.corpus import Program
 from bench.rows import Row, seconds_once
 from stoilo.core.codec import skeleton
 from stoilo.core.levels import Level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail, zygote_environment
 

@@ -23,11 +23,10 @@ from stoilo.cli.main import cli
 from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core import limits
 from stoilo.core.codebook import load_codebook
-from stoilo.core.levels import Level
+from stoilo.core.levels import Level, load_levels
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.types import Redundancy
 from stoilo.low_level.redundancy import CreateOptions
-from stoilo.policies.levels import load_levels
 from stoilo.sandbox.kernel.filter_text import render_filter
 from stoilo.server.config import ServerConfig
 from stoilo.server.watching.metrics import METRICS
@@ -150,7 +149,7 @@ outcome is still compared, for its host's record; the outcome stays as it is.
 |---|---|
 | value, or `UserError` | the first class of `min_quorum` agreeing results |
 | `SystemError` STO-R050 | more than `max_error_results` copies failed |
-| `SystemError` STO-R051 | one more copy is needed and `max_total_results` are used up |
+| `SystemError` STO-R052 | one more copy is needed and `max_total_results` are used up |
 | `SystemError` STO-R052 | successes do not agree |
 | `SystemError` STO-R053 … R057, R059 | [a validator](../howto/write-validators.md) |
 | `SystemError` STO-R061 | too many copies were refused by opt-in or aborted |

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
     from stoilo.client.connection import Connection
     from stoilo.client.sync import SyncConnection
+    from stoilo.testing.deployment import Deployment
 
 __all__ = ["LocalProject", "local"]
 
 START_S = 60.0
-STOP_S = 20.0
 _NEEDED = {
     "cryptography": "server",
     "sqlalchemy": "server",
@@ -41,7 +38,7 @@ class LocalProject:
         self.volunteers = volunteers
         self._data = data
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._server: Deployment | None = None
         self._connection: Connection | None = None
         self._sync: SyncConnection | None = None
 
@@ -53,43 +50,24 @@ class LocalProject:
             InternalError: ``STO-U005`` when the server does not come up.
         """
         check_extra()
-        if self._data is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="stoilo-")
-            self._data = Path(self._folder.name)
-        self._process = subprocess.Popen(
-            self._command(self._data), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-        )
-        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
-        line = self._process.stdout.readline()
-        try:
-            return Path(json.loads(line)["connection"])
-        except (ValueError, KeyError, TypeError):
-            self.stop()
-            raise InternalError(
-                "STO-U005",
-                "the local server did not start",
-                hint="run `stoilo up --data DIR --volunteers 1` to see why",
-            ) from None
+        from stoilo.testing.deployment import Deployment  # noqa: PLC0415 - an extra
 
-    def _command(self, data: Path) -> list[str]:
-        return [
-            *(sys.executable, "-m", "stoilo", "up", "--data", str(data)),
-            *("--volunteers", str(self.volunteers)),
-            *("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"),
-        ]
+        data = self._data
+        if data is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="stoilo-")
+            data = Path(self._folder.name) / "data"
+        self._server = Deployment(data, volunteers=self.volunteers)
+        try:
+            return Path(self._server.start().connection)
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Stop every process and remove the data, if they were ours to choose."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
-            self._process = None
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

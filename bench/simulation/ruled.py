@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from bench.simulation.hosts import HostKind
 from bench.simulation.project import Assignment, Ending
@@ -308,7 +308,7 @@ class RulesProject:
             case ReleaseClass() | Check() | Judge() | Compare():
                 raise AssertionError("no homogeneous workunits, no questions here")
             case _:
-                assert_never(action)
+                raise AssertionError(action)
 
     def _ask_again(self, unit: Unit) -> None:
         """Make a second opinion's copy: for one of ours that had none, else for anybody."""
@@ -316,14 +316,17 @@ class RulesProject:
         self._add_copies(unit, 1, recheck=True)
         if not others:
             copy = unit.view.results[-1].name
-            unit.change(copy, for_anybody=True)
+            unit.change(copy, recheck=CheckVerdict.OPEN)
             self._unsent.append((unit.number, copy))
 
     def _add_copies(self, unit: Unit, count: int, *, recheck: bool = False) -> None:
         """Add unsent copies, at the end of those that wait."""
         have = len(unit.view.results)
         fresh = tuple(
-            Result(f"{unit.number}_{have + place}", recheck=recheck)
+            Result(
+                f"{unit.number}_{have + place}",
+                recheck=CheckVerdict.PENDING if recheck else CheckVerdict.NONE,
+            )
             for place in range(count)
         )
         unit.view = replace(unit.view, results=unit.view.results + fresh)
@@ -411,7 +414,7 @@ class RulesProject:
             if same:
                 self._end_check(unit, CheckVerdict.SAME, now)
             elif unit.check_pending:
-                unit.change(copy, doubts=True)
+                unit.change(copy, recheck=CheckVerdict.DOUBTED)
 
     def _take_opinion(self, unit: Unit, copy: str, now: int, *, same: bool) -> None:
         """Take a second opinion on a re-check that differed."""
@@ -430,7 +433,7 @@ class RulesProject:
         unit.check_pending = False
         for copy in unit.view.results:
             if copy.recheck:
-                unit.change(copy.name, doubts=False, for_anybody=False, answered=True)
+                unit.change(copy.name, recheck=CheckVerdict.SECOND)
         if verdict is CheckVerdict.DIFFERENT:
             for blamed, host in self._blamed(unit):
                 self._hosts.caught.setdefault(host, blamed)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import insert, select
+from sqlalchemy import select
 
 from bench.simulation.hosts import HostKind
 from bench.simulation.project import Assignment, Ending
 from stoilo.core.boinc.messages import ReportedResult, ResultState, SchedulerRequest
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError
+from stoilo.server.engines.embedded.accounts.quotas import RULES, Quota, store_quota
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
@@ -143,7 +144,7 @@ class EngineProject:
 
     def records(self) -> Mapping[int, int]:
         """Return hosts' valid results in a row, for hosts that have had any."""
-        table = schema.histories
+        table = schema.host_apps
         with self._database.read() as connection:
             rows = connection.execute(select(table)).all()
         known = {row.host_id: row.consecutive_valid for row in rows}
@@ -152,7 +153,8 @@ class EngineProject:
     def banned(self) -> frozenset[int]:
         """Return the hosts that are banned."""
         with self._database.read() as connection:
-            rows = set(connection.scalars(select(schema.bans.c.host_id)))
+            banned = schema.hosts.c.ban.is_not(None)
+            rows = set(connection.scalars(select(schema.hosts.c.id).where(banned)))
         return frozenset(host for host, row in self._rows.items() if row in rows)
 
     # ------------------------------------------- the engine's validator, its server
@@ -181,14 +183,13 @@ class EngineProject:
         account = self._engine.accounts.ensure(email, self._now, max_level=APP)
         self._accounts[host.id] = account
         if host.kind is HostKind.OWN:
-            self._engine.roster.trust(email, self._now)
+            self._engine.roster.trust(email)
         reply = self._rpc(host, dont_send_work=True)
         self._rows[host.id] = reply.host_id
         if self._policy.season:
-            row = {"host_id": reply.host_id, "app": APP}
-            row["consecutive_valid"] = self._policy.season
+            quota = Quota(RULES.per_cpu, consecutive_valid=self._policy.season)
             with self._database.write() as connection:
-                connection.execute(insert(schema.histories), row)
+                store_quota(connection, reply.host_id, APP, quota, known=False)
 
     def _in_order(self, given: Mapping[str, int]) -> tuple[Assignment, ...]:
         """Return copies in the order in which they were made; a reply has its own."""

@@ -1,46 +1,52 @@
-"""`stoilo account`: who may submit to a server, and whose access ends (operator)."""
+"""`stoilo account`: who may submit to a server or review, and whose access ends (operator)."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 import msgspec
 
-from stoilo.cli.boinc.data import DATA, JSON, echo_table, now
-from stoilo.cli.extras import require_extra
+from stoilo.cli.output import (
+    DATA,
+    DAY_S,
+    FILE,
+    JSON,
+    cannot_write,
+    not_a_data_directory,
+    now,
+    render_day,
+    render_table,
+    say,
+)
 from stoilo.core.errors import UsageError
+from stoilo.server.admission import tokens
+from stoilo.server.engines.embedded.accounts.accounts import load_secret
+from stoilo.server.operations import accounts
+from stoilo.server.watching.watch import METRICS_SCOPE
+from stoilo.signer.key_files import write_private_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from stoilo.server.data_directory import ConnectionFile
     from stoilo.server.db.store import Store
 
 
-DAY_S = 86_400
 TOKEN_CHARS = 256
 
 
 @click.group()
 def account() -> None:
-    """Researchers' accounts of a server, and their tokens.
+    """Researchers' and reviewers' accounts of a server, and their tokens.
 
     All commands work beside a running server, which looks at every call who may make it.
     """
 
 
-@contextmanager
-def _open(data: Path) -> Iterator[Store]:
-    require_extra("server")
-    from stoilo.server.operations.accounts import open_accounts  # noqa: PLC0415 - needs an extra
-
-    with open_accounts(data, os.environ) as store:
-        yield store
+def _open(data: Path) -> contextlib.AbstractContextManager[Store]:
+    return accounts.open_accounts(data, os.environ)
 
 
 @account.command("list")
@@ -56,50 +62,28 @@ def list_accounts(data: Path, name: str | None, as_json: bool) -> None:
         _list_tokens(data, name, as_json=as_json)
         return
     with _open(data) as store:
-        from stoilo.server.operations.accounts import list_accounts as read  # noqa: PLC0415
-
-        found = read(store, now())
-    if as_json:
-        click.echo(msgspec.json.encode({"accounts": found}).decode())
-        return
-    head = ("name", "roles", "tokens", "open tasks", "made", "")
-    rows = [
-        (
-            one.name,
-            ",".join(one.roles),
-            one.tokens,
-            one.open_tasks,
-            _day(one.created_at),
-            f"suspended {_day(one.suspended_at)} {one.reason}".rstrip()
-            if one.suspended_at
-            else "",
-        )
-        for one in found
+        found = accounts.list_accounts(store, now())
+    rows: list[tuple[object, ...]] = [
+        ("name", "roles", "tokens", "open tasks", "made", "")
     ]
-    echo_table([head, *rows])
+    for one in found:
+        ended = f"suspended {render_day(one.suspended_at)} {one.reason}"
+        told = ended if one.suspended_at else ""
+        made = render_day(one.created_at)
+        roles = ",".join(one.roles)
+        rows.append((one.name, roles, one.tokens, one.open_tasks, made, told))
+    say({"accounts": found}, render_table(rows), as_json=as_json)
 
 
 def _list_tokens(data: Path, name: str, *, as_json: bool) -> None:
     with _open(data) as store:
-        from stoilo.server.operations.accounts import list_tokens  # noqa: PLC0415 - needs an extra
-
-        found = list_tokens(store, name)
-    if as_json:
-        click.echo(msgspec.json.encode({"name": name, "tokens": found}).decode())
-        return
-    head = ("token", "role", "scope", "made", "until", "")
-    rows = [
-        (
-            one.token,
-            one.role,
-            one.scope,
-            _day(one.created_at),
-            _day(one.expires_at),
-            f"revoked {_day(one.revoked_at)}" if one.revoked_at else "",
-        )
-        for one in found
-    ]
-    echo_table([head, *rows])
+        found = accounts.list_tokens(store, name)
+    rows: list[tuple[object, ...]] = [("token", "role", "scope", "made", "until", "")]
+    for one in found:
+        ended = f"revoked {render_day(one.revoked_at)}" if one.revoked_at else ""
+        days = (render_day(one.created_at), render_day(one.expires_at))
+        rows.append((one.token, one.role, one.scope, *days, ended))
+    say({"name": name, "tokens": found}, render_table(rows), as_json=as_json)
 
 
 @account.command()
@@ -109,7 +93,7 @@ def _list_tokens(data: Path, name: str, *, as_json: bool) -> None:
     "--connection",
     "place",
     required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="New file for the researcher, 0600.",
 )
 @click.option("--days", type=click.IntRange(1, 3650), default=365, help="Its life.")
@@ -117,21 +101,18 @@ def _list_tokens(data: Path, name: str, *, as_json: bool) -> None:
 def add(data: Path, name: str, place: Path, days: int, as_json: bool) -> None:
     """Give the account NAME, made if new, one more token in a connection file."""
     with _open(data) as store:
-        from stoilo.server.operations.accounts import add_researcher  # noqa: PLC0415 - extra
-        from stoilo.signer.key_files import write_private_file  # noqa: PLC0415 - extra
+        made = accounts.add_researcher(store, data, name, days * DAY_S, now())
+    _write_connection(place, made)
+    record = {"name": name, "connection": str(place), "days": days}
+    say(record, f"give {place} to {name}, and to nobody else", as_json=as_json)
 
-        made = add_researcher(store, data, name, days * DAY_S, now())
+
+def _write_connection(place: Path, made: ConnectionFile) -> None:
     text = msgspec.json.format(msgspec.json.encode(made), indent=2)
     try:
         write_private_file(place, text + b"\n")
     except OSError as error:
-        raise UsageError(
-            "STO-U004", f"{place.name} cannot be written: {error.strerror}"
-        ) from error
-    if as_json:
-        _print({"name": name, "connection": str(place), "days": days})
-    else:
-        click.echo(f"give {place} to {name}, and to nobody else")
+        raise cannot_write(place, error) from error
 
 
 @account.command()
@@ -168,17 +149,12 @@ def revoke(
             "STO-U004", "name an account with --token or --all, or --leaked"
         )
     with _open(data) as store:
-        from stoilo.server.operations import accounts  # noqa: PLC0415 - needs an extra
-
         if leaked is not None:
             text = leaked.read(TOKEN_CHARS + 1).strip()
             count = int(accounts.revoke_leaked(store, text, now()))
         else:
             count = accounts.revoke(store, name or "", token or "", now())
-    if as_json:
-        _print({"revoked": count})
-    else:
-        click.echo(f"{count} revoked")
+    say({"revoked": count}, f"{count} revoked", as_json=as_json)
 
 
 @account.command()
@@ -197,25 +173,80 @@ def suspend(
     taken before go on, unless --cancel ends them.
     """
     with _open(data) as store:
-        from stoilo.server.operations import accounts  # noqa: PLC0415 - needs an extra
-
         if undo:
             done = accounts.resume(store, name, now())
         else:
             done = accounts.suspend(store, name, reason, now())
         cancelled = accounts.cancel_tasks(store, name, now()) if cancel else 0
     if undo:
-        if as_json:
-            _print({"name": name, "resumed": done})
-        else:
-            click.echo("resumed" if done else "it was not suspended")
+        text = "resumed" if done else "it was not suspended"
+        say({"name": name, "resumed": done}, text, as_json=as_json)
         return
-    if as_json:
-        _print({"name": name, "suspended": done, "cancelled": cancelled})
-        return
-    click.echo("suspended" if done else "it was suspended before")
-    if cancel:
-        click.echo(f"{cancelled} tasks cancelled")
+    text = "suspended" if done else "it was suspended before"
+    text += f"\n{cancelled} tasks cancelled" if cancel else ""
+    record = {"name": name, "suspended": done, "cancelled": cancelled}
+    say(record, text, as_json=as_json)
+
+
+@account.command()
+@DATA
+@click.option("--enroll", metavar="NAME", help="Make this account a reviewer's.")
+@click.option("--key", help="With --enroll: his public key, of `review keygen`.")
+@click.option(
+    "--account",
+    "others",
+    multiple=True,
+    help="With --enroll: another account of the same person; its tasks he cannot review.",
+)
+@click.option(
+    "--connection", "place", type=FILE, help="With --enroll: new file for him, 0600."
+)
+@click.option("--withdraw", metavar="KEY", help="Take this public key out.")
+@click.option(
+    "--proposal",
+    type=FILE,
+    help="Of a released project: write the list for the next ceremony here.",
+)
+@JSON
+def reviewers(
+    data: Path,
+    enroll: str | None,
+    key: str | None,
+    others: tuple[str, ...],
+    place: Path | None,
+    withdraw: str | None,
+    proposal: Path | None,
+    as_json: bool,
+) -> None:
+    """List the reviewers that the release names; enroll one, or withdraw a key.
+
+    Reviewers of a released project are named in a ceremony: with --proposal the account
+    is made here, and the list to sign is written. Executors that have the new metadata
+    run nothing more on the strength of a withdrawn key's reviews.
+    """
+    step = f"stoilo release request FOLDER --release DIR --reviewers {proposal}"
+    then = f"it counts once people have signed it: {step}" if proposal else ""
+    if enroll is not None:
+        if withdraw is not None or key is None or place is None:
+            raise UsageError("STO-U004", "--enroll goes with --key and --connection")
+        key = key.strip().lower()
+        made = accounts.enroll(data, enroll, key, others, os.environ, proposal)
+        _write_connection(place, made)
+        text = f"{enroll} is a reviewer; give him {place}, and to nobody else\n{then}"
+        record = {"name": enroll, "key": key, "connection": str(place)}
+        say(record, text.strip(), as_json=as_json)
+    elif withdraw is not None:
+        key = withdraw.strip().lower()
+        accounts.withdraw(data, key, proposal)
+        say(
+            {"key": key, "withdrawn": proposal is None},
+            then or "withdrawn",
+            as_json=as_json,
+        )
+    else:
+        named = accounts.reviewers_of(data)
+        lines = [f"{one.key}  {one.name}" for one in named]
+        say({"reviewers": named}, "\n".join(lines), as_json=as_json)
 
 
 @account.command("service-key")
@@ -232,44 +263,21 @@ def service_key(data: Path, service: str, days: int, as_json: bool) -> None:
     """
     directory = data / ("keys" if service == "metrics" else "engine")
     if not directory.is_dir():
-        raise UsageError(
-            "STO-U004",
-            f"{data.name or data} is not the data directory of a server",
-            hint="start one with `stoilo up --data DIR`",
-        )
+        raise not_a_data_directory(data)
     if service == "mirrors":
-        from stoilo.server.engines.embedded.accounts.accounts import (  # noqa: PLC0415 - heavy
-            load_secret,
-        )
-
         made = load_secret(directory / "mirror.secret").hex()
     else:
         made = _make_metrics_token(data, days)
-    if as_json:
-        _print({"key": made})
-    else:
-        click.echo(made)
+    say({"key": made}, made, as_json=as_json)
 
 
 def _make_metrics_token(data: Path, days: int) -> str:
-    with _open(data) as store:
-        from stoilo.server.admission import tokens  # noqa: PLC0415 - needs an extra
-        from stoilo.server.watching.routes import METRICS_SCOPE  # noqa: PLC0415
-
-        with store.write() as connection:
-            return tokens.issue_token(
-                connection,
-                "prometheus",
-                tokens.Role.OPERATOR,
-                now(),
-                scope=METRICS_SCOPE,
-                lifetime_s=days * DAY_S,
-            )
-
-
-def _print(value: dict[str, object]) -> None:
-    click.echo(json.dumps(value))
-
-
-def _day(seconds: int) -> str:
-    return datetime.fromtimestamp(min(seconds, 2**36), UTC).strftime("%Y-%m-%d")
+    with _open(data) as store, store.write() as connection:
+        return tokens.issue_token(
+            connection,
+            "prometheus",
+            tokens.Role.OPERATOR,
+            now(),
+            scope=METRICS_SCOPE,
+            lifetime_s=days * DAY_S,
+        )

@@ -79,7 +79,7 @@ def server_settings(data: Path) -> list[Setting]:
     loaded, origin = load_config(data.absolute(), {}, os.environ)
     return [
         Setting("server", name, _without_password(getattr(loaded, name)), where)
-        for name, where in sorted(origin.by_name.items())
+        for name, where in sorted(origin.items())
     ]
 
 

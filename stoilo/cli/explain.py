@@ -12,7 +12,7 @@ import msgspec
 
 from stoilo.cli.policy import REFUSED, read_as_task, read_policy, read_source
 from stoilo.core.codebook import CodeEntry, find_entry, load_codebook, render_entry
-from stoilo.policies.check import check_in_child
+from stoilo.core.levels import load_levels
 from stoilo.policies.explanation import (
     explain_name,
     explain_source,
@@ -20,7 +20,7 @@ from stoilo.policies.explanation import (
     render_source,
 )
 from stoilo.policies.gate import GateRequest
-from stoilo.policies.levels import load_levels
+from stoilo.policies.jailed import check_in_child
 
 if TYPE_CHECKING:
     from stoilo.core.types import Verdict

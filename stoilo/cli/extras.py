@@ -52,10 +52,10 @@ def require_extra(extra: str) -> None:
 
 
 def check_platform() -> None:
-    """Refuse with ``STO-S001`` outside Linux, before anything of the jail is imported."""
+    """Refuse with ``STO-S002`` outside Linux, before anything of the jail is imported."""
     if not sys.platform.startswith("linux"):
         raise PolicyRefusal(
-            "STO-S001",
+            "STO-S002",
             "the jail needs Linux",
             hint="use a Linux virtual machine or container",
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 TRIES: Final = 3
 _MAX_PASSPHRASE_BYTES: Final = 8 * 1024
-_MAX_KEY_FILE_BYTES: Final = 64 * 1024
+MAX_SMALL_BYTES: Final = 512 * 1024
 
 
 def passphrase_option(command: CommandT) -> CommandT:
@@ -88,7 +88,7 @@ def open_key_file(path: Path, descriptor: int | None) -> OfflineKey:
     """
     from stoilo.signer.offline_keys import open_key  # noqa: PLC0415 - loads cryptography
 
-    data = _read_bounded(path)
+    data = read_small(path)
     for left in reversed(range(1 if descriptor is not None else TRIES)):
         passphrase = ask_passphrase(descriptor, path.name)
         try:
@@ -101,30 +101,35 @@ def open_key_file(path: Path, descriptor: int | None) -> OfflineKey:
 
 
 def read_public_file(path: Path) -> PublicKeyFile:
-    """Return the public key file at `path`; raises ``STO-K073``, ``STO-U004``."""
+    """Return the public key file at `path`; raises ``STO-K070``, ``STO-U004``."""
     from stoilo.signer.offline_keys import parse_public_file  # noqa: PLC0415 - as above
 
-    return parse_public_file(_read_bounded(path))
+    return parse_public_file(read_small(path))
 
 
 def confirm_fingerprint(public: PublicKeyFile) -> None:
-    """Show a fingerprint and have two of its groups typed back.
+    """Show a fingerprint and have two of its groups typed back; raises as `type_back`."""
+    click.echo(f"Fingerprint of {public.role} key {public.name}:\n", err=True)
+    click.echo(f"  {public.fingerprint}\n", err=True)
+    type_back(public.fingerprint, "Write it on paper. Then, from the paper:")
 
-    Raises:
-        TrustError: STO-K074 after three wrong answers.
+
+def type_back(shown: str, question: str) -> None:
+    """Have two groups of a digest typed, which nobody knew beforehand.
+
+    A forged one that shares the first digits can be had by trying; one that shares all of
+    them cannot. Raises ``STO-K069`` after three wrong answers.
     """
     from stoilo.signer.offline_keys import check_typed_back, choose_groups  # noqa: PLC0415 - as above
 
-    click.echo(f"Fingerprint of {public.role} key {public.name}:\n", err=True)
-    click.echo(f"  {public.fingerprint}\n", err=True)
-    click.echo("Write it on paper. Then, from the paper:", err=True)
     for left in reversed(range(TRIES)):
+        click.echo(question, err=True)
         typed = {
-            number: click.prompt(f"  group {number} (of 16)", err=True)
+            number: str(click.prompt(f"  group {number} (of 16)", err=True))
             for number in choose_groups(secrets.randbelow)
         }
         try:
-            check_typed_back(public.fingerprint, typed)
+            check_typed_back(shown, typed)
         except TrustError as error:
             if not left:
                 raise
@@ -133,9 +138,10 @@ def confirm_fingerprint(public: PublicKeyFile) -> None:
             return
 
 
-def _read_bounded(path: Path) -> bytes:
+def read_small(path: Path) -> bytes:
+    """Return a small file's bytes; raises ``STO-U004``."""
     try:
-        return read_bounded(path, _MAX_KEY_FILE_BYTES)
+        return read_bounded(path, MAX_SMALL_BYTES)
     except OSError as error:
         raise UsageError(
             "STO-U004", f"{path.name} cannot be read: {os.strerror(error.errno or 0)}"

@@ -10,8 +10,7 @@ import click
 
 from stoilo.cli.extras import missing_extra, require_extra
 from stoilo.cli.lazy import TableGroup
-from stoilo.core.errors import InternalError, StoiloError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import InternalError, StoiloError, show_plainly
 
 # name → (module, attribute, one line for --help): help never imports a group's code.
 COMMANDS = {

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from stoilo.cli.extras import check_platform, require_extra
-from stoilo.cli.review import review
+from stoilo.cli.lazy import TableGroup
 from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core.errors import UsageError
-from stoilo.policies.check import check_in_child
+from stoilo.core.levels import load_levels
 from stoilo.policies.entry import read_script
 from stoilo.policies.explanation import (
     Change,
@@ -22,7 +22,8 @@ from stoilo.policies.explanation import (
     render_changes,
 )
 from stoilo.policies.gate import GateRequest
-from stoilo.policies.levels import level_names, load_level, load_levels
+from stoilo.policies.jailed import check_in_child
+from stoilo.policies.levels import level_names, load_level
 from stoilo.policies.policy import (
     EVERYBODY,
     LevelRule,
@@ -86,15 +87,24 @@ def _line(rules: Policy, level: Level) -> LevelLine:
     )
 
 
-@click.group()
+@click.group(
+    cls=TableGroup,
+    table={
+        "check": (__name__, "check", "Check a file as the server's gate would."),
+        # Loads cryptography and gRPC, which `check` and `show` do without.
+        "review": (
+            "stoilo.cli.review",
+            "review",
+            "Read, sign and refuse tasks that wait for a reviewer.",
+        ),
+        "show": (__name__, "show", "Show levels and policies, and what differs."),
+    },
+)
 def policy() -> None:
     """Check source against a level; show and compare levels and policies."""
 
 
-policy.add_command(review)
-
-
-@policy.command()
+@click.command()
 @click.argument("file")
 @click.option("--entry", default="", help="Function to call; default: the last def.")
 @click.option("--level", default="pure", show_default=True, help="Level to check for.")
@@ -135,7 +145,7 @@ def check(
     return 0 if verdict.admitted else REFUSED
 
 
-@policy.command()
+@click.command()
 @click.argument("subject", metavar="LEVEL|POLICY", required=False)
 @click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
 @click.option(
@@ -163,7 +173,7 @@ def show(
     """Show what a level hands out, or list the levels and who may use them.
 
     With --against two levels, or two policy files (`default`: the shipped one), are
-    compared. --system-calls reads the filters back that processes load on this machine.
+    compared. --system-calls ends with the filters that processes load on this machine.
     Example: stoilo policy show numeric --against pure
     """
     if schema is not None:
@@ -198,31 +208,32 @@ def _compare(before: Policy | Level, after: Policy | Level) -> tuple[Change, ...
 def _show_system_calls(rules: Level, *, as_json: bool) -> None:
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.kernel.filter_text import audit_level, render_filter  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.kernel import filter_text  # noqa: PLC0415 - Linux only
 
     if as_json:
-        click.echo(_encode(audit_level(rules)))
+        click.echo(_encode(filter_text.audit_level(rules)))
     else:
-        click.echo(render_filter(rules), nl=False)
+        programs = filter_text.list_programs(rules)
+        click.echo(filter_text.render_filter(rules) + programs, nl=False)
 
 
-def read_source(file: str) -> bytes:
+def read_source(file: str, most: int = _READ_BYTES) -> bytes:
     """Return the bytes of `file` (``-``: stdin).
 
     Raises:
-        UsageError: ``STO-U004``, not readable or beyond 16 MiB.
+        UsageError: ``STO-U004``, not readable or beyond `most` bytes.
     """
     try:
         if file == "-":
-            data = sys.stdin.buffer.read(_READ_BYTES + 1)
+            data = sys.stdin.buffer.read(most + 1)
         else:
             with Path(file).open("rb") as stream:
-                data = stream.read(_READ_BYTES + 1)
+                data = stream.read(most + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a path"
         raise UsageError("STO-U004", f"cannot read {file!r}: {reason}") from error
-    if len(data) > _READ_BYTES:
-        raise UsageError("STO-U004", f"{file!r} is larger than {_READ_BYTES:,} bytes")
+    if len(data) > most:
+        raise UsageError("STO-U004", f"{file!r} is larger than {most:,} bytes")
     return data
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,59 +14,22 @@ import click
 import msgspec
 
 from stoilo.cli.extras import check_platform, require_extra
-from stoilo.cli.policy import read_as_task
-from stoilo.cli.suite import suite
+from stoilo.cli.policy import read_as_task, read_source
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.json_values import parse_json_value, render_json_value
 from stoilo.core.codec.nodes import Node
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import UsageError, show_plainly
+from stoilo.core.levels import Level, load_levels
 from stoilo.core.limits import BOUNDS
-from stoilo.core.plaintext import show_plainly
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus, Severity
-from stoilo.policies.check import check_in_child
 from stoilo.policies.gate import GateRequest
-from stoilo.policies.levels import load_level
+from stoilo.policies.jailed import GATE_JOB, Gate, check_in_child
+from stoilo.policies.levels import level_names, load_level
 
 if TYPE_CHECKING:
-    from stoilo.sandbox.suite.verdicts import Attempt, Row
-
-
-_CONTROLS = {True: "gets through without it", False: "fails anyway", None: ""}
-
-
-def _show_attempt(attempt: Attempt) -> str:
-    result = "GOT THROUGH" if attempt.reached else "stopped"
-    line = f"    {attempt.place:<6}{attempt.words:<50}{result:<13}"
-    return (line + _CONTROLS[attempt.control]).rstrip()
-
-
-def render_table(rows: tuple[Row, ...]) -> Iterator[str]:
-    """Return the lines of the table that a person reads."""
-    yield f"{'mechanism':<30}{'mandatory':<12}{'state':<10}result"
-    for row in rows:
-        name = f"{row.mechanism} ({row.detail})" if row.detail else row.mechanism
-        mandatory = "yes" if row.mandatory else "no"
-        yield f"{name:<30}{mandatory:<12}{row.state.value:<10}{row.verdict.value}"
-        yield from map(_show_attempt, row.attempts)
-
-
-def _as_data(row: Row) -> dict[str, Any]:
-    return {
-        "mechanism": row.mechanism,
-        "mandatory": row.mandatory,
-        "state": row.state.value,
-        "detail": row.detail or None,
-        "result": row.verdict.value,
-        "attempts": [
-            {
-                "place": attempt.place,
-                "attempt": attempt.words,
-                "through_without": attempt.control,
-                "through": attempt.reached,
-            }
-            for attempt in row.attempts
-        ],
-    }
+    from stoilo.sandbox.suite.case import Case
+    from stoilo.sandbox.suite.report import CaseReport
+    from stoilo.sandbox.suite.runner import CaseRunner
 
 
 @click.command()
@@ -78,8 +44,12 @@ def selftest(level: str, *, as_json: bool) -> int:
     """
     check_platform()
     require_extra("executor")
-    from stoilo.sandbox.suite.selftest import run_selftest  # noqa: PLC0415 - Linux only
-    from stoilo.sandbox.suite.verdicts import judge_rows  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.suite.selftest import (  # noqa: PLC0415 - Linux only
+        as_data,
+        judge_rows,
+        render_table,
+        run_selftest,
+    )
 
     rows = run_selftest(load_level(level))
     code = judge_rows(rows)
@@ -87,7 +57,7 @@ def selftest(level: str, *, as_json: bool) -> int:
         data = {
             "level": level,
             "holds": code == 0,
-            "mechanisms": [*map(_as_data, rows)],
+            "mechanisms": [*map(as_data, rows)],
         }
         click.echo(json.dumps(data))
     else:
@@ -106,30 +76,6 @@ _SEEN_BY_RUNNING = frozenset({"STO-P029", "STO-P030"})
 
 _KWARGS_BYTES = 64 * 1024 * 1024
 _TIMEOUT = click.FloatRange(min=0, min_open=True)
-
-
-def read_bytes(path: str) -> bytes:
-    """Return a program's bytes, cut off beyond what any source may have.
-
-    Raises:
-        UsageError: ``STO-S033``, not readable.
-    """
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(BOUNDS.source_bytes + 1)
-    except OSError as error:
-        raise UsageError("STO-S033", f"cannot read {path}: {error.strerror}") from error
-
-
-def read_source(path: str) -> str:
-    """Return a program's text or raise ``STO-S033``."""
-    data = read_bytes(path)
-    if len(data) > BOUNDS.source_bytes:
-        raise UsageError("STO-S033", f"{path} is over {BOUNDS.source_bytes} bytes")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError("STO-S033", f"{path} is not UTF-8: {error.reason}") from error
 
 
 def refuse_statically(source: bytes, entry: str, level: str) -> RunOutcome | None:
@@ -160,20 +106,20 @@ def refuse_statically(source: bytes, entry: str, level: str) -> RunOutcome | Non
 
 
 def read_kwargs(text: str) -> Node:
-    """Return the dict that ``--kwargs`` (JSON or @FILE) names, or raise ``STO-S032``."""
-    data: str | bytes = text
-    if text.startswith("@"):
-        try:
-            with Path(text[1:]).open("rb") as file:
-                data = file.read(_KWARGS_BYTES + 1)
-        except OSError as error:
-            raise UsageError(
-                "STO-S032", f"cannot read {text[1:]}: {error.strerror}"
-            ) from error
-    node = parse_json_value(data)
+    """Return the dict that ``--kwargs`` (JSON or @FILE) names, or raise ``STO-D009``."""
+    given = read_source(text[1:], _KWARGS_BYTES) if text.startswith("@") else text
+    node = parse_json_value(given)
     if not isinstance(node, dict):
-        raise UsageError("STO-S032", "--kwargs must be one JSON object")
+        raise UsageError("STO-D009", "--kwargs must be one JSON object")
     return node
+
+
+def read_program(file: str) -> str:
+    """Return a program's text or raise ``STO-U004``."""
+    try:
+        return read_source(file, BOUNDS.source_bytes).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError("STO-U004", f"{file} is not UTF-8: {error.reason}") from error
 
 
 def read_preload(text: str) -> tuple[str, ...]:
@@ -264,7 +210,7 @@ def run(
     from stoilo.sandbox.process.run import run_source  # noqa: PLC0415 - Linux only
 
     rules, arguments = load_level(level), read_kwargs(kwargs)
-    source = read_as_task(read_bytes(file))
+    source = read_as_task(read_source(file))
     outcome = refuse_statically(source, entry or "", level) or run_source(
         source.decode(), entry, arguments, rules, wall_s=timeout
     )
@@ -299,7 +245,7 @@ def probe(
     from stoilo.sandbox.process.run import probe_source  # noqa: PLC0415 - Linux only
 
     outcome = probe_source(
-        read_source(file),
+        read_program(file),
         load_level(level),
         preload=read_preload(preload),
         wall_s=timeout,
@@ -310,4 +256,140 @@ def probe(
     return _show(outcome, as_json=as_json, value=False)
 
 
-sandbox.add_command(suite)
+# Anybody's folder of attack and benign programs ---------------------------------------
+
+
+_TRIVIAL_TASK = b"def task(kwargs):\n    return 1\n"
+
+
+def _ask_gate(gate: Gate, case: Case, level: str) -> tuple[str, ...]:
+    from stoilo.sandbox.suite.case import Kind  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.suite.programs import validator_of  # noqa: PLC0415
+
+    if case.header.run is Kind.RESULT:
+        return ()
+    request = GateRequest(source=case.program, level=level)
+    if case.header.run is Kind.VALIDATOR:
+        entries = (validator_of(case),)
+        request = GateRequest(
+            _TRIVIAL_TASK, case.program, level=level, validator_entries=entries
+        )
+    return tuple(
+        found.code
+        for found in gate.judge(request).findings
+        if found.severity is Severity.ERROR
+    )
+
+
+def _levels_up_to(widest: str) -> tuple[Level, ...]:
+    levels = load_levels()
+    names = [level.name for level in levels]
+    return levels[: names.index(widest) + 1] if widest else levels
+
+
+@contextmanager
+def open_runner(
+    cases: list[Case], *, controls: bool, widest: str = ""
+) -> Iterator[CaseRunner]:
+    """Make warm jails for `cases`, and a runner for them.
+
+    Args:
+        cases: what will be run; probes can import only what these seem to need.
+        widest: the last level at which they are run, empty for the last that there is.
+        controls: whether the programs are also run without any layer.
+
+    Raises:
+        PolicyRefusal: this host cannot make the jail.
+    """
+    from stoilo.sandbox.process.supervisor import Jail  # noqa: PLC0415
+    from stoilo.sandbox.suite.control import Controls  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.suite.programs import preload_of  # noqa: PLC0415
+    from stoilo.sandbox.suite.runner import (  # noqa: PLC0415
+        CaseRunner,
+        SuiteJails,
+    )
+
+    levels = _levels_up_to(widest)
+    with (
+        Jail(levels[0], GATE_JOB) as gate_jail,
+        SuiteJails(levels, preload_of(cases)) as jails,
+        Controls() as plain,
+    ):
+        gate = Gate(gate_jail)
+        yield CaseRunner(
+            jails,
+            lambda case, level: _ask_gate(gate, case, level),
+            controls=plain if controls else None,
+            is_root=os.geteuid() == 0,
+        )
+
+
+def read_cases(folder: Path) -> list[Case]:
+    """Return every case below `folder`, by name.
+
+    Raises:
+        UsageError: ``STO-S040``, one is broken or there is none.
+    """
+    from stoilo.sandbox.suite.case import find_cases, read_case  # noqa: PLC0415
+
+    cases = [read_case(path, folder) for path in find_cases(folder)]
+    if not cases:
+        raise UsageError("STO-S040", f"there is no case below {folder}")
+    return cases
+
+
+def _run_all(
+    cases: list[Case], jobs: int, widest: str, *, controls: bool
+) -> list[CaseReport]:
+    known = {"", *(level.name for level in _levels_up_to(widest))}
+    cases = [case for case in cases if case.header.level in known]
+    with (
+        open_runner(cases, controls=controls, widest=widest) as runner,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        return list(pool.map(runner.run, cases))
+
+
+@sandbox.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How the report is written.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=os.cpu_count() or 1,
+    help="Cases at a time; default: one a processor.",
+)
+@click.option(
+    "--controls",
+    is_flag=True,
+    help="First run each program WITHOUT any sandbox, to see that it would reach its goal.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(level_names()),
+    help="Run nothing at wider levels than this.",
+)
+def suite(folder: Path, form: str, jobs: int, controls: bool, level: str | None) -> int:
+    """Run every case below FOLDER through the layers and report (docs/reference/cases.md).
+
+    Exit 0 when every case ended as its header says, 4 when one got through or ended
+    otherwise, 2 when there is no case or one is broken.
+    """
+    check_platform()
+    require_extra("executor")
+    from stoilo.sandbox.suite.report import (  # noqa: PLC0415 - Linux only
+        render_json,
+        render_text,
+        summarize,
+    )
+
+    reports = _run_all(read_cases(folder), jobs, level or "", controls=controls)
+    click.echo(render_json(reports) if form == "json" else render_text(reports))
+    return 0 if summarize(reports).clean else 4

@@ -51,7 +51,7 @@ SCHEMAS: Final = {
     ),
     "review": PublishedSchema(
         "What a reviewer signs (JSON, the payload of a DSSE envelope)",
-        "stoilo.executor.verifier.review",
+        "stoilo.executor.verifier.statements",
         "Review",
     ),
 }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
@@ -18,8 +17,9 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from stoilo.cli.output import CONNECTION, JSON, say
 from stoilo.cli.policy import read_as_task
-from stoilo.cli.sandbox import read_kwargs, read_source
+from stoilo.cli.sandbox import read_kwargs, read_program
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
 from stoilo.client.options import TaskOptions
@@ -33,19 +33,12 @@ from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.codec.values import to_node
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.core.plaintext import show_plainly
 from stoilo.core.types import TaskState
 from stoilo.policies.entry import last_function
 
 AnswerT = TypeVar("AnswerT")
 POLL_S = 0.5
 
-where = click.option(
-    "--connection",
-    envvar="STOILO_CONNECTION",
-    help="Connection file of the server (default: $STOILO_CONNECTION).",
-)
-as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 timeout_option = click.option(
     "--timeout", type=click.FloatRange(min=0), help="Give up waiting after so many s."
 )
@@ -91,8 +84,8 @@ def _run(
 @click.option("--key", default="", help="Idempotency key; repeats find the same task.")
 @click.option("--wait", is_flag=True, help="Wait for the outcome.")
 @timeout_option
-@where
-@as_json
+@CONNECTION
+@JSON
 def submit(  # noqa: PLR0917 - click passes options by name
     file: Path,
     entry: str,
@@ -112,7 +105,7 @@ def submit(  # noqa: PLR0917 - click passes options by name
 
     With --wait also its outcome, as `stoilo task result` does.
     """
-    source = read_as_task(read_source(str(file)).encode()).decode()
+    source = read_as_task(read_program(str(file)).encode()).decode()
     captured = Captured(
         task_module=source,
         entry=entry or _find_entry(source),
@@ -133,7 +126,7 @@ def submit(  # noqa: PLR0917 - click passes options by name
     async def work(server: Connection) -> int:
         submitted = await _submit(server, captured, options, key)
         if not wait:
-            _print(as_json, {"task_id": submitted.task_id}, submitted.task_id)
+            say({"task_id": submitted.task_id}, submitted.task_id, as_json=as_json)
             return 0
         if not as_json:
             sys.stderr.write(f"{submitted.task_id}\n")
@@ -177,8 +170,8 @@ def _show_refusal(error: SourceRefused, as_json: bool) -> NoReturn:
 @task.command()
 @click.argument("task_id")
 @timeout_option
-@where
-@as_json
+@CONNECTION
+@JSON
 def result(
     task_id: str, timeout: float | None, connection: str | None, as_json: bool
 ) -> int:
@@ -204,7 +197,7 @@ async def _finish(
         raise outcome
     record = render_record(await submitted.status(), outcome)
     failed = isinstance(outcome, UserError | TaskSystemError)
-    _print(as_json, record, str(outcome) if failed else repr(outcome))
+    say(record, str(outcome) if failed else repr(outcome), as_json=as_json)
     return EXIT_CODES.get(record["state"], 1)
 
 
@@ -248,8 +241,8 @@ async def _show_progress(
 
 @task.command()
 @click.argument("task_id")
-@where
-@as_json
+@CONNECTION
+@JSON
 def status(task_id: str, connection: str | None, as_json: bool) -> int:
     """Say where TASK_ID is and why, with its copies."""
 
@@ -264,7 +257,7 @@ def status(task_id: str, connection: str | None, as_json: bool) -> int:
             f"  {copy.name}  {copy.state} {copy.outcome} {copy.code}".rstrip()
             for copy in found.copies
         ]
-        _print(as_json, asdict(found), "\n".join(lines))
+        say(asdict(found), "\n".join(lines), as_json=as_json)
         return 0
 
     return _run(connection, work)
@@ -272,8 +265,8 @@ def status(task_id: str, connection: str | None, as_json: bool) -> int:
 
 @task.command()
 @click.argument("task_id")
-@where
-@as_json
+@CONNECTION
+@JSON
 def cancel(task_id: str, connection: str | None, as_json: bool) -> int:
     """Cancel TASK_ID unless it is final already."""
 
@@ -281,11 +274,8 @@ def cancel(task_id: str, connection: str | None, as_json: bool) -> int:
         submitted = server.restore_task(task_id)
         await submitted.cancel()
         state = (await submitted.status()).state
-        _print(as_json, {"task_id": task_id, "state": state.value}, state.value)
+        record = {"task_id": task_id, "state": state.value}
+        say(record, state.value, as_json=as_json)
         return 0
 
     return _run(connection, work)
-
-
-def _print(as_json: bool, record: object, text: str) -> None:
-    sys.stdout.write((json.dumps(record) if as_json else show_plainly(text)) + "\n")

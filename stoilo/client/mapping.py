@@ -159,19 +159,19 @@ def _by_bytes(cost: ChunkCost) -> float:
     return CHUNK_BYTES / most if most else float("inf")
 
 
-# Item outcomes that another try may change: copies failed or did not agree, hosts were
+# Item outcomes that another try may change: results failed or did not agree, hosts were
 # silent or wrote nonsense. A validator that raised or rejected, or a limit that was
 # hit, would only be so again.
 SENT_AGAIN = frozenset(
     {
-        *("STO-R050", "STO-R051", "STO-R052", "STO-R058", "STO-C063"),
-        *("STO-R080", "STO-R081"),
-        *("STO-E020", "STO-E021", "STO-E022", "STO-E023"),
+        *("STO-R050", "STO-R052", "STO-R058", "STO-C063"),
+        "STO-R081",
+        *("STO-E021", "STO-E022", "STO-E023"),
     }
 )
 
 # Ends of a whole task that fewer items in it may change
-LIMITS_HIT = frozenset({"STO-S011", "STO-S012", "STO-S013", "STO-S014", "STO-S015"})
+LIMITS_HIT = frozenset({"STO-S011", "STO-S013", "STO-S014"})
 
 TOO_LARGE = "STO-C020"
 SUCCESS = "success"

@@ -7,7 +7,7 @@ agreement. Every set that could never end well is refused by name (``STO-C030``)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import UsageError
@@ -144,7 +144,6 @@ def create_request(
     captured: Captured, options: TaskOptions, key: str, blobs: list[str]
 ) -> pb.CreateTaskRequest:
     """Return the message that submits `captured`; `blobs` are digests in order."""
-    redundancy, limits = options.redundancy, options.limits
     return pb.CreateTaskRequest(
         idempotency_key=key,
         task_module=captured.task_module.encode(),
@@ -156,22 +155,8 @@ def create_request(
         blobs=blobs,
         level=options.level,
         flavor=options.flavor,
-        redundancy=pb.RedundancyOptions(
-            min_quorum=redundancy.min_quorum,
-            target_results=redundancy.target_results,
-            max_error=redundancy.max_error,
-            max_total=redundancy.max_total,
-            max_success=redundancy.max_success,
-            delay_bound_s=redundancy.delay_bound_s,
-        ),
-        limits=pb.RunLimits(
-            cpu_s=limits.cpu_s,
-            wall_s=limits.wall_s,
-            memory_bytes=limits.memory_bytes,
-            result_bytes=limits.result_bytes,
-            output_bytes=limits.output_bytes,
-            threads=limits.threads,
-        ),
+        redundancy=pb.RedundancyOptions(**asdict(options.redundancy)),
+        limits=pb.RunLimits(**asdict(options.limits)),
         label=options.label,
         publish_source=options.publish_source,
         map_items=captured.map_items,

@@ -177,7 +177,7 @@ def read_value(data: bytes) -> TaskResult:
         raise
     except Exception as error:
         raise TrustError(
-            "STO-D003",
+            "STO-D002",
             f"the result cannot be made into a value: {type(error).__name__}: {error}",
         ) from error
 

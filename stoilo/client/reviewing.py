@@ -22,11 +22,10 @@ import msgspec
 from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import check_digest, content_digest
-from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.errors import StoiloError, UsageError, show_plainly
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.plaintext import show_plainly
-from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.review import ANY_ARGUMENTS, Review, digest_arguments
+from stoilo.core.signatures import parse_strict_json
+from stoilo.executor.verifier.statements import ANY_ARGUMENTS, Review, digest_arguments
 
 if TYPE_CHECKING:
     from stoilo.core.rpc import reviews_pb2 as pb

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from stoilo.core.errors import StoiloError
+from stoilo.core.errors import InternalError, StoiloError
 
 log = logging.getLogger(__name__)
 
@@ -21,14 +21,18 @@ class Repeater:
 
     Args:
         name: of the thread.
-        chores: each returns whether there was anything to do.
+        chores: each returns whether, or how often, there was anything to do.
         idle_s: pause when there was nothing, s.
+
+    Attributes:
+        trouble: what kept the first chore that failed in the latest round, None for none.
     """
 
     def __init__(
-        self, name: str, chores: Sequence[Callable[[], bool]], idle_s: float
+        self, name: str, chores: Sequence[Callable[[], int]], idle_s: float
     ) -> None:
-        self._name = name
+        self.name = name
+        self.trouble: Exception | None = None
         self._chores = tuple(chores)
         self._idle_s = idle_s
         self._stop = threading.Event()
@@ -40,24 +44,35 @@ class Repeater:
 
         A chore that fails is logged and keeps no other from its turn.
         """
-        return sum([_do(chore) for chore in self._chores]) > 0
+        found, trouble = 0, None
+        for chore in self._chores:
+            done = _do(chore)
+            if isinstance(done, Exception):
+                trouble = trouble or done
+            else:
+                found += done
+        self.trouble = trouble
+        return found > 0
 
     def start(self) -> None:
         """Go on and on in a thread."""
         self._stop.clear()
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """End a pause: there is something to do."""
         self._wake.set()
 
-    def stop(self) -> None:
-        """End the thread after the chore in progress; without one nothing happens."""
+    def stop(self, patience_s: float | None = None) -> None:
+        """End the thread after the chore in progress; without one nothing happens.
+
+        One that hangs is left to the process' end after `patience_s`.
+        """
         self._stop.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(patience_s)
             self._thread = None
 
     def _run(self) -> None:
@@ -67,14 +82,15 @@ class Repeater:
                 self._wake.clear()
 
 
-def _do(chore: Callable[[], bool]) -> bool:
+def _do(chore: Callable[[], int]) -> int | Exception:
     try:
         return chore()
     except (StoiloError, OSError) as error:  # a database that is away comes back
         log.warning("%s was cut short: %s", chore.__qualname__, error)
-    except Exception:  # a bug in one chore must not end the others
+        return error
+    except Exception as error:  # a bug in one chore must not end the others
         log.exception("%s was cut short", chore.__qualname__)
-    return False
+        return InternalError("STO-R034", f"a fault in {type(error)}")
 
 
 class EventLoopThread:

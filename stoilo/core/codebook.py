@@ -1,6 +1,6 @@
 """The codebook: what each stable error code means and what to do about it.
 
-The entries are data, one TOML file an area, so that the text a user reads and the page
+The entries are data, one TOML file an area letter, so that the text a user reads and the page
 in the reference cannot drift apart. Trusted input: the files ship inside the package.
 """
 
@@ -21,7 +21,7 @@ CODE_PATTERN = re.compile(r"STO-[A-Z][0-9]{3}")
 class CodeEntry:
     """One code's page."""
 
-    code: str  # for example `STO-D004`
+    code: str  # for example `STO-D002`
     title: str  # what happened, in a few words
     why: str  # the reason such a rule or failure exists
     action: str  # what the reader should do next
@@ -51,7 +51,7 @@ def find_entry(code: str) -> CodeEntry:
         raise UsageError(
             "STO-U001",
             f"no such code: {code[:40]!r}",
-            hint="codes look like STO-D004; `stoilo explain` without one lists them",
+            hint="codes look like STO-D002; `stoilo explain` without one lists them",
         )
     return entry
 

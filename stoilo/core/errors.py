@@ -11,7 +11,7 @@
     └── InternalError     our fault: a bug, a full disk, a missing package        exit 1
 
 Codes look like ``STO-<area letter><three digits>``. Each area's codes live, with title,
-explanation and advice, in ``stoilo/core/codes/<area>.toml`` (see `stoilo.core.codebook`).
+explanation and advice, in ``stoilo/core/codes/<letter>.toml`` (see `stoilo.core.codebook`).
 Bytes from outside never end in a built-in exception: parsers raise one of these.
 """
 
@@ -24,7 +24,7 @@ class StoiloError(Exception):
     """Root of everything stoilo raises on purpose.
 
     Attributes:
-        code: stable identifier, for example ``STO-D004``; `stoilo explain` knows it.
+        code: stable identifier, for example ``STO-D002``; `stoilo explain` knows it.
         message: what happened, in one sentence, free of secrets and host paths.
         hint: what to do next; empty when the code's own page says it all.
     """
@@ -98,3 +98,18 @@ class InternalError(StoiloError):
 
     family = "internal"
     exit_code = 1
+
+
+# Foreign text on a terminal: what a task or volunteer wrote must not command it ---------
+
+_KEPT = frozenset("\n\t")
+
+
+def show_plainly(text: str) -> str:
+    """Return untrusted `text` with control and invisible characters spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char in _KEPT or char.isprintable() else ascii(char)[1:-1]
+        for char in text
+    )

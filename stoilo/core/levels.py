@@ -6,13 +6,18 @@ typing error in it would widen or close a jail without anyone noticing.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from stoilo.core.digests import Digest, Domain, domain_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 class ModuleRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,3 +196,54 @@ def _place(level: Level, data: bytes, base: Level | None) -> Level:
         level = _widen(base, level)
         digest = domain_digest(Domain.LEVEL, data, base.digest.encode())
     return msgspec.structs.replace(level, digest=digest)
+
+
+# The shipped ones: part of the verifier release, trusted, read once a process (the jailed
+# gate reads them before its jail closes)
+
+
+def _folder() -> Traversable:
+    from importlib import resources  # noqa: PLC0415 - zygotes hold no such module
+
+    return resources.files("stoilo") / "policies" / "levels"
+
+
+@functools.cache
+def load_levels() -> tuple[Level, ...]:
+    """Return every shipped level, narrowest first, or raise ``STO-P001``."""
+    return parse_levels(level_files().values())
+
+
+def load_older_levels(folder: Traversable | None = None) -> tuple[Level, ...]:
+    """Return levels of earlier releases whose tasks may still be running.
+
+    ``levels/older/<release>/`` holds all the level files of one earlier release, as they
+    were; they stay for as long as admissions live (14 days), unless a change closed a hole.
+
+    Args:
+        folder: in place of ``levels/older``.
+
+    Raises:
+        InternalError: ``STO-P001``, a set is broken.
+    """
+    if folder is None:
+        folder = _folder() / "older"
+    if not folder.is_dir():
+        return ()
+    current = {level.digest for level in load_levels()}
+    found: dict[str, Level] = {}
+    for release in sorted(folder.iterdir(), key=lambda one: one.name, reverse=True):
+        names = [one for one in release.iterdir() if one.name.endswith(".toml")]
+        for level in parse_levels(one.read_bytes() for one in names):
+            if level.digest not in current:
+                found.setdefault(level.digest, level)
+    return tuple(found.values())
+
+
+def level_files() -> dict[str, bytes]:
+    """Return the shipped levels' own files by level name, as releases publish them."""
+    return {
+        entry.name.removesuffix(".toml"): entry.read_bytes()
+        for entry in _folder().iterdir()
+        if entry.name.endswith(".toml")
+    }

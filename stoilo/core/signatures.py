@@ -1,4 +1,4 @@
-"""Ed25519 keys, and DSSE v1.0.2: sign bytes, verify bytes, parse only what was verified.
+"""What is signed: Ed25519 keys, DSSE v1.0.2 envelopes, and the strict JSON inside and around.
 
 Keys are configuration, checked once when loaded; none is ever taken from a message.
 Signing and verifying itself is the `cryptography` package. A threshold counts distinct
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -31,7 +32,6 @@ from cryptography.hazmat.primitives.serialization import (
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strict_json import Json, parse_strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,13 +53,9 @@ class PublicKey:
     raw: bytes
 
     @cached_property
-    def _key(self) -> Ed25519PublicKey:
-        return Ed25519PublicKey.from_public_bytes(self.raw)
-
-    @property
     def crypto(self) -> Ed25519PublicKey:
         """The key as the `cryptography` package has it."""
-        return self._key
+        return Ed25519PublicKey.from_public_bytes(self.raw)
 
     @property
     def identity(self) -> bytes:
@@ -71,7 +67,7 @@ class PublicKey:
         if len(signature) != SIGNATURE_BYTES:
             return False
         try:
-            self._key.verify(signature, message)
+            self.crypto.verify(signature, message)
         except InvalidSignature:
             return False
         return True
@@ -172,13 +168,97 @@ def _double(point: tuple[int, int]) -> tuple[int, int]:
 
 
 def _inverse(number: int) -> int:
-    """Return the multiplicative inverse modulo the field's prime."""
     return pow(number, PRIME - 2, PRIME)
+
+
+# JSON from another party, read strictly: one meaning per text, or a refusal --------------
+#
+# Two parsers that disagree about a signed text are an attack (signing-audit §2.1), so
+# what they may disagree about is refused: duplicate keys, floats and NaN, surrogates,
+# integers beyond 64 bits, byte order marks, text after the value. Size and depth are
+# bounded before the parser runs. Trust: the input is hostile; the output holds only dict,
+# list, str, int, bool and None.
+
+
+Json = None | bool | int | str | list["Json"] | dict[str, "Json"]
+
+MAX_DEPTH = 16
+MAX_INTEGER_CHARS = 19  # fits a signed 64-bit integer with its sign
+
+# An unterminated string runs to the end of the text: without that branch the search
+# would start again at every quote, and time would grow with the square of the size.
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_BRACKETS = re.compile(rb"[\[\]{}]")
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def parse_strict_json(data: bytes, *, max_bytes: int, what: str) -> Json:
+    """Return the value of `data` (hostile, at most `max_bytes`).
+
+    Args:
+        data: UTF-8 JSON text.
+        max_bytes: largest size accepted, bytes; checked first.
+        what: the document's name in messages, for example ``statement``.
+
+    Raises:
+        TrustError: STO-A001 too large, STO-A002 not JSON, STO-A003 duplicate keys,
+            STO-A015 a number that is not a small integer, STO-A016 nested too deep.
+    """
+    if len(data) > max_bytes:
+        raise TrustError("STO-A001", f"the {what} is larger than {max_bytes} bytes")
+    _check_depth(data, what)
+    if _SURROGATE_ESCAPE.search(data):
+        raise TrustError("STO-A002", f"the {what} escapes a surrogate code point")
+    try:
+        value: Json = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_unique_pairs,
+            parse_float=_refuse_number,
+            parse_constant=_refuse_number,
+            parse_int=_small_integer,
+        )
+    except (ValueError, RecursionError) as error:
+        raise TrustError("STO-A002", f"the {what} is not strict JSON") from error
+    return value
+
+
+def _check_depth(data: bytes, what: str) -> None:
+    """Refuse nesting past `MAX_DEPTH` before any recursive parser sees the text."""
+    depth = 0
+    for bracket in _BRACKETS.findall(_STRINGS.sub(b"", data)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise TrustError(
+                "STO-A016", f"the {what} nests deeper than {MAX_DEPTH} levels"
+            )
+
+
+def _unique_pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Build an object, refusing a key that occurs twice."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise TrustError("STO-A003", "a JSON object names one key twice")
+    return members
+
+
+def _refuse_number(text: str) -> NoReturn:
+    """Refuse floats, exponents, NaN and infinities: none has one exact meaning."""
+    raise TrustError("STO-A015", f"only integers are allowed, found {text[:20]!r}")
+
+
+def _small_integer(text: str) -> int:
+    """Return an integer of at most 64 bits."""
+    if len(text) > MAX_INTEGER_CHARS:
+        raise TrustError("STO-A015", "an integer is longer than 64 bits")
+    return int(text)
+
+
+# Envelopes -----------------------------------------------------------------------------
 
 
 IN_TOTO_PAYLOAD = "application/vnd.in-toto+json"
 MAX_SIGNATURES = 16
-MAX_SIGNATURE_BYTES = 5 * 1024
+MAX_SIGNATURE_CHARS = 4 * 5 * 1024 // 3  # in base64, of 5 KiB
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
@@ -236,6 +316,19 @@ def render_envelope(envelope: Envelope) -> bytes:
     )
 
 
+class _WireSignature(msgspec.Struct):
+    sig: Annotated[str, msgspec.Meta(max_length=MAX_SIGNATURE_CHARS)]
+    keyid: Annotated[str, msgspec.Meta(max_length=BOUNDS.name_chars)] = ""
+
+
+class _WireEnvelope(msgspec.Struct, rename="camel"):
+    payload_type: str
+    payload: str
+    signatures: Annotated[
+        tuple[_WireSignature, ...], msgspec.Meta(max_length=MAX_SIGNATURES)
+    ]
+
+
 def parse_envelope(data: bytes) -> Envelope:
     """Parse `data` (hostile) without judging its signatures.
 
@@ -245,15 +338,16 @@ def parse_envelope(data: bytes) -> Envelope:
     document = parse_strict_json(
         data, max_bytes=BOUNDS.envelope_bytes, what="admission envelope"
     )
-    if not isinstance(document, dict):
-        raise _misshapen("is not an object")
-    signatures = document.get("signatures")
-    if not isinstance(signatures, list) or len(signatures) > MAX_SIGNATURES:
-        raise _misshapen(f"needs a list of at most {MAX_SIGNATURES} signatures")
+    try:
+        wire = msgspec.convert(document, _WireEnvelope)
+    except msgspec.ValidationError as error:
+        raise _misshapen(f"is malformed: {error}") from error
     return Envelope(
-        payload_type=_text(document, "payloadType"),
-        payload=_decode_base64(_text(document, "payload")),
-        signatures=tuple(_parse_signature(one) for one in signatures),
+        payload_type=wire.payload_type,
+        payload=_decode_base64(wire.payload),
+        signatures=tuple(
+            Signature(one.keyid, _decode_base64(one.sig)) for one in wire.signatures
+        ),
     )
 
 
@@ -290,27 +384,6 @@ def verify_envelope(
     return envelope.payload
 
 
-def _parse_signature(value: Json) -> Signature:
-    """Read one element of ``signatures``."""
-    if not isinstance(value, dict):
-        raise _misshapen("holds a signature that is not an object")
-    keyid = value.get("keyid", "")
-    if not isinstance(keyid, str) or len(keyid) > BOUNDS.name_chars:
-        raise _misshapen("holds a bad key id")
-    sig = _decode_base64(_text(value, "sig"))
-    if len(sig) > MAX_SIGNATURE_BYTES:
-        raise _misshapen("holds an oversized signature")
-    return Signature(keyid, sig)
-
-
-def _text(document: dict[str, Json], name: str) -> str:
-    """Return the string member `name`."""
-    value = document.get(name)
-    if not isinstance(value, str):
-        raise _misshapen(f"lacks the text {name!r}")
-    return value
-
-
 def _decode_base64(text: str) -> bytes:
     """Decode the standard or the URL-safe alphabet, padded or not, nothing else."""
     standard = text.replace("-", "+").replace("_", "/")
@@ -324,5 +397,4 @@ def _decode_base64(text: str) -> bytes:
 
 
 def _misshapen(detail: str) -> TrustError:
-    """Return the error for an envelope of the wrong shape."""
     return TrustError("STO-A002", f"the admission envelope {detail}")

@@ -23,8 +23,7 @@ import msgspec
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.signatures import IN_TOTO_PAYLOAD, pae
-from stoilo.core.strict_json import Json, parse_strict_json
+from stoilo.core.signatures import IN_TOTO_PAYLOAD, Json, pae, parse_strict_json
 from stoilo.core.types import Redundancy
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -350,10 +349,10 @@ def split_revocations(data: bytes) -> tuple[bytes, bytes]:
     """Return envelope and proof of a workunit's file (hostile), neither judged.
 
     Raises:
-        TrustError: STO-A070 when it is missing or too large, STO-A071 in another form.
+        TrustError: STO-A071 when it is missing, too large or in another form.
     """
     if not 0 < len(data) <= MAX_REVOCATIONS_BYTES:
-        raise TrustError("STO-A070", "the revocations are missing or too large")
+        raise TrustError("STO-A071", "the revocations are missing or too large")
     if not data.startswith(_FIRST_LINE):
         raise TrustError("STO-A071", "the file of revocations is in another form")
     envelope, _, proof = data.removeprefix(_FIRST_LINE).partition(b"\n")

@@ -16,7 +16,14 @@ from pathlib import Path
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import PolicyRefusal, UsageError
-from stoilo.flavors.archive import XzWriter, write_archive
+from stoilo.core.frozen_tree import (
+    MANIFEST_NAME,
+    Tree,
+    platform_name,
+    render_tree,
+    tree_digest,
+)
+from stoilo.core.levels import load_levels
 from stoilo.flavors.freeze import (
     PACKAGE,
     FreezePlan,
@@ -32,17 +39,8 @@ from stoilo.flavors.lock import (
     parse_lock,
 )
 from stoilo.flavors.manifest import FlavorManifest
+from stoilo.flavors.packing import XzWriter, describe_tree, hash_file, write_archive
 from stoilo.flavors.sbom import describe_host_libraries, read_licences, render_sbom
-from stoilo.flavors.tree import (
-    MANIFEST_NAME,
-    Tree,
-    describe_tree,
-    hash_file,
-    platform_name,
-    render_tree,
-    tree_digest,
-)
-from stoilo.policies.levels import load_levels
 
 RUNTIME_PROGRAM = "stoilo-runtime"
 VERIFIER_PROGRAM = "stoilo-verifier"
@@ -124,7 +122,7 @@ def build_flavor(
 
     Raises:
         PolicyRefusal: as `check_flavor`.
-        UsageError: ``STO-F007``, ``STO-F007``, ``STO-F017``.
+        UsageError: ``STO-F007``, ``STO-U003``.
         InternalError: as `freeze_part`.
     """
     level = check_flavor(flavor)
@@ -158,7 +156,7 @@ def build_verifier(
     """Freeze the verifier with the built file `built` below the empty `output`.
 
     Raises:
-        UsageError: ``STO-F007``, ``STO-F007``, ``STO-F017``, and ``STO-F019`` when the tree
+        UsageError: ``STO-F007``, ``STO-U003``, and ``STO-F019`` when the tree
             is past the launcher's bounds.
         InternalError: as `freeze_part`.
     """

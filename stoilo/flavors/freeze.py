@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.frozen_tree import platform_name
 from stoilo.flavors.contents import load_contents
 from stoilo.flavors.lock import clean_environment, load_lock, parse_lock, pip_command
-from stoilo.flavors.tree import platform_name
 
 _SPEC = "from stoilo.flavors.pyinstaller_spec import freeze\nfreeze({plan!r})\n"
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -72,9 +72,9 @@ def freeze_part(plan: FreezePlan, work: Path, python: Path | None = None) -> Fro
         python: interpreter to freeze with; default: `base_python`.
 
     Raises:
-        UsageError: ``STO-F007`` or ``STO-F007`` about the lock, ``STO-F017`` `work` is
+        UsageError: ``STO-F007`` about the lock, ``STO-U003`` `work` is
             not empty.
-        InternalError: ``STO-F010`` wheels could not be installed, ``STO-F011`` PyInstaller
+        InternalError: ``STO-F011`` wheels could not be installed, ``STO-F011`` PyInstaller
             failed, ``STO-F012`` something is missing from the tree or from its list,
             ``STO-F015`` a program or library of the system is missing.
     """
@@ -108,12 +108,12 @@ def freeze_part(plan: FreezePlan, work: Path, python: Path | None = None) -> Fro
 
 
 def make_empty(directory: Path) -> Path:
-    """Make `directory` (or take it when it is empty), or raise ``STO-F017``."""
+    """Make `directory` (or take it when it is empty), or raise ``STO-U003``."""
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise UsageError(
-            "STO-F017",
+            "STO-U003",
             f"{directory} is not empty",
             hint="name a new directory: a build never goes on from another",
         )
@@ -163,7 +163,7 @@ def _install(
     run_logged(
         [str(python), "-I", "-m", "venv", "--without-pip", str(environment)],
         log,
-        "STO-F010",
+        "STO-F011",
         "making an environment",
         clean_environment(),
     )
@@ -179,7 +179,7 @@ def _install(
                 *("--only-binary", ":all:", *where, "--requirement", str(file)),
             ],
             log,
-            "STO-F010",
+            "STO-F011",
             f"installing the locked wheels ({name})",
             clean_environment(),
         )

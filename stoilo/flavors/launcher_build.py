@@ -53,12 +53,12 @@ def render_held(held: LauncherHeld) -> str:
     """Return the text of ``held.h``.
 
     Raises:
-        UsageError: STO-F063, a value is out of its form or bounds.
+        UsageError: STO-F019, a value is out of its form or bounds.
     """
     wrong = _wrong_fields(held)
     if wrong:
         raise UsageError(
-            "STO-F063",
+            "STO-F019",
             f"a launcher cannot be built for this {', '.join(wrong)}",
             hint="build the verifier first and pass on what that build wrote",
         )
@@ -91,13 +91,13 @@ def build_launcher(held: LauncherHeld, output: Path) -> None:
     """Compile the launcher for `held` to the file `output`.
 
     Raises:
-        UsageError: STO-F063, a value of `held` is malformed.
-        InternalError: STO-F061 without a C compiler, STO-F062 when it fails.
+        UsageError: STO-F019, a value of `held` is malformed.
+        InternalError: STO-F015 without a C compiler, STO-F011 when it fails.
     """
     text = render_held(held)
     if shutil.which(COMPILER) is None:
         raise InternalError(
-            "STO-F061",
+            "STO-F015",
             f"there is no {COMPILER} on this machine",
             hint="install it: apt-get install gcc libc6-dev",
         )
@@ -120,7 +120,7 @@ def _compile(command: list[str], folder: str) -> None:
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace")[:2000].strip()
         raise InternalError(
-            "STO-F062",
+            "STO-F011",
             f"the launcher does not build: {said}",
             hint="install gcc and libc6-dev; warnings count as errors",
         )
@@ -133,7 +133,7 @@ def describe_launcher(program: bytes) -> LauncherHeld:
     those who rebuilt it say.
 
     Raises:
-        TrustError: STO-F064, the bytes hold no such line, or several.
+        TrustError: STO-F001, the bytes hold no such line, or several.
     """
     found = _ABOUT.findall(program) if len(program) <= MAX_LAUNCHER_BYTES else []
     if len(found) == 1:
@@ -141,7 +141,7 @@ def describe_launcher(program: bytes) -> LauncherHeld:
         if not _wrong_fields(held):
             return held
     raise TrustError(
-        "STO-F064",
+        "STO-F001",
         "the file is not a launcher: it does not say once what it was built for",
         hint="pass the launcher of a release, as it was published",
     )

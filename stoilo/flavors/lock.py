@@ -158,12 +158,12 @@ def pip_command(python: Path) -> list[str]:
     """Return the words that run this interpreter's pip for the environment of `python`.
 
     Raises:
-        InternalError: ``STO-F010``, there is no pip here.
+        InternalError: ``STO-F011``, there is no pip here.
     """
     spec = importlib.util.find_spec("pip")
     if spec is None or spec.origin is None:
         raise InternalError(
-            "STO-F010",
+            "STO-F011",
             "a build installs its wheels with pip, and there is none here",
             hint="install pip into the environment that stoilo runs in",
         )
@@ -182,7 +182,7 @@ def resolve_lock(
         python: the interpreter that the part will be frozen with.
 
     Raises:
-        InternalError: ``STO-F010`` pip does not run, or finds no wheel for something.
+        InternalError: ``STO-F011`` pip does not run, or finds no wheel for something.
     """
     command = [*pip_command(python), "install"]
     options = ["--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
@@ -194,7 +194,7 @@ def resolve_lock(
     )
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise InternalError("STO-F010", f"pip could not resolve it: {' '.join(last)}")
+        raise InternalError("STO-F011", f"pip could not resolve it: {' '.join(last)}")
     report = json.loads(done.stdout)
     wheels = sorted(_chosen(entry) for entry in report["install"])
     version = ".".join(report["environment"]["python_version"].split(".")[:2])

@@ -12,17 +12,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-import sys
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.errors import PolicyRefusal, UsageError
+from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 _LIST_ITEMS = 200
@@ -136,12 +135,6 @@ class FlavorManifest:
     digest: Digest  # SHA-256 of the file's bytes, the identity
     alias: str  # MD5 of the same bytes, the thesis's identity
 
-    def holds(self, module: str) -> bool:
-        """Whether a third-party dotted `module` can be imported in this flavor."""
-        return any(
-            module == held or module.startswith(held + ".") for held in self.modules
-        )
-
 
 def flavor_alias(data: bytes) -> str:
     """Return the thesis's flavor identifier of a file: MD5, an alias without trust."""
@@ -223,37 +216,6 @@ def find_flavor(
         "STO-P061",
         f"there is no flavor {wanted[:80]!r} here",
         hint=f"flavors here: {', '.join(flavor.name for flavor in known)}",
-    )
-
-
-# Modules that a task has without a library: their façades are all there is
-FACADES_ALONE = frozenset({"tqdm"})
-
-
-def smallest_flavor(
-    imports: Iterable[str], flavors: Sequence[FlavorManifest] | None = None
-) -> FlavorManifest:
-    """Return the smallest flavor that holds every import (full dotted names).
-
-    Standard library modules are in every flavor.
-
-    Raises:
-        PolicyRefusal: ``STO-P062``, no flavor holds them all.
-    """
-    known = shipped_flavors() if flavors is None else sorted(flavors, key=_size)
-    wanted = sorted(
-        name
-        for name in set(imports)
-        if name.split(".", 1)[0] not in sys.stdlib_module_names | FACADES_ALONE
-    )
-    for flavor in known:
-        if all(flavor.holds(name) for name in wanted):
-            return flavor
-    missing = ", ".join(wanted)[:200]
-    raise PolicyRefusal(
-        "STO-P062",
-        f"no flavor of this project holds all of: {missing}",
-        hint="use what a flavor holds (`stoilo flavor show`) or ask for a new one",
     )
 
 

@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import quote
 
 from stoilo.core.digests import Digest
+from stoilo.core.frozen_tree import Tree
 from stoilo.flavors.lock import Lock, LockedWheel, normal_name
-from stoilo.flavors.tree import Tree
 
 _METADATA_BYTES = 1 << 20
 _PACKAGE = re.compile(r"([a-z0-9][a-z0-9+.-]+)(?::[a-z0-9]+)?: /")

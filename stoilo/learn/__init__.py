@@ -115,7 +115,7 @@ _HOMES = {
     "trainers.options": "StopRule TrainerOptions",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.trainer": "Trainer",
-    "transport": "Compressed Raw Ternary",
+    "driver.transport": "Compressed Raw Ternary",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

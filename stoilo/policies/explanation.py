@@ -6,16 +6,16 @@ child); nothing here looks into it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
 
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UsageError
-from stoilo.core.levels import Level, ModuleRule, SyscallRules
+from stoilo.core.levels import Level
 from stoilo.core.types import Finding, Severity, Verdict
-from stoilo.policies.policy import EVERYBODY, LevelRule, Policy, Review
+from stoilo.policies.policy import EVERYBODY, Policy
 from stoilo.policies.render import escape
 
 
@@ -189,40 +189,40 @@ class Change(msgspec.Struct, frozen=True):
     effect: Effect  # for whoever may submit
 
 
+_OPPOSITE = {Effect.WIDENS: Effect.NARROWS, Effect.NARROWS: Effect.WIDENS}
+_EFFECTS = {
+    **dict.fromkeys(("order", "preload", "errno", "facade", "name"), Effect.OTHER),
+    **dict.fromkeys(("deny", "review"), Effect.NARROWS),
+}
+"""Part of a path → what adding there, or raising the number, does; else it widens."""
+
+_UNTOLD = frozenset(
+    {"digest", "text", "format", "summary", "extends", "members", "reasons"}
+)
+_Fact = frozenset[str] | int | str
+
+
 def diff_levels(one: Level, other: Level) -> tuple[Change, ...]:
-    """Return what `other` has otherwise than `one`, in the order of the level files."""
-    changes = [
-        *_values("order", one.order, other.order),
-        *_sets("builtins", one.builtins, other.builtins),
-        *_modules(one.modules, other.modules),
-        *_sets("travelling_types", one.travelling_types, other.travelling_types),
-        *_overrides(one.overrides, other.overrides),
-        *_sets("preload", one.preload, other.preload, Effect.OTHER),
-        *_syscalls(one.syscalls, other.syscalls),
-        *_amounts("limits.default", one.limits.default, other.limits.default),
-        *_amounts("limits.max", one.limits.max, other.limits.max),
-    ]
-    return tuple(changes)
+    """Return what `other` has otherwise than `one`, table by table."""
+    before, after = (
+        # The classes themselves, too: one that gives no name can still be extended
+        {"overrides": frozenset(level.overrides)} | dict(_facts("", level))
+        for level in (one, other)
+    )
+    return tuple(_compare(before, after))
 
 
 def diff_policies(one: Policy, other: Policy) -> tuple[Change, ...]:
-    """Return what `other` has otherwise than `one`, in the order of policy files."""
-    changes = list(_values("name", one.name, other.name))
-    for name in _both(one.levels, other.levels):
-        rules = (one.levels.get(name), other.levels.get(name))
-        changes += _rules(f"levels.{name}", *(rule or LevelRule() for rule in rules))
-    for role in _both(one.quotas, other.quotas):
-        quotas = (one.quota(role), other.quota(role))
-        changes += _amounts(f"quotas.{role}", *map(msgspec.structs.asdict, quotas))
-    limits = (one.limits, other.limits)
-    changes += _amounts("limits", *map(msgspec.structs.asdict, limits))
-    for name in ("digests", "modules"):
-        denied = (getattr(one.deny, name), getattr(other.deny, name))
-        changes += _sets(f"deny.{name}", *denied, Effect.NARROWS)
-    return tuple(changes)
+    """Return what `other` has otherwise than `one`, table by table."""
+    roles = [*one.quotas, *other.quotas]  # who has none gets the built-in one
+    before, after = (
+        msgspec.structs.replace(rules, quotas={one: rules.quota(one) for one in roles})
+        for rules in (one, other)
+    )
+    return tuple(_compare(dict(_facts("", before)), dict(_facts("", after))))
 
 
-def render_changes(changes: Collection[Change]) -> str:
+def render_changes(changes: Sequence[Change]) -> str:
     """Return changes one a line: ``+`` widens, ``-`` narrows, ``~`` neither; then the sum."""
     marks = {Effect.WIDENS: "+", Effect.NARROWS: "-", Effect.OTHER: "~"}
     lines = [
@@ -237,80 +237,42 @@ def render_changes(changes: Collection[Change]) -> str:
     return "\n".join([*lines, f"{len(changes)} changes: {', '.join(counts)}"])
 
 
-def _both(one: Collection[str], other: Collection[str]) -> list[str]:
-    """Return the names of either, those of `one` first."""
-    return list(dict.fromkeys([*one, *other]))
+def _facts(path: str, value: object) -> Iterator[tuple[str, _Fact]]:
+    """Yield what stands at `path` and below; a table of texts counts by its keys."""
+    value = msgspec.to_builtins(value)
+    if isinstance(value, dict) and not (
+        path and all(isinstance(inner, str) for inner in value.values())
+    ):
+        for name, inner in value.items():
+            if name not in _UNTOLD:
+                yield from _facts(f"{path}.{name}".removeprefix("."), inner)
+    elif isinstance(value, dict | list | tuple):
+        yield path.removesuffix(".names"), frozenset(value)
+    elif path.endswith(".review"):
+        yield path, frozenset({str(value)} - {"none"})
+    elif isinstance(value, int | str):
+        yield path, value
 
 
-def _values(path: str, before: object, after: object) -> Iterator[Change]:
-    if before != after:
-        yield Change(path, str(before), str(after), Effect.OTHER)
+def _compare(before: dict[str, _Fact], after: dict[str, _Fact]) -> Iterator[Change]:
+    for path in dict.fromkeys([*before, *after]):
+        one, other = before.get(path), after.get(path)
+        parts = [_EFFECTS[part] for part in path.split(".") if part in _EFFECTS]
+        up = parts[0] if parts else Effect.WIDENS
+        down = _OPPOSITE.get(up, up)
+        match one, other:
+            case (str(), str()) if one != other:
+                yield Change(path, one, other, up)
+            case (int() | None, int() | None) if one != other:
+                effect = up if (other or 0) > (one or 0) else down
+                yield Change(path, _show(one), _show(other), effect)
+            case (frozenset() | None, frozenset() | None):
+                gone, new = one or frozenset(), other or frozenset()
+                if gone - new:
+                    yield Change(path, ", ".join(sorted(gone - new)), "", down)
+                if new - gone:
+                    yield Change(path, "", ", ".join(sorted(new - gone)), up)
 
 
-def _sets(
-    path: str,
-    before: Collection[str],
-    after: Collection[str],
-    effect: Effect = Effect.WIDENS,
-) -> Iterator[Change]:
-    """Yield what was taken and what was added; `effect` is that of adding."""
-    opposite = {Effect.WIDENS: Effect.NARROWS, Effect.NARROWS: Effect.WIDENS}
-    gone, new = set(before) - set(after), set(after) - set(before)
-    if gone:
-        taken = opposite.get(effect, effect)
-        yield Change(path, ", ".join(sorted(gone)), "", taken)
-    if new:
-        yield Change(path, "", ", ".join(sorted(new)), effect)
-
-
-def _modules(
-    before: Mapping[str, ModuleRule], after: Mapping[str, ModuleRule]
-) -> Iterator[Change]:
-    none = ModuleRule()
-    for name in _both(before, after):
-        one, other = before.get(name, none), after.get(name, none)
-        yield from _sets(f"modules.{name}", one.names, other.names)
-        if name in before and name in after:
-            yield from _values(f"modules.{name}.facade", one.facade, other.facade)
-
-
-def _overrides(
-    before: Mapping[str, tuple[str, ...]], after: Mapping[str, tuple[str, ...]]
-) -> Iterator[Change]:
-    yield from _sets("overrides", before.keys(), after.keys())
-    for name in _both(before, after):
-        one, other = before.get(name, ()), after.get(name, ())
-        yield from _sets(f"overrides.{name}", one, other)
-
-
-def _syscalls(before: SyscallRules, after: SyscallRules) -> Iterator[Change]:
-    yield from _sets("syscalls.allow", before.allow, after.allow)
-    yield from _sets("syscalls.guarded", before.guarded, after.guarded)
-    for number in _both(before.errno, after.errno):
-        calls = (before.errno.get(number, ()), after.errno.get(number, ()))
-        yield from _sets(f"syscalls.errno.{number}", *calls, Effect.OTHER)
-
-
-def _amounts(
-    path: str, before: Mapping[str, int], after: Mapping[str, int]
-) -> Iterator[Change]:
-    """Yield numbers that differ: a higher one lets more in."""
-    for name in _both(before, after):
-        one, other = before.get(name), after.get(name)
-        if one == other:
-            continue
-        up = other is not None and (one is None or other > one)
-        effect = Effect.WIDENS if up else Effect.NARROWS
-        yield Change(f"{path}.{name}", _number(one), _number(other), effect)
-
-
-def _number(amount: int | None) -> str:
+def _show(amount: int | None) -> str:
     return "" if amount is None else f"{amount:,}"
-
-
-def _rules(path: str, before: LevelRule, after: LevelRule) -> Iterator[Change]:
-    yield from _sets(f"{path}.open_to", before.open_to, after.open_to)
-    if before.review is not after.review:
-        asked = after.review is Review.MANUAL
-        effect = Effect.NARROWS if asked else Effect.WIDENS
-        yield Change(f"{path}.review", before.review, after.review, effect)

@@ -2,9 +2,8 @@
 
 `judge` is pure and total: the same request has the same verdict on any machine with the
 same engine (`engine_digest`), and every byte string ends in a verdict. Parsing hostile
-source can still cost time and memory, so servers call it in a jailed child
-(`stoilo.policies.jailed`) and the command line in a child with limits
-(`stoilo.policies.check`).
+source can still cost time and memory, so servers call it in a jailed child, and the command
+line in a child with limits (`stoilo.policies.jailed`).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
+from stoilo.core.levels import load_levels
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import Finding, Verdict
 from stoilo.policies import entry as entries
@@ -30,17 +30,13 @@ from stoilo.policies.findings import (
     tidy,
 )
 from stoilo.policies.imports import Need, find_import_problems, find_needs
-from stoilo.policies.levels import check_level_name, load_levels
+from stoilo.policies.levels import check_level_name
 from stoilo.policies.limits import (
-    TREE_LIMITS,
-    TreeLimits,
     find_finally_bombs,
     find_large_constants,
-    find_oversize,
 )
-from stoilo.policies.names import find_deceptive_names, find_deep_brackets
 from stoilo.policies.policy import Policy, default_policy
-from stoilo.policies.text import check_text
+from stoilo.policies.text import check_text, find_deceptive_names, find_deep_brackets
 from stoilo.sandbox.language.rules import (
     FINALLY,
     LANGUAGE_DIGEST,
@@ -49,14 +45,14 @@ from stoilo.sandbox.language.rules import (
     RELATIVE,
     STAR,
 )
-from stoilo.sandbox.language.transformer import check_tree
+from stoilo.sandbox.language.transformer import check_tree, find_oversize
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
 
 
 # Part of every cached verdict's key: raised when the gate's own rules change
-GATE_VERSION = "1"
+GATE_VERSION = "2"
 
 
 _IMPORT_RULES = frozenset(rule.code for rule in (MODULE, MODULE_NAME, RELATIVE, STAR))
@@ -107,7 +103,7 @@ def judge(request: GateRequest) -> Verdict:
 def engine_digest() -> Digest:
     """Return the digest of what a verdict depends on besides the request."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    fixed = f"{GATE_VERSION}\n{python}\n{BOUNDS}\n{TREE_LIMITS}\n{LANGUAGE_DIGEST}"
+    fixed = f"{GATE_VERSION}\n{python}\n{BOUNDS}\n{LANGUAGE_DIGEST}"
     levels = [level.digest.encode() for level in load_levels()]
     return domain_digest(Domain.VERDICT, fixed.encode(), *levels)
 
@@ -299,12 +295,12 @@ def _parse(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text, "<task>", feature_version=(3, 11))
-        oversize = find_oversize(tree, lines, TreeLimits(nodes=nodes))
+        oversize = find_oversize(tree, nodes)
     except SyntaxError as error:
         return None, [_syntax_finding(error)]
     except (RecursionError, MemoryError, ValueError, OverflowError):
         return None, [_too_complex()]
-    return (None, oversize) if oversize else (tree, [])
+    return (None, [_by_characters(oversize, lines)]) if oversize else (tree, [])
 
 
 def _syntax_finding(error: SyntaxError) -> Finding:

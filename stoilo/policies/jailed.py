@@ -1,14 +1,20 @@
-"""The server's gate: a warm zygote, one jailed child a verdict, a cache before it.
+"""The gate asked in a child of its own: a jailed one, or a plain one with limits.
 
-The jail comes in as an argument, so that tests can hand in a broken one.
+The server judges in a jail, one child a verdict or a batch, with a cache before it; the jail
+comes in as an argument, so that tests can hand in a broken one. `stoilo policy check` works
+on any system, and its source is not hostile to its author: a plain child is enough there,
+whose limits keep a bomb from taking the machine with it. Run as a module this file is that
+child.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
 from threading import Lock
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, StoiloError
@@ -18,11 +24,16 @@ from stoilo.policies.findings import FIRST_PLACE, make_finding
 from stoilo.policies.gate import GateRequest, engine_digest, verdict_key
 from stoilo.policies.wire import (
     ANSWER_BYTES,
+    answer_requests,
     parse_answer,
-    parse_batch,
-    render_batch,
-    render_request,
+    parse_answers,
+    render_requests,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stoilo.sandbox.process.report import JailReport
 
 GATE_JOB = "stoilo.policies.wire"
 
@@ -47,31 +58,12 @@ BATCH_BYTES = 1024 * 1024
 _CRASHES = 3
 
 
-class GateReport(Protocol):
-    """What the gate reads of a jail's report."""
-
-    @property
-    def status(self) -> str:
-        """``finished``, or how the child ended instead."""
-        ...
-
-    @property
-    def frame(self) -> bytes:
-        """The untrusted answer."""
-        ...
-
-    @property
-    def limit(self) -> str:
-        """The limit that was hit, empty if none."""
-        ...
-
-
 class GateJail(Protocol):
     """A jail running `GATE_JOB`; `stoilo.sandbox.process.supervisor.Jail` is one."""
 
     def run(
         self, request: bytes, limits: RunLimits, wall_s: float | None = None
-    ) -> GateReport:
+    ) -> JailReport:
         """Run one request in a fresh child."""
         ...
 
@@ -139,32 +131,29 @@ class Gate:
         if len(group) == 1:
             return None
         try:
-            question = render_batch([render_request(request) for request in group])
-            report = self._jail.run(question, GATE_LIMITS)
-            if str(report.status) != "finished":
+            report = self._jail.run(render_requests(group), GATE_LIMITS)
+            if report.status != "finished":
                 return None
-            return parse_batch(report.frame, group)
+            return parse_answers(report.frame, group)
         except StoiloError:
             return None
 
     def _judge_in_jail(self, request: GateRequest) -> tuple[Verdict, bool]:
         """Return the verdict and whether it says something lasting about the source."""
-        question = render_request(request)
-        status = ""
+        question = render_requests([request])
         for _ in range(_CRASHES):
             report = self._jail.run(question, GATE_LIMITS)
-            status = str(report.status)
-            if status == "finished":
+            if report.status == "finished":
                 return parse_answer(report.frame, request), True
             if report.limit:
                 return too_costly(request), report.limit != "wall_s"
-            if status != "crashed":
+            if report.status != "crashed":
                 break
         else:
             return too_costly(request), False
         raise InternalError(
             "STO-P004",
-            f"the gate's jail did not answer: {status}",
+            f"the gate's jail did not answer: {report.status}",
             hint="`stoilo sandbox selftest` says what this machine lacks",
         )
 
@@ -197,3 +186,84 @@ def too_costly(request: GateRequest) -> Verdict:
         findings=(make_finding("STO-P054", FIRST_PLACE, message, hint),),
         engine_digest=engine_digest(),
     )
+
+
+# The plain child ---------------------------------------------------------------------
+
+
+_START_UP_BYTES = 512 * 1024 * 1024  # address space that the interpreter itself maps
+_KEPT_ENVIRONMENT = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR")
+_OUT_OF_MEMORY = 70
+
+
+def check_in_child(
+    request: GateRequest, wall_s: float = float(GATE_LIMITS.wall_s)
+) -> Verdict:
+    """Return the verdict on `request`, judged in a child process.
+
+    Args:
+        request: what to judge.
+        wall_s: seconds after which the source counts as too costly to check.
+
+    Raises:
+        UsageError: unknown level, names too long.
+        InternalError: ``STO-P004``, the child died of something else than its limits.
+    """
+    environment = {
+        name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-m", "stoilo.policies.jailed"],
+            input=render_requests([request]),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            timeout=wall_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return too_costly(request)
+    if done.returncode == 0:
+        return parse_answer(done.stdout, request)
+    if done.returncode < 0 or done.returncode == _OUT_OF_MEMORY:
+        return too_costly(request)
+    raise InternalError(
+        "STO-P004",
+        f"the checking process ended with status {done.returncode}",
+        hint="run `python -I -m stoilo.policies.jailed` to see why it does not start",
+    )
+
+
+def _limit_process() -> None:
+    """Lower this process's limits where the system has them."""
+    try:
+        import resource  # noqa: PLC0415 - POSIX only
+    except ImportError:  # Windows: the parent's time limit remains
+        return
+    memory = _START_UP_BYTES + GATE_LIMITS.memory_bytes
+    for limit, value in (
+        (resource.RLIMIT_CPU, GATE_LIMITS.cpu_s),
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        try:
+            resource.setrlimit(limit, (value, value))
+        except (ValueError, OSError):  # a lower hard limit is already in force
+            continue
+
+
+def _main() -> int:
+    """Answer one request from stdin on stdout."""
+    _limit_process()
+    try:
+        answer = answer_requests(sys.stdin.buffer.read())
+    except MemoryError:
+        return _OUT_OF_MEMORY
+    sys.stdout.buffer.write(answer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,14 +1,6 @@
-"""The shipped levels, by name, and which of them a task's arguments need.
-
-They are part of the verifier release: trusted, and read once a process (the jailed gate
-reads them before its jail closes).
-"""
+"""The shipped levels by name, and which of them a task's arguments need."""
 
 from __future__ import annotations
-
-import functools
-from importlib import resources
-from typing import TYPE_CHECKING
 
 from stoilo.core.codec.nodes import (
     FORMS,
@@ -21,52 +13,7 @@ from stoilo.core.codec.nodes import (
     Tensor,
 )
 from stoilo.core.errors import UsageError
-from stoilo.core.levels import Level, parse_levels
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
-
-@functools.cache
-def load_levels() -> tuple[Level, ...]:
-    """Return every shipped level, narrowest first, or raise ``STO-P001``."""
-    return parse_levels(level_files().values())
-
-
-def load_older_levels(folder: Traversable | None = None) -> tuple[Level, ...]:
-    """Return levels of earlier releases whose tasks may still be running.
-
-    ``levels/older/<release>/`` holds all the level files of one earlier release, as they
-    were; they stay for as long as admissions live (14 days), unless a change closed a hole.
-
-    Args:
-        folder: in place of ``levels/older``.
-
-    Raises:
-        InternalError: ``STO-P001``, a set is broken.
-    """
-    if folder is None:
-        folder = resources.files("stoilo.policies") / "levels" / "older"
-    if not folder.is_dir():
-        return ()
-    current = {level.digest for level in load_levels()}
-    found: dict[str, Level] = {}
-    for release in sorted(folder.iterdir(), key=lambda one: one.name, reverse=True):
-        names = [one for one in release.iterdir() if one.name.endswith(".toml")]
-        for level in parse_levels(one.read_bytes() for one in names):
-            if level.digest not in current:
-                found.setdefault(level.digest, level)
-    return tuple(found.values())
-
-
-def level_files() -> dict[str, bytes]:
-    """Return the shipped levels' own files by level name, as releases publish them."""
-    folder = resources.files("stoilo.policies") / "levels"
-    return {
-        entry.name.removesuffix(".toml"): entry.read_bytes()
-        for entry in folder.iterdir()
-        if entry.name.endswith(".toml")
-    }
+from stoilo.core.levels import Level, load_levels
 
 
 def level_names() -> tuple[str, ...]:

@@ -36,19 +36,7 @@ def render_json(verdict: Verdict) -> str:
         "lowest_level": verdict.lowest_level or None,
         "policy_digest": verdict.policy_digest,
         "source_digest": verdict.source_digest,
-        "findings": [
-            {
-                "code": finding.code,
-                "severity": finding.severity.value,
-                "line": finding.line,
-                "column": finding.column,
-                "end_line": finding.end_line,
-                "end_column": finding.end_column,
-                "message": finding.message,
-                "hint": finding.hint,
-            }
-            for finding in verdict.findings
-        ],
+        "findings": msgspec.to_builtins(verdict.findings),
     }
     return json.dumps(document)
 
@@ -143,88 +131,6 @@ _EXIT_REFUSED: Final = 3
 _LINK = re.compile(r"\[(?=[^\]]*\]\()")
 
 
-class _Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of SARIF objects: camel-case names, absent where nothing is known."""
-
-
-class _Message(_Record, frozen=True):
-    text: str
-
-
-class _Place(_Record, frozen=True):
-    uri: str
-
-
-class _Artifact(_Record, frozen=True):
-    location: _Place
-    length: int
-    hashes: dict[str, str]
-    source_language: str
-
-
-class _Rule(_Record, frozen=True):
-    id: str
-    short_description: _Message
-    full_description: _Message
-    help: _Message
-
-
-class _Region(_Record, frozen=True):
-    start_line: int
-    start_column: int
-    end_line: int
-    end_column: int
-
-
-class _Physical(_Record, frozen=True):
-    artifact_location: _Place
-    region: _Region
-
-
-class _Location(_Record, frozen=True):
-    physical_location: _Physical
-
-
-class _Result(_Record, frozen=True):
-    rule_id: str
-    rule_index: int
-    level: str
-    message: _Message
-    locations: tuple[_Location, ...]
-    partial_fingerprints: dict[str, str]
-    properties: dict[str, str] = {}
-
-
-class _Driver(_Record, frozen=True):
-    name: str
-    version: str
-    rules: tuple[_Rule, ...]
-
-
-class _Tool(_Record, frozen=True):
-    driver: _Driver
-
-
-class _Invocation(_Record, frozen=True):
-    execution_successful: bool
-    exit_code: int
-
-
-class _Run(_Record, frozen=True):
-    tool: _Tool
-    column_kind: str
-    invocations: tuple[_Invocation, ...]
-    artifacts: tuple[_Artifact, ...]
-    results: tuple[_Result, ...]
-    properties: dict[str, str]
-
-
-class _Log(msgspec.Struct, frozen=True):
-    schema: str = msgspec.field(name="$schema")
-    version: str
-    runs: tuple[_Run, ...]
-
-
 def render_sarif(verdict: Verdict, source: bytes, filename: str) -> str:
     """Return the verdict as one SARIF log with one run.
 
@@ -233,48 +139,70 @@ def render_sarif(verdict: Verdict, source: bytes, filename: str) -> str:
         source: the bytes that were judged.
         filename: as the user wrote it; ``-`` for stdin.
     """
-    place = _Place(_uri(filename))
+    place = {"uri": _uri(filename)}
     codes = sorted({found.code for found in verdict.findings})
-    run = _Run(
-        tool=_Tool(_Driver("stoilo", _version(), tuple(map(_rule, codes)))),
-        column_kind="unicodeCodePoints",
-        invocations=(
-            _Invocation(
-                execution_successful=True,
-                exit_code=0 if verdict.admitted else _EXIT_REFUSED,
-            ),
-        ),
-        artifacts=(
-            _Artifact(place, len(source), {"sha-256": verdict.source_digest}, "python"),
-        ),
-        results=tuple(_result(found, codes, place) for found in verdict.findings),
-        properties={
+    driver = {
+        "name": "stoilo",
+        "version": metadata.version("stoilo"),
+        "rules": [_rule(code) for code in codes],
+    }
+    invocation = {
+        "executionSuccessful": True,
+        "exitCode": 0 if verdict.admitted else _EXIT_REFUSED,
+    }
+    artifact = {
+        "location": place,
+        "length": len(source),
+        "hashes": {"sha-256": verdict.source_digest},
+        "sourceLanguage": "python",
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [invocation],
+        "artifacts": [artifact],
+        "results": [_result(found, codes, place) for found in verdict.findings],
+        "properties": {
             "verdict": verdict_word(verdict),
             "level": verdict.level,
             "lowestLevel": verdict.lowest_level,
             "policyDigest": verdict.policy_digest,
         },
-    )
-    return msgspec.json.encode(_Log(SARIF_SCHEMA, SARIF_VERSION, (run,))).decode()
+    }
+    log = {"$schema": SARIF_SCHEMA, "version": SARIF_VERSION, "runs": [run]}
+    return json.dumps(log, ensure_ascii=False)
 
 
-def _rule(code: str) -> _Rule:
+def _rule(code: str) -> dict[str, object]:
     page = load_codebook().get(code) or CodeEntry(code, code, code, code)
-    return _Rule(code, _message(page.title), _message(page.why), _message(page.action))
+    return {
+        "id": code,
+        "shortDescription": _message(page.title),
+        "fullDescription": _message(page.why),
+        "help": _message(page.action),
+    }
 
 
-def _result(found: Finding, codes: list[str], place: _Place) -> _Result:
-    region = _Region(found.line, found.column, found.end_line, found.end_column)
-    level = "error" if found.severity is Severity.ERROR else "warning"
-    return _Result(
-        rule_id=found.code,
-        rule_index=codes.index(found.code),
-        level=level,
-        message=_message(found.message),
-        locations=(_Location(_Physical(place, region)),),
-        partial_fingerprints={"stoiloFinding/v1": _fingerprint(found)},
-        properties={"hint": escape(found.hint)} if found.hint else {},
-    )
+def _result(
+    found: Finding, codes: list[str], place: dict[str, str]
+) -> dict[str, object]:
+    region = {
+        "startLine": found.line,
+        "startColumn": found.column,
+        "endLine": found.end_line,
+        "endColumn": found.end_column,
+    }
+    return {
+        "ruleId": found.code,
+        "ruleIndex": codes.index(found.code),
+        "level": found.severity.value,  # SARIF has the same two words
+        "message": _message(found.message),
+        "locations": [
+            {"physicalLocation": {"artifactLocation": place, "region": region}}
+        ],
+        "partialFingerprints": {"stoiloFinding/v1": _fingerprint(found)},
+        "properties": {"hint": escape(found.hint)} if found.hint else {},
+    }
 
 
 def _fingerprint(found: Finding) -> str:
@@ -283,10 +211,10 @@ def _fingerprint(found: Finding) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def _message(text: str) -> _Message:
+def _message(text: str) -> dict[str, str]:
     """Return untrusted text without placeholders (§3.11.5) or links (§3.11.6)."""
     braced = escape(text).replace("{", "{{").replace("}", "}}")
-    return _Message(_LINK.sub(r"\\[", braced) or "-")
+    return {"text": _LINK.sub(r"\\[", braced) or "-"}
 
 
 def _uri(filename: str) -> str:
@@ -297,8 +225,3 @@ def _uri(filename: str) -> str:
     if path.is_absolute():
         return path.as_uri()
     return quote(path.as_posix(), errors="surrogateescape")
-
-
-def _version() -> str:
-    """Return the version of this package."""
-    return metadata.version("stoilo")

@@ -1,13 +1,14 @@
-"""The gate's request and answer as bytes, and the job that answers them in the jail.
+"""The gate's questions and answers as bytes, and the job that answers them in the jail.
 
-Both directions are bounded and checked strictly. The answer comes from a process that
-has parsed hostile source: it is believed only where it repeats what was asked.
+Both directions are bounded and checked strictly. The answers come from a process that
+has parsed hostile source: they are believed only where they repeat what was asked.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,9 +30,12 @@ ANSWER_BYTES = 256 * 1024  # Largest answer: `FINDINGS_SHOWN` findings of bounde
 
 _LAST = (1 << 31) - 1
 _REQUEST_BYTES = 16 * 1024 * 1024  # two modules in base64, far below this
+_BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-class _WireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `GateRequest`, its policy as the text of its file."""
+
     source: bytes
     validator: bytes | None
     entry: str
@@ -41,23 +45,30 @@ class _WireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     argument_types: tuple[str, ...]
 
 
-class _WireError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: str
     message: str
     hint: str
 
 
-class _WireAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdict: Verdict | None = None
-    error: _WireError | None = None
+    error: _Problem | None = None
 
 
-def render_request(request: GateRequest) -> bytes:
-    """Return the bytes that ask the child about `request`.
+def render_requests(requests: Sequence[GateRequest]) -> bytes:
+    """Return the bytes that ask one child about each of `requests`.
 
     Raises:
         UsageError: ``STO-P005``, a small field is out of bounds.
     """
+    try:
+        return msgspec.json.encode([_ask(request) for request in requests])
+    except UnicodeEncodeError as error:  # a lone surrogate in a name
+        raise UsageError("STO-P005", "a name in the submission is no text") from error
+
+
+def _ask(request: GateRequest) -> _Question:
     names = (request.entry, request.level, *request.validator_entries)
     long = any(
         len(name) > BOUNDS.name_chars for name in (*names, *request.argument_types)
@@ -68,95 +79,70 @@ def render_request(request: GateRequest) -> bytes:
             "a name in the submission is too long",
             hint=f"names have at most {BOUNDS.name_chars} characters",
         )
-    wire = _WireRequest(
-        source=request.source,
-        validator=request.validator,
-        entry=request.entry,
-        level=request.level,
-        policy=request.policy.text,
-        validator_entries=request.validator_entries,
-        argument_types=request.argument_types,
-    )
-    try:
-        return msgspec.json.encode(wire)
-    except UnicodeEncodeError as error:  # a lone surrogate in a name
-        raise UsageError("STO-P005", "a name in the submission is no text") from error
+    given = {field.name: getattr(request, field.name) for field in fields(request)}
+    return _Question(**given | {"policy": request.policy.text})
 
 
-def parse_request(data: bytes) -> GateRequest:
-    """Parse a request or raise ``STO-P005``."""
+def parse_requests(data: bytes) -> list[GateRequest]:
+    """Parse the bytes of `render_requests` or raise ``STO-P005``."""
     if len(data) > _REQUEST_BYTES:
         raise TrustError("STO-P005", "the gate's request is too large")
     try:
-        wire = msgspec.json.decode(data, type=_WireRequest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        asked = msgspec.json.decode(data, type=list[_Question])
+    except _BROKEN as error:
         raise TrustError(
             "STO-P005", f"the gate's request is broken: {error}"
         ) from error
-    return GateRequest(
-        source=wire.source,
-        validator=wire.validator,
-        entry=wire.entry,
-        level=wire.level,
-        policy=_parse_policy(wire.policy),
-        validator_entries=wire.validator_entries,
-        argument_types=wire.argument_types,
-    )
+    return [
+        GateRequest(**msgspec.structs.asdict(one) | {"policy": _policy_of(one.policy)})
+        for one in asked
+    ]
 
 
 @functools.lru_cache(maxsize=4)
-def _parse_policy(text: bytes) -> Policy:
+def _policy_of(text: bytes) -> Policy:
     """Parse a policy once for the many requests that carry it; it is immutable."""
     return parse_policy(text)
 
 
-def answer_request(data: bytes) -> bytes:
-    """Return the answer to request bytes; total: every input has an answer."""
+def answer_requests(data: bytes) -> bytes:
+    """Return the answers to request bytes, in order; total: every input has an answer."""
     try:
-        answer = _WireAnswer(verdict=judge(parse_request(data)))
+        answers = [_answer(request) for request in parse_requests(data)]
     except StoiloError as error:
-        texts = bound_text(error.message), bound_text(error.hint)
-        problem = _WireError(error.code, *texts)
-        answer = _WireAnswer(error=problem)
-    return msgspec.json.encode(answer)
-
-
-def render_batch(questions: Sequence[bytes]) -> bytes:
-    """Return one request that asks several questions of `render_request`."""
-    return msgspec.json.encode([msgspec.Raw(question) for question in questions])
-
-
-def answer_batch(data: bytes) -> bytes:
-    """Return the answers to the bytes of `render_batch`, in order; total."""
-    try:
-        questions = msgspec.json.decode(data, type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return answer_request(data)
-    answers = [msgspec.Raw(answer_request(bytes(one))) for one in questions]
+        answers = [_refuse(error)]
     return msgspec.json.encode(answers)
 
 
-def parse_batch(
+def _answer(request: GateRequest) -> _Answer:
+    try:
+        return _Answer(verdict=judge(request))
+    except StoiloError as error:
+        return _refuse(error)
+
+
+def _refuse(error: StoiloError) -> _Answer:
+    texts = bound_text(error.message), bound_text(error.hint)
+    return _Answer(error=_Problem(error.code, *texts))
+
+
+def parse_answers(
     data: bytes, requests: Sequence[GateRequest]
 ) -> list[Verdict | StoiloError]:
-    """Return what the untrusted answer to a batch says about each request.
+    """Return what untrusted answer bytes say about each request: a verdict or an error.
 
     Raises:
-        InternalError: ``STO-P004``, the answers are not as many as the requests.
+        InternalError: ``STO-P004``, they cannot be read or are not as many as asked.
     """
+    if len(data) > ANSWER_BYTES:
+        raise _disbelieve("it is too large")
     try:
-        answers = msgspec.json.decode(data, type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        answers = msgspec.json.decode(data, type=list[_Answer])
+    except _BROKEN as error:
         raise _disbelieve("it cannot be read") from error
     if len(answers) != len(requests):
         raise _disbelieve("it is incomplete")
-    found: list[Verdict | StoiloError] = []
-    for answer, request in zip(answers, requests, strict=True):
-        try:
-            found.append(parse_answer(bytes(answer), request))
-        except StoiloError as error:
-            found.append(error)
-    return found
+    return [_believe(*pair) for pair in zip(answers, requests, strict=True)]
 
 
 def parse_answer(data: bytes, request: GateRequest) -> Verdict:
@@ -166,27 +152,31 @@ def parse_answer(data: bytes, request: GateRequest) -> Verdict:
         UsageError: the request was wrong, with the child's code.
         InternalError: ``STO-P004``, the answer is broken or about something else.
     """
-    if len(data) > ANSWER_BYTES:
-        raise _disbelieve("it is too large")
-    try:
-        answer = msgspec.json.decode(data, type=_WireAnswer)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _disbelieve("it cannot be read") from error
+    (found,) = parse_answers(data, (request,))
+    if isinstance(found, StoiloError):
+        raise found
+    return found
+
+
+def _believe(answer: _Answer, request: GateRequest) -> Verdict | StoiloError:
     if answer.error is not None:
         said = answer.error
         hint = bound_text(said.hint)
-        raise UsageError(said.code, bound_text(said.message), hint=hint)
+        return UsageError(said.code, bound_text(said.message), hint=hint)
     if answer.verdict is None:
-        raise _disbelieve("it is empty")
-    _check_verdict(answer.verdict, request)
-    return answer.verdict
+        return _disbelieve("it is empty")
+    verdict, names = answer.verdict, level_names()
+    if not _fits(verdict, names, request):
+        return _disbelieve("it does not fit the question")
+    if verdict.admitted and not _is_reachable(verdict, names, request):
+        return _disbelieve("its level is not one that could admit")
+    return verdict
 
 
-def _check_verdict(verdict: Verdict, request: GateRequest) -> None:
-    """Raise ``STO-P004`` where a verdict contradicts the request or itself."""
-    names = level_names()
+def _fits(verdict: Verdict, names: tuple[str, ...], request: GateRequest) -> bool:
+    """Whether a verdict contradicts neither the request nor itself."""
     errors = [found for found in verdict.findings if found.severity is Severity.ERROR]
-    agrees = (
+    return (
         verdict.source_digest == content_digest(request.source)
         and verdict.policy_digest == request.policy.digest
         and verdict.engine_digest == engine_digest()
@@ -197,10 +187,6 @@ def _check_verdict(verdict: Verdict, request: GateRequest) -> None:
         and all(_is_placed(found) for found in verdict.findings)
         and verdict.admitted == (not errors)
     )
-    if not agrees:
-        raise _disbelieve("it does not fit the question")
-    if verdict.admitted and not _is_reachable(verdict, names, request):
-        raise _disbelieve("its level is not one that could admit")
 
 
 def _is_placed(found: Finding) -> bool:
@@ -225,13 +211,13 @@ def _disbelieve(reason: str) -> InternalError:
     )
 
 
-# Touches each rule once, so that nothing is imported or read for the first time inside.
 # The gate as a job of the jail: the server judges hostile source in here only ---------
 #
 # `prepare` runs once in the zygote and reads everything that needs a file; `run` runs in
 # the jailed child and touches nothing but memory.
 
 
+# Touches each rule once, so that nothing is imported or read for the first time inside.
 _WARM_UP = """import math
 \u03b1 = "\u00e9" * 2
 def task(kwargs):
@@ -249,14 +235,11 @@ def prepare(level: Level) -> None:
     engine_digest()
     for text in (_WARM_UP, "import ", "\u00e9\u202e", "import nothing"):
         request = GateRequest(source=text.encode(), validator=text.encode())
-        parse_answer(answer_request(render_request(request)), request)
+        parse_answer(answer_requests(render_requests([request])), request)
     judge(GateRequest(source=b"\xff"))
-    parse_batch(answer_batch(render_batch([])), [])
 
 
 def run(request: bytes, output: object) -> bytes:
-    """Return the answer to one request or to a batch of them; total on any bytes."""
+    """Return the answers to the bytes of `render_requests`; total on any bytes."""
     del output
-    if request.startswith(b"["):
-        return answer_batch(request)
-    return answer_request(request)
+    return answer_requests(request)

@@ -6,7 +6,6 @@ Defaults < ``DIR/stoilo.toml`` < ``STOILO_*`` variables < flags. Unknown keys ar
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping
@@ -16,13 +15,11 @@ from pathlib import Path
 from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
+from stoilo.core.listen import parse_address
 from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
 from stoilo.server.engines.workunits import parse_replication
 
-EVERY_ONE = 100
-"""Percent."""
-
-LARGEST_PORT = 65_535
+EVERY_ONE = 100  # percent
 DEFAULT_ORIGIN = "stoilo.local/development"
 """Name of a project whose operator chose none."""
 
@@ -32,50 +29,9 @@ _PROJECT_URL = re.compile(
 
 __all__ = [
     "DEFAULT_ORIGIN",
-    "Address",
-    "Origin",
     "ServerConfig",
     "load_config",
-    "parse_address",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host and a port; port 0 = any free one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-
-def parse_address(text: str) -> Address:
-    """Return ``host:port`` as an address, or raise ``STO-R091``."""
-    host, _, port = text.rpartition(":")
-    host = host.strip("[]")
-    if (
-        not host
-        or not port.isascii()
-        or not port.isdecimal()
-        or int(port) > LARGEST_PORT
-    ):
-        raise UsageError(
-            "STO-R091", f"{text[:80]!r} is not host:port", hint="use 127.0.0.1:0"
-        )
-    return Address(host, int(port))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +55,7 @@ class ServerConfig:
         watch: loopback address where /metrics, /healthz and /readyz need no token; empty
             = none, then /metrics needs an operator's token at `http`.
         database: SQLAlchemy URL, empty = SQLite in the data directory.
-        engine_database: the same for workunits, copies and accounts of volunteers; empty
+        engine_database: the same for workunits, results and accounts of volunteers; empty
             = where `database` says, each in a file of its own on SQLite.
         signer_socket: unix socket of a signer that runs as a user of its own; empty = the
             server starts one itself.
@@ -109,13 +65,13 @@ class ServerConfig:
         admission_life_s: how long an admission holds, s.
         refusal_interval_s: refusals are logged in batches of this time, s.
         review_wait_s: how long a task may wait for a reviewer, s.
-        homogeneous: levels whose copies go to one class of host, as ``level=coarse`` or
+        homogeneous: levels whose results go to one class of host, as ``level=coarse`` or
             ``level=fine``, comma-separated.
         adaptive: levels for which a host with a record may work alone, comma-separated.
         spot_check_percent: share of results that trusted hosts compute again.
         mirrors: data servers that hosts may have shared files from, as
             URLs with final slash, comma-separated.
-        keep_workunits_days: how long rows of finished workunits and their copies are
+        keep_workunits_days: how long rows of finished workunits and their results are
             kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """
 
@@ -179,20 +135,13 @@ class ServerConfig:
         return self.database
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where each setting came from: default, file, environment or flag."""
-
-    by_name: Mapping[str, str]
-
-
 def load_config(
     data: Path, flags: Mapping[str, object], environ: Mapping[str, str]
-) -> tuple[ServerConfig, Origin]:
-    """Return the configuration in force and where each value came from.
+) -> tuple[ServerConfig, dict[str, str]]:
+    """Return the configuration in force and where each value came from, by name.
 
     `flags` holds None for those not given. Raises ``STO-R090`` for an unknown key or a
-    value of the wrong kind or without sense, ``STO-R091`` for a bad address.
+    value of the wrong kind or without sense, ``STO-R090`` for a bad address.
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(_kinds(), "default")
@@ -215,27 +164,27 @@ def load_config(
     _check_project_url(config.project_url)
     _check_proxy(config.trusted_proxy)
     _check_watch(config.watch)
-    return config, Origin(origins)
+    return config, origins
 
 
 def _check_project_url(url: str) -> None:
-    """Raise ``STO-R091`` for what no BOINC client could attach to."""
+    """Raise ``STO-R090`` for what no BOINC client could attach to."""
     if url and not _PROJECT_URL.fullmatch(url):
         raise UsageError(
-            "STO-R091",
+            "STO-R090",
             f"{url[:80]!r} is no project's URL",
             hint="like https://boinc.example.org/project/ , with the final slash",
         )
 
 
 def _check_proxy(address: str) -> None:
-    """Raise ``STO-R091`` for what is no single address: nobody else may say who calls."""
+    """Raise ``STO-R090`` for what is no single address: nobody else may say who calls."""
     try:
         if address:
             ip_address(address)
     except ValueError as error:
         raise UsageError(
-            "STO-R091",
+            "STO-R090",
             f"trusted_proxy {address[:80]!r} is no address",
             hint="like 127.0.0.1: from where the proxy connects",
         ) from error

@@ -23,10 +23,17 @@ from typing import IO
 
 import msgspec
 
-from stoilo.core.errors import InternalError
+from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import write_durably
 
-__all__ = ["CONNECTION_FILE", "ConnectionFile", "DataDir", "claim_directory"]
+__all__ = [
+    "CONNECTION_FILE",
+    "ConnectionFile",
+    "DataDir",
+    "claim_directory",
+    "keys_of",
+    "read_connection_file",
+]
 
 
 CONNECTION_FILE = "connection.json"
@@ -73,10 +80,8 @@ class DataDir:
     def read_connection(self) -> ConnectionFile | None:
         """Return the file of an earlier start, None when there is none to use."""
         try:
-            return msgspec.json.decode(
-                self.connection.read_bytes(), type=ConnectionFile
-            )
-        except (OSError, msgspec.MsgspecError):
+            return read_connection_file(self.path)
+        except UsageError:
             return None
 
     def write_connection(self, content: ConnectionFile) -> None:
@@ -89,7 +94,7 @@ def claim_directory(path: Path) -> DataDir:
     """Make and lock the data directory.
 
     Raises:
-        InternalError: ``STO-R070`` another server holds it, ``STO-R071`` unusable.
+        InternalError: ``STO-R070`` another server holds it, or it is unusable.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -97,7 +102,7 @@ def claim_directory(path: Path) -> DataDir:
         lock = (path / "lock").open("ab")
     except OSError as error:
         raise InternalError(
-            "STO-R071",
+            "STO-R070",
             f"the data directory cannot be used: {os.strerror(error.errno or 0)}",
         ) from error
     try:
@@ -110,3 +115,26 @@ def claim_directory(path: Path) -> DataDir:
             hint="stop it, or choose another --data",
         ) from error
     return DataDir(path, lock)
+
+
+def keys_of(data: Path) -> Path:
+    """Return the folder of the release; raises ``STO-U004`` where no server has run."""
+    keys = data / "keys"
+    if not (keys / "metadata").is_dir():
+        raise UsageError(
+            "STO-U004",
+            f"{data.name or data} is not the data directory of a server",
+            hint="start one with `stoilo up --data DIR`",
+        )
+    return keys
+
+
+def read_connection_file(data: Path) -> ConnectionFile:
+    """Return what the server wrote at its last start, or raise ``STO-U004``."""
+    try:
+        text = (data / CONNECTION_FILE).read_bytes()
+        return msgspec.json.decode(text, type=ConnectionFile)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            "STO-U004", "the server has written no connection file yet"
+        ) from error

@@ -15,14 +15,14 @@ Source: in-toto attestation v1, SLSA provenance v1; signing-audit §2.1, §4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.signatures import (
     IN_TOTO_PAYLOAD,
     Envelope,
@@ -30,11 +30,11 @@ from stoilo.core.signatures import (
     PublicKey,
     parse_envelope,
     parse_public_key,
+    parse_strict_json,
     render_envelope,
     sign_envelope,
     verify_envelope,
 )
-from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.targets import BuilderFile, PartFile
 
 MIN_BUILDERS: Final = 2
@@ -53,35 +53,11 @@ _Commit = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{40}|[0-9a-f]{64})?\Z
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-class BuildTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A program or package that took part in the build, for example PyInstaller."""
-
-    name: _Text
-    version: _Text
-
-
-class BuiltLibrary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A library of the build machine that is in the tree: its file's SHA-256, its package."""
-
-    name: _Text
-    sha256: _Sha256
-    package: Annotated[str, msgspec.Meta(max_length=200)] = ""
-
-
 class BuildInputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a builder says went in; told to people, not compared between builders.
+    """What a builder says went in, besides the lock; told to people, not compared."""
 
-    Attributes:
-        commit: of the source, hex; empty when unsaid.
-        source_date_epoch: Unix seconds.
-        tools: versions of what built it.
-        libraries: system libraries that it holds.
-    """
-
-    commit: _Commit = ""
-    source_date_epoch: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
-    tools: Annotated[tuple[BuildTool, ...], msgspec.Meta(max_length=64)] = ()
-    libraries: Annotated[tuple[BuiltLibrary, ...], msgspec.Meta(max_length=256)] = ()
+    commit: _Commit = ""  # of the source, hex; empty when unsaid
+    source_date_epoch: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0  # Unix seconds
 
 
 class _Digests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,13 +69,13 @@ class _Subject(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: _Digests
 
 
-class _Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    buildType: Literal["urn:stoilo:build:v1"]  # noqa: N815 - SLSA's names
-    externalParameters: PartFile  # noqa: N815 - the same
-    internalParameters: BuildInputs  # noqa: N815 - the same
-    resolvedDependencies: Annotated[  # noqa: N815 - the same
-        tuple[_Subject, ...], msgspec.Meta(max_length=4)
-    ]
+class _Definition(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
+):
+    build_type: Literal["urn:stoilo:build:v1"]
+    external_parameters: PartFile
+    internal_parameters: BuildInputs
+    resolved_dependencies: Annotated[tuple[_Subject, ...], msgspec.Meta(max_length=4)]
 
 
 class _Builder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,25 +86,28 @@ class _Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builder: _Builder
 
 
-class _Provenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    buildDefinition: _Definition  # noqa: N815 - SLSA's names
-    runDetails: _Run  # noqa: N815 - the same
+class _Provenance(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
+):
+    build_definition: _Definition
+    run_details: _Run
 
 
-class _Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Statement(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
+):
     subject: Annotated[tuple[_Subject, ...], msgspec.Meta(min_length=1, max_length=4)]
     predicate: _Provenance
     type: Literal["https://in-toto.io/Statement/v1"] = msgspec.field(name="_type")
-    predicateType: Literal["https://slsa.dev/provenance/v1"]  # noqa: N815 - in-toto's
+    predicate_type: Literal["https://slsa.dev/provenance/v1"]
 
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """A verified attestation: whose, of what, made of what."""
+    """A verified attestation: whose, and of what."""
 
     builder: PublicKey
     part: PartFile
-    inputs: BuildInputs
 
 
 class BuildEvidence(msgspec.Struct, frozen=True):
@@ -151,6 +130,27 @@ def attestation_path(part: PartFile, key: PublicKey) -> str:
     return f"builds/{part.part}/{part.platform}/{builder_short(key)}.json"
 
 
+def build_inputs(part: PartFile, commit: str, source_date_epoch: int) -> BuildInputs:
+    """Return what goes into a statement about `part`, whose record must be whole.
+
+    Args:
+        part: built.
+        commit: of the source, hex; empty when unsaid.
+        source_date_epoch: Unix seconds.
+
+    Raises:
+        UsageError: STO-U003 for a commit that is none.
+        TrustError: STO-F034 for a record without tree or bill of materials.
+    """
+    if part.part != _LAUNCHER and not (part.tree and part.sbom):
+        raise TrustError("STO-F034", f"{part.part} lacks a tree or bill of materials")
+    made = {"commit": commit, "source_date_epoch": source_date_epoch}
+    try:
+        return msgspec.convert(made, type=BuildInputs)
+    except msgspec.ValidationError as error:
+        raise UsageError("STO-U003", f"not a commit or a time: {error}") from error
+
+
 def make_attestation(part: PartFile, inputs: BuildInputs, key: PrivateKey) -> bytes:
     """Return the envelope by which the builder with `key` says that he built `part`.
 
@@ -159,7 +159,7 @@ def make_attestation(part: PartFile, inputs: BuildInputs, key: PrivateKey) -> by
     statement = _Statement(
         type=STATEMENT_TYPE,
         subject=_subjects(part),
-        predicateType=PREDICATE_TYPE,
+        predicate_type=PREDICATE_TYPE,
         predicate=_Provenance(
             _Definition(BUILD_TYPE, _built(part), inputs, _dependencies(part)),
             _Run(_Builder(_builder_id(key.public))),
@@ -174,51 +174,45 @@ def make_attestation(part: PartFile, inputs: BuildInputs, key: PrivateKey) -> by
 def read_attestation(data: bytes, keys: Sequence[PublicKey]) -> Attestation:
     """Verify one attestation (hostile) by the keys of the release's builders.
 
-    Raises ``STO-F030`` malformed or not in its one spelling, ``STO-F031`` not signed by
-    one of `keys`, or naming another builder than signed.
+    Raises ``STO-F030`` malformed or not in its one spelling, not signed by one of `keys`,
+    or naming another builder than signed.
     """
     envelope = _parse_envelope(data)
     signers = [key for key in keys if _has_signed(envelope, key)]
     if not signers:
-        raise TrustError("STO-F031", "an attestation is by no builder of the release")
+        raise TrustError("STO-F030", "an attestation is by no builder of the release")
     (builder,) = signers[:1]
     statement = _parse_statement(envelope.payload)
-    definition = statement.predicate.buildDefinition
-    part = definition.externalParameters
+    definition = statement.predicate.build_definition
+    part = definition.external_parameters
     if (
         statement.subject != _subjects(part)
-        or definition.resolvedDependencies != _dependencies(part)
+        or definition.resolved_dependencies != _dependencies(part)
         or part != _built(part)
     ):
         raise TrustError(
             "STO-F030", "an attestation's subjects are not those of its part"
         )
-    if statement.predicate.runDetails.builder.id != _builder_id(
+    if statement.predicate.run_details.builder.id != _builder_id(
         builder
     ) or envelope.signatures[0].keyid != builder_short(builder):
         raise TrustError(
-            "STO-F031", "an attestation names another builder than signed it"
+            "STO-F030", "an attestation names another builder than signed it"
         )
-    return Attestation(builder, part, definition.internalParameters)
+    return Attestation(builder, part)
 
 
 def check_builds(
-    part: PartFile,
-    attestations: Iterable[bytes],
-    builders: BuilderFile,
+    part: PartFile,  # the build in question, as the release names it
+    attestations: Iterable[bytes],  # envelopes, hostile
+    builders: BuilderFile,  # who counts, and how many must agree
     *,
-    minimum: int = MIN_BUILDERS,
+    minimum: int = MIN_BUILDERS,  # even where `builders` asks for fewer
 ) -> BuildEvidence:
     """Check that enough builders of the release built exactly `part`, and nobody differs.
 
-    Args:
-        part: the build in question, as the release names it.
-        attestations: envelopes, hostile.
-        builders: who counts, and how many must agree.
-        minimum: even where `builders` asks for fewer.
-
     Raises:
-        TrustError: STO-F030, STO-F031 for an attestation that is none; STO-F032 when one
+        TrustError: STO-F030 for an attestation that is none; STO-F032 when one
             says other digests; STO-F033 when too few distinct builders agree.
     """
     named = {
@@ -247,6 +241,55 @@ def check_builds(
     return BuildEvidence(
         part.part, part.platform, part.archive.sha256, names, threshold
     )
+
+
+def judge_builds(
+    parts: Sequence[PartFile],  # of the release, as it is or will be
+    files: Mapping[str, bytes],  # attestations by their paths; hostile
+    builders: BuilderFile,  # who counts, and how many must agree
+    *,
+    # whether a part must be attested; one that is attested is judged anyway
+    required: Callable[[PartFile], bool],
+    # builders that must agree even where `builders` asks for fewer
+    minimum: int = MIN_BUILDERS,
+    # parts of former versions, whose attestations may still lie there
+    earlier: Sequence[PartFile] = (),
+) -> Iterator[BuildEvidence | StoiloError]:
+    """Yield who built which part equal, and everything that is wrong, not raised."""
+    keys = builder_paths((*parts, *earlier), builders)
+    good: dict[str, Attestation] = {}
+    for name, data in files.items():
+        try:
+            if name not in keys:
+                raise TrustError("STO-F030", f"{name} is of no builder or no part")
+            good[name] = read_attestation(data, tuple(keys.values()))
+            if good[name].builder != keys[name]:
+                raise TrustError("STO-F030", f"{name} is by another builder")
+        except StoiloError as error:
+            good.pop(name, None)
+            yield error
+    over = {_built(one) for one in earlier}
+    for part in parts:
+        ours = [
+            files[name]
+            for name in builder_paths((part,), builders)
+            # A builder's file of an earlier build lies there until he attests the new one.
+            if name in good and _built(good[name].part) not in over - {_built(part)}
+        ]
+        if not ours and not required(part):
+            continue
+        try:
+            yield check_builds(part, ours, builders, minimum=minimum)
+        except StoiloError as error:
+            yield error
+
+
+def builder_paths(
+    parts: Iterable[PartFile], builders: BuilderFile
+) -> dict[str, PublicKey]:
+    """Return where attestations of `parts` may lie, and whose each must be."""
+    keys = [parse_public_key(one.key) for one in builders.keys]
+    return {attestation_path(part, key): key for part in parts for key in keys}
 
 
 def _differs(part: PartFile, one: Attestation, name: str) -> TrustError:

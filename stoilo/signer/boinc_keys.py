@@ -87,7 +87,7 @@ def render_boinc_private(key: BoincPrivateKey) -> str:
 
 
 def parse_boinc_private(text: str) -> BoincPrivateKey:
-    """Parse a private key's text; raises ``STO-K075``."""
+    """Parse a private key's text; raises ``STO-K076``."""
     n, e, d, p, q, *_ = parse_boinc_numbers(text, _PRIVATE_SIZES)
     public = parse_boinc_public(render_boinc_public(BoincPublicKey(n, e)))
     key = BoincPrivateKey(public, d, p, q)

@@ -61,11 +61,6 @@ def _read(path: Path, forbidden: int) -> bytes:
         return file.read(MAX_PRIVATE_BYTES)
 
 
-def write_public_file(path: Path, data: bytes) -> None:
-    """Write what everybody may read (0644; its folder says who reaches it)."""
-    write_durably(path, data, mode=0o644)
-
-
 def write_private_file(path: Path, data: bytes) -> None:
     """Write what only this user may read, durably and atomically."""
     write_durably(path, data, mode=0o600)

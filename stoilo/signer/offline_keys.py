@@ -33,8 +33,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from stoilo.core.boinc.codesign import parse_boinc_public, render_boinc_public
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.signatures import PrivateKey, parse_public_key
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import PrivateKey, parse_public_key, parse_strict_json
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,
@@ -71,17 +70,12 @@ _SPACE = re.compile(r"[\s:-]+")
 
 
 class Hardness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one guess of a passphrase costs.
+    """What one guess of a passphrase costs."""
 
-    Attributes:
-        memory_kib: memory, KiB; at most 1 GiB, so that a hostile file cannot ask more.
-        passes: over that memory.
-        lanes: parallel ones.
-    """
-
+    # memory, KiB; at most 1 GiB, so that a hostile file cannot ask more
     memory_kib: Annotated[int, msgspec.Meta(ge=8, le=1024 * 1024)] = 256 * 1024
-    passes: Annotated[int, msgspec.Meta(ge=1, le=16)] = 3
-    lanes: Annotated[int, msgspec.Meta(ge=1, le=8)] = 4
+    passes: Annotated[int, msgspec.Meta(ge=1, le=16)] = 3  # over that memory
+    lanes: Annotated[int, msgspec.Meta(ge=1, le=8)] = 4  # parallel ones
 
     def __post_init__(self) -> None:
         """Refuse less memory than the lanes need (RFC 9106 §3.1)."""
@@ -94,21 +88,13 @@ HARD: Final = Hardness()
 
 
 class PublicKeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``.pub`` file: what everybody may know of an offline key.
+    """A ``.pub`` file: what everybody may know of an offline key."""
 
-    Attributes:
-        role: what the key is for, one of `KEY_ROLES`.
-        name: its owner's, for people.
-        key: 64 hex digits; for BOINC's key, its text form.
-        fingerprint: of the key, in groups.
-        format: of this file.
-    """
-
-    role: _Role
-    name: _Name
-    key: _Text
-    fingerprint: Annotated[str, msgspec.Meta(max_length=128)]
-    format: Literal["stoilo-key/1"] = "stoilo-key/1"
+    role: _Role  # what the key is for, one of `KEY_ROLES`
+    name: _Name  # its owner's, for people
+    key: _Text  # 64 hex digits; for BOINC's key, its text form
+    fingerprint: Annotated[str, msgspec.Meta(max_length=128)]  # of the key, in groups
+    format: Literal["stoilo-key/1"] = "stoilo-key/1"  # of this file
 
     @property
     def short(self) -> str:
@@ -130,14 +116,10 @@ class _PrivateFile(Hardness, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True, slots=True)
 class OfflineKey:
-    """An opened key; lives no longer than the command that signs with it.
+    """An opened key; lives no longer than the command that signs with it."""
 
-    Attributes:
-        public: what its public file says.
-        key: the private key: Ed25519, or BOINC's for role ``boinc``.
-    """
-
-    public: PublicKeyFile
+    public: PublicKeyFile  # what its public file says
+    # the private key: Ed25519, or BOINC's for role ``boinc``
     key: PrivateKey | BoincPrivateKey
 
     @property
@@ -181,7 +163,7 @@ def create_key(
         hardness: less than `HARD` is for tests and rehearsals.
 
     Raises:
-        UsageError: STO-K072 for a short passphrase, STO-U003 for a bad role or name.
+        UsageError: STO-U003 for a short passphrase, STO-U003 for a bad role or name.
     """
     check_passphrase(passphrase)
     key: PrivateKey | BoincPrivateKey
@@ -231,17 +213,17 @@ def open_key(data: bytes, passphrase: str) -> OfflineKey:
 
 
 def parse_public_file(data: bytes) -> PublicKeyFile:
-    """Parse a public key file (hostile); raises ``STO-K073`` and key codes."""
+    """Parse a public key file (hostile); raises ``STO-K070`` and key codes."""
     document = parse_strict_json(
         data, max_bytes=MAX_KEY_FILE_BYTES, what="public key file"
     )
     try:
         record = msgspec.convert(document, type=PublicKeyFile)
     except msgspec.ValidationError as error:
-        raise TrustError("STO-K073", f"not a public key file: {error}") from error
+        raise TrustError("STO-K070", f"not a public key file: {error}") from error
     # People compare the fingerprint: one beside another key would deceive them.
     if record.fingerprint != fingerprint(record):
-        raise TrustError("STO-K073", "the fingerprint is not that of the key")
+        raise TrustError("STO-K070", "the fingerprint is not that of the key")
     return record
 
 
@@ -253,7 +235,7 @@ def render_public_file(record: PublicKeyFile) -> bytes:
 def fingerprint_digest(public: PublicKeyFile) -> Digest:
     """Return SHA-256 of the public key: what the audit log calls the key, too.
 
-    Raises ``STO-K001``, ``STO-K002`` or ``STO-K075`` for what is no usable key.
+    Raises ``STO-K001``, ``STO-K002`` or ``STO-K076`` for what is no usable key.
     """
     if public.role == BOINC_ROLE:
         canonical = render_boinc_public(parse_boinc_public(public.key))
@@ -283,23 +265,21 @@ def choose_groups(randbelow: Callable[[int], int]) -> tuple[int, int]:
 
 
 def check_typed_back(shown: str, typed: Mapping[int, str]) -> None:
-    """Raise ``STO-K074`` unless each typed group (from 1) is that of `shown`."""
+    """Raise ``STO-K069`` unless each typed group (from 1) is that of `shown`."""
     groups = shown.split()
     for number, text in typed.items():
         wanted = groups[number - 1]
         if not hmac.compare_digest(
             _SPACE.sub("", text).lower().encode(), wanted.encode()
         ):
-            raise TrustError(
-                "STO-K074", f"group {number} of the fingerprint is not what was typed"
-            )
+            raise TrustError("STO-K069", f"group {number} is not what was typed")
 
 
 def check_passphrase(passphrase: str) -> None:
-    """Raise ``STO-K072`` for a passphrase too short or past the bound."""
+    """Raise ``STO-U003`` for a passphrase too short or past the bound."""
     if not MIN_PASSPHRASE_CHARS <= len(passphrase) <= MAX_PASSPHRASE_CHARS:
         raise UsageError(
-            "STO-K072",
+            "STO-U003",
             f"a passphrase has at least {MIN_PASSPHRASE_CHARS} characters",
             hint="six words drawn by dice are easy to type and hard to guess",
         )

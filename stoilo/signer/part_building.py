@@ -13,14 +13,15 @@ from typing import Final
 import msgspec
 
 from stoilo.core.digests import content_digest
+from stoilo.core.frozen_tree import platform_name
 from stoilo.executor.verifier.installation import Built, parse_built, render_built
 from stoilo.executor.verifier.targets import ArchiveFile, Floors, PartFile
-from stoilo.executor.verifier.trust import is_development_root, is_rehearsal_root
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.flavors.build import BuiltPart, build_flavor, build_verifier
 from stoilo.flavors.freeze import make_empty
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.flavors.manifest import FlavorManifest
-from stoilo.flavors.tree import platform_name
+from stoilo.signer.published.directory import marks_of
 
 FORMAT: Final = "stoilo-part/1"
 
@@ -75,25 +76,17 @@ def render_part(part: PartFile) -> bytes:
 
 
 def build_parts(
-    output: Path,
-    facts: bytes,
-    flavors: Sequence[tuple[FlavorManifest, bytes]],
-    version: str,
-    serial: int,
+    output: Path,  # gets the files under the names that a release gives them
+    facts: bytes,  # the verifier's built file, of `built_file`
+    flavors: Sequence[tuple[FlavorManifest, bytes]],  # manifests, and the bytes of each
+    version: str,  # of every part, for people
+    serial: int,  # of every part
     *,
-    python: Path | None = None,
+    python: Path | None = None,  # interpreter to freeze with
 ) -> list[BuiltPart]:
     """Build verifier, launcher and `flavors` into `output`, new or empty.
 
     As many parts are built at once as this process has processors.
-
-    Args:
-        output: gets the files under the names that a release gives them.
-        facts: the verifier's built file, of `built_file`.
-        flavors: manifests, and the bytes of each.
-        version: of every part, for people.
-        serial: of every part.
-        python: interpreter to freeze with.
     """
     output = make_empty(output)
     # Each build is a process of its own; the threads only wait.
@@ -130,7 +123,8 @@ def built_file(
 
     Raises ``STO-K013``, the root cannot be read; ``STO-F035``, a value is malformed.
     """
-    rehearsal, development = is_rehearsal_root(root), is_development_root(root)
+    marks = marks_of(root)
+    rehearsal, development = REHEARSAL_MARK in marks, DEVELOPMENT_MARK in marks
     facts = render_built(
         Built(
             format="stoilo-built/1",

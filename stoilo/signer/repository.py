@@ -9,10 +9,11 @@ Source: TUF specification 1.0.34 §3 to §5; expiries from signing-audit §1.5.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,9 +34,8 @@ from tuf.repository import Repository
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.files import sync_directory
+from stoilo.core.files import sync_directory, write_durably
 from stoilo.core.signatures import PrivateKey
-from stoilo.signer.key_files import write_public_file
 from stoilo.signer.roles import role_limits
 
 COPY_BYTES: Final = 1024 * 1024
@@ -82,7 +82,7 @@ class ReleaseRepository(Repository):
         md.signatures.clear()
         md.sign(self._signer)
         file = _metadata_file(self._directory, role, md.signed.version)
-        write_public_file(file, md.to_bytes())
+        write_durably(file, md.to_bytes(), mode=0o644)
 
     @property
     def targets_infos(self) -> dict[str, MetaFile]:
@@ -185,8 +185,78 @@ def newest(directory: Path, name: str, kind: type[T]) -> Metadata[T] | None:
     return metadata
 
 
-def checked_pieces(source: Path, digest: str) -> Iterator[bytes]:
-    """Yield a file's bytes to be copied; at its end raise ``STO-K056`` for another digest.
+class DirectoryWriter:
+    """Writes files that several people come to read, durably, each replaced as a whole.
+
+    Args:
+        directory: a release's, or a ceremony's folder.
+        file_mode: of new files; None: as the umask says, on media that may know none.
+        folder_mode: of new folders.
+    """
+
+    def __init__(
+        self, directory: Path, *, file_mode: int | None, folder_mode: int
+    ) -> None:
+        self._directory = directory
+        self._file_mode = file_mode
+        self._folder_mode = folder_mode
+
+    def write(self, name: str, content: bytes | Path) -> None:
+        """Write one file, unless it is there already.
+
+        A file's content is copied under a name that begins with its digest, and checked
+        against that meanwhile; raises ``STO-K050``.
+        """
+        path = self._directory / name
+        if isinstance(content, bytes):
+            if not (path.is_file() and path.read_bytes() == content):
+                self._put(path, content)
+        # One that is there is whole: it got its name, its digest, at the end.
+        elif not (path.is_file() and path.stat().st_size == content.stat().st_size):
+            self._put(path, _checked_pieces(content, path.name.partition(".")[0]))
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        """Return the names of all files below `folder`."""
+        paths = (self._directory / folder).rglob("*")
+        return tuple(
+            path.relative_to(self._directory).as_posix()
+            for path in sorted(paths)
+            if path.is_file()
+        )
+
+    def remove(self, name: str) -> None:
+        """Remove one file, and its folders when nothing else is in them."""
+        path = self._directory / name
+        path.unlink(missing_ok=True)
+        for folder in path.parents:
+            if folder == self._directory or any(folder.iterdir()):
+                sync_directory(folder)
+                break
+            folder.rmdir()
+
+    def _put(self, path: Path, data: bytes | Iterable[bytes]) -> None:
+        for below in reversed(path.relative_to(self._directory).parents):
+            folder = self._directory / below
+            if not folder.is_dir():
+                folder.mkdir(mode=self._folder_mode)
+                sync_directory(folder.parent)
+        write_durably(path, data, mode=self._file_mode)
+        if self._file_mode is None:
+            with contextlib.suppress(OSError):  # some sticks know no modes
+                path.chmod(0o644)
+
+
+def release_writer(directory: Path, *, public: bool) -> DirectoryWriter:
+    """Return the writer of a release; `public`: every user of this machine may read it."""
+    return DirectoryWriter(
+        directory,
+        file_mode=0o644 if public else 0o600,
+        folder_mode=0o755 if public else 0o700,
+    )
+
+
+def _checked_pieces(source: Path, digest: str) -> Iterator[bytes]:
+    """Yield a file's bytes to be copied; at its end raise ``STO-K050`` for another digest.
 
     The copy never gets its name then: who gives it one by its digest may trust names.
     """
@@ -196,7 +266,7 @@ def checked_pieces(source: Path, digest: str) -> Iterator[bytes]:
             state.update(piece)
             yield piece
     if state.hexdigest() != digest:
-        raise TrustError("STO-K056", f"{source.name} changed while it was copied")
+        raise TrustError("STO-K050", f"{source.name} changed while it was copied")
 
 
 def _metadata_file(directory: Path, role: str, version: int) -> Path:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import TrustError
+from stoilo.executor.slot.executor import Executor
 from stoilo.executor.verifier.workunit import parse_result, render_result
 from stoilo.executor.volunteer.main import main
 
 if TYPE_CHECKING:
     from stoilo.core.codec.nodes import Node
-    from stoilo.executor.verifier.execution import Executor
     from stoilo.executor.verifier.workunit import Work
 
 
@@ -59,7 +59,7 @@ def _wrong(value: Node) -> Node:
             return 42 if value is None else None
 
 
-class Cheat:
+class Cheat(Executor):
     """An executor that falsifies what another one computed."""
 
     def __init__(self, honest: Executor) -> None:

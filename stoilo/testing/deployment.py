@@ -1,33 +1,25 @@
 """A whole embedded deployment as processes on this machine, to start, kill and start again.
 
-Used by the demo, by end-to-end tests and by kill rounds. Only the command line is used, so
-what is exercised is what people run.
+Used by `stoilo.local`, the demo, end-to-end tests and kill rounds.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import selectors
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.volunteer.optin_file import write_opt_in
+from stoilo.testing.served import ServedCommand, run_stoilo
 
-START_TIMEOUT_S = 120.0
 VOLUNTEER = "stoilo.executor.volunteer"
-STOP_TIMEOUT_S = 60.0
 
 
 class UpLine(msgspec.Struct, frozen=True):
@@ -42,7 +34,7 @@ class UpLine(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Deployment:
+class Deployment(ServedCommand):
     """`stoilo up` on `data`, restartable on the ports it was first given."""
 
     data: Path  # the server's data directory
@@ -53,113 +45,30 @@ class Deployment:
     http: str = "127.0.0.1:0"
     log_policy: Path | None = None  # file that names the log's witnesses, None for none
     options: tuple[str, ...] = ()  # further words of the command line
-    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     line: UpLine | None = field(default=None, init=False)
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop it."""
-        self.stop()
 
     def start(self) -> UpLine:
         """Run `stoilo up` and return its line; later starts reuse the bound ports."""
         log = self.log or self.data.parent / f"{self.data.name}.log"
-        with log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                self._command(), stdout=subprocess.PIPE, stderr=errors
-            )
-        self.line = msgspec.json.decode(self._first_line(log), type=UpLine)
+        self.line = msgspec.json.decode(self.run(self._words(), log), type=UpLine)
         self.grpc = self.line.grpc
         self.http = self.line.http.removeprefix("http://").rstrip("/")
         return self.line
 
-    def _command(self) -> list[str]:
+    def _words(self) -> list[str]:
         places = ["--data", str(self.data), "--volunteers", str(self.volunteers)]
         addresses = ["--grpc", self.grpc, "--http", self.http]
         policy = ["--log-policy", str(self.log_policy)] if self.log_policy else []
-        return [sys.executable, "-m", "stoilo", "up",
-                *places, *addresses, *policy, *self.options]  # fmt: skip
+        return ["up", *places, *addresses, *policy, *self.options]
 
     def log_key(self) -> str:
         """Return the log's verifier key, which exists before the first start."""
-        done = subprocess.run(
-            [sys.executable, "-m", "stoilo", "audit", "log-key",
-             "--data", str(self.data)],
-            check=True,
-            capture_output=True,
-        )  # fmt: skip
-        return done.stdout.decode().strip()
-
-    def _first_line(self, log: Path) -> bytes:
-        process = self.process
-        if process is None or process.stdout is None:
-            raise InternalError("STO-U005", "the server is not running")
-        deadline = time.monotonic() + START_TIMEOUT_S
-        buffer = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while b"\n" not in buffer:
-                left = deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
-                    break
-                chunk = os.read(process.stdout.fileno(), 65536)
-                if not chunk:
-                    break
-                buffer += chunk
-        if b"\n" not in buffer:
-            self.kill()
-            raise InternalError(
-                "STO-U005",
-                "`stoilo up` did not become ready",
-                hint=f"its messages are in {log}",
-            )
-        return buffer.partition(b"\n")[0]
-
-    @property
-    def pid(self) -> int:
-        """Process id of the running server, 0 when there is none."""
-        return self.process.pid if self.process is not None else 0
-
-    def kill(self) -> None:
-        """End the server process with SIGKILL, as a crash would."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End the server with SIGTERM and wait; SIGKILL if it does not listen."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, sign: signal.Signals) -> None:
-        process = self.process
-        if process is None:
-            return
-        if process.poll() is None:
-            process.send_signal(sign)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-        self.process = None
+        return run_stoilo("audit", "key", "log", "--data", str(self.data)).strip()
 
     def account(self, email: str) -> str:
         """Return the authenticator of a volunteer's account on this project."""
-        output = subprocess.run(
-            [sys.executable, "-m", "stoilo", "boinc", "account", "--data", str(self.data),
-             "--email", email, "--max-level", "numeric", "--json"],
-            check=True,
-            capture_output=True,
-        ).stdout  # fmt: skip
+        words = ["--email", email, "--max-level", "numeric", "--json"]
+        output = run_stoilo("boinc", "account", "--data", str(self.data), *words)
         return str(json.loads(output)["key"])
 
     def attach(

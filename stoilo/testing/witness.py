@@ -1,31 +1,17 @@
-"""A witness as a process of its own, to start, kill and start again.
-
-Only the command line is used, so what is exercised is what people run.
-"""
+"""A witness as a process of its own, to start, kill and start again."""
 
 from __future__ import annotations
 
 import json
-import os
-import selectors
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from stoilo.core.errors import InternalError
-
-START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 60.0
+from stoilo.testing.served import ServedCommand, run_stoilo
 
 
 @dataclass
-class WitnessProcess:
+class WitnessProcess(ServedCommand):
     """`stoilo audit witness` in `data`, restartable on the port it was first given."""
 
     data: Path  # the witness's directory; its key is made at once
@@ -39,31 +25,11 @@ class WitnessProcess:
     # where it answers; filled in by the first `start`
     url: str = field(default="", init=False)
     listen: str = field(default="127.0.0.1:0", init=False)
-    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Make the key."""
-        done = subprocess.run(
-            [sys.executable, "-m", "stoilo", "audit", "witness-key",
-             "--data", str(self.data), "--name", self.name],
-            check=True,
-            capture_output=True,
-        )  # fmt: skip
-        self.vkey = done.stdout.decode().strip()
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop it."""
-        self.stop()
+        words = ("--data", str(self.data), "--name", self.name)
+        self.vkey = run_stoilo("audit", "key", "witness", *words).strip()
 
     def start(self) -> str:
         """Run it and return its URL; later starts reuse the bound port."""
@@ -74,60 +40,10 @@ class WitnessProcess:
         if self.tls is not None:
             certificate, key = map(str, self.tls)
             words += ["--certificate", certificate, "--certificate-key", key]
-        with (self.data / "witness.log").open("ab") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "stoilo", "audit", "witness", *words],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-            )
-        self.url = str(json.loads(self._first_line())["url"])
+        line = self.run(["audit", "witness", *words], self.data / "witness.log")
+        self.url = str(json.loads(line)["url"])
         self.listen = self.url.partition("://")[2].rstrip("/")
         return self.url
-
-    def kill(self) -> None:
-        """End it with SIGKILL."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> int:
-        """End it with SIGTERM, wait, and return its exit code."""
-        return self._end(signal.SIGTERM)
-
-    def _first_line(self) -> bytes:
-        stream = self.process.stdout if self.process else None
-        if stream is None:
-            raise InternalError("STO-U005", "the witness is not running")
-        deadline, line = time.monotonic() + START_TIMEOUT_S, b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(stream, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                left = deadline - time.monotonic()
-                chunk = b""
-                if left > 0 and selector.select(left):
-                    chunk = os.read(stream.fileno(), 4096)
-                if not chunk:
-                    self.kill()
-                    raise InternalError(
-                        "STO-U005",
-                        "the witness did not become ready",
-                        hint=f"its messages are in {self.data / 'witness.log'}",
-                    )
-                line += chunk
-        return line
-
-    def _end(self, sign: signal.Signals) -> int:
-        process, self.process = self.process, None
-        if process is None:
-            return 0
-        if process.poll() is None:
-            process.send_signal(sign)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-        return process.returncode
 
 
 def write_log_policy(

@@ -9,15 +9,16 @@ what it is, a fault, and never hidden.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind, Record
-from stoilo.audit.format.leaf import Leaf, Mention, check_record, parse_leaf
+from stoilo.audit.format.facts import Record
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash, parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import open_checkpoint
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import Mention, check_record
 from stoilo.audit.format.tiles import TILE_WIDTH
 from stoilo.audit.log.side import ObjectKind, SideStore, side_path
 from stoilo.audit.read.source import (
@@ -27,7 +28,7 @@ from stoilo.audit.read.source import (
     read_entries,
 )
 from stoilo.core.digests import Digest
-from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
+from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class View:
         """Return a published source, None when it is not here.
 
         Raises:
-            TrustError: ``STO-L142`` its bytes have changed on the disk.
+            TrustError: ``STO-L141`` its bytes have changed on the disk.
         """
         return self._side.get(ObjectKind.SOURCE, digest) if self._side else None
 
@@ -148,37 +149,25 @@ class View:
         return self._bundles[number]
 
 
-class Archive:
-    """The public part of a data directory, opened for reading at every look."""
+@contextmanager
+def look(data_dir: Path) -> Iterator[View]:
+    """Give a view of the log of a data directory as it is published now.
 
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
-
-    @contextmanager
-    def look(self) -> Iterator[View]:
-        """Give a view of the log as it is published now.
-
-        Raises:
-            UnreachableError: ``STO-L170`` nothing is published yet, ``STO-L002``.
-            TrustError: the log's own files are broken.
-        """
-        try:
-            source = DirectorySource(self.data_dir)
-        except UsageError as error:
-            raise UnreachableError("STO-L170", "there is no log here") from error
-        note = source.checkpoint()
-        if note is None:
-            raise UnreachableError("STO-L170", "the log has published nothing yet")
-        # The checkpoint first: all that is read after it is at least as new.
-        head = _read_head(note, source)
+    Raises:
+        UnreachableError: ``STO-L056`` nothing is published yet, ``STO-L002``.
+        TrustError: the log's own files are broken.
+    """
+    source = DirectorySource(data_dir) if data_dir.is_dir() else None
+    note = source.checkpoint() if source else None
+    if source is None or note is None:
+        raise UnreachableError("STO-L056", "the log has published nothing yet")
+    # The checkpoint first: all that is read after it is at least as new.
+    head = _read_head(note, source)
+    with ExitStack() as opened:
         side = None
-        if side_path(self.data_dir).is_file():
-            side = SideStore.read(self.data_dir)
-        try:
-            yield View(source, head, side)
-        finally:
-            if side is not None:
-                side.close()
+        if side_path(data_dir).is_file():
+            side = opened.enter_context(closing(SideStore.read(data_dir)))
+        yield View(source, head, side)
 
 
 def _read_head(note: bytes, source: LogSource) -> Head:

@@ -10,22 +10,21 @@ from importlib import resources
 import jinja2
 
 from stoilo.audit.format.facts import (
-    LeafKind,
     MentionKind,
     RetentionRecord,
     WorkunitRecord,
+    show_time,
 )
-from stoilo.audit.format.leaf import Mention, record_digest
+from stoilo.audit.format.proof import LeafKind
+from stoilo.audit.format.records import Mention, record_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.web import commands, wording
 from stoilo.web.archive import Entry, View
 from stoilo.web.details import (
     Shape,
-    describe_limits,
     describe_permission,
-    describe_redundancy,
-    judge_rules,
     list_details,
+    list_measures,
     remarks_of,
 )
 from stoilo.web.listing import Listing, list_source
@@ -87,13 +86,12 @@ class Pages:
             url=url,
             assets={name: one.name for name, one in self.assets.items()},
             commands=commands,
-            titles=wording.KIND_TITLES,
         )
         environment.filters.update(
             amount=wording.render_amount,
             bytes=wording.render_bytes,
             sentence=wording.describe_entry,
-            time=wording.render_time,
+            time=show_time,
             time_attribute=wording.render_time_attribute,
         )
         self._environment = environment
@@ -189,7 +187,7 @@ def _limits(entry: Entry) -> list[object]:
     if not isinstance(entry.record, WorkunitRecord):
         return []
     record = entry.record
-    return [*describe_limits(record.limits), *describe_redundancy(record.redundancy)]
+    return [*list_measures(record.limits), *list_measures(record.redundancy)]
 
 
 def _attempt_parts(view: View, attempt: Attempt) -> dict[str, object]:
@@ -198,10 +196,10 @@ def _attempt_parts(view: View, attempt: Attempt) -> dict[str, object]:
     return {
         "record": record,
         "record_digest": record_digest(attempt.entry.raw),
-        "rules": judge_rules(record),
+        "remarks": remarks_of(*sorted(set(record.codes))),
         "permission": describe_permission(record),
-        "limits": describe_limits(record.limits),
-        "redundancy": describe_redundancy(record.redundancy),
+        "limits": list_measures(record.limits),
+        "redundancy": list_measures(record.redundancy),
         "details": [one for one in list_details(record) if one.shape is Shape.HASH],
         "source": show_source(view, record),
     }

@@ -16,10 +16,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stoilo.audit.log.store import LogPaths
-from stoilo.audit.read.view import open_log
+from stoilo.audit.read.reader import open_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.server.http.web_server import PublicPlace
-from stoilo.web.archive import Archive
+from stoilo.web.archive import look
 from stoilo.web.commands import proof_name
 from stoilo.web.pages import PAGE_ENTRIES, Pages
 from stoilo.web.search import MAX_QUERY_CHARS, name_task, parse_query, run_query
@@ -71,7 +71,7 @@ def answer_download(request: Request, body: bytes, name: str) -> Response:
 
 
 _MAX_INDEX_DIGITS = 18
-_STATUS = {"STO-L171": 404, "STO-L172": 400}
+_STATUS = {"STO-L171": 404, "STO-L063": 400}
 _AT_ONCE = 2  # pages rendered side by side: a long source must not stop the project
 
 
@@ -93,7 +93,6 @@ class _Handlers:
 
     def __init__(self, place: PublicPlace) -> None:
         self._data = place.data
-        self._archive = Archive(place.data)
         self._pages = Pages(place.url)
         self._static = {one.name: one for one in self._pages.assets.values()}
         self._turns = anyio.CapacityLimiter(_AT_ONCE)
@@ -118,14 +117,14 @@ class _Handlers:
     def index(self, request: Request) -> Response:
         """``/audit/?before=N``: the log and its newest entries."""
         text = request.query_params.get("before", "")
-        with self._archive.look() as view:
+        with look(self._data) as view:
             before = _parse_index(text) if text else view.size
             return answer_page(request, self._pages.index(view, before))
 
     def entry(self, request: Request) -> Response:
         """``/audit/entry/N``: one entry."""
         index = _parse_index(request.path_params["index"])
-        with self._archive.look() as view:
+        with look(self._data) as view:
             entry = view.entry(index)
             if entry is None:
                 raise _no_page(f"the published log ends before entry {index}")
@@ -143,7 +142,7 @@ class _Handlers:
     def task(self, request: Request) -> Response:
         """``/audit/task/ID``: one task, by its id or commitment."""
         commitment = name_task(request.path_params["name"])
-        with self._archive.look() as view:
+        with look(self._data) as view:
             timeline = read_timeline(view, commitment)
             if timeline is None:
                 raise _no_page("the published log does not name this task")
@@ -159,7 +158,7 @@ class _Handlers:
         except UsageError as error:
             page = self._pages.search(shown, (), error.hint if text else "")
             return answer_page(request, page, 400 if text else 200)
-        with self._archive.look() as view:
+        with look(self._data) as view:
             end = _parse_index(before) if before else None
             entries = run_query(view, query, PAGE_ENTRIES, end)
             return answer_page(request, self._pages.search(shown, entries, ""))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from stoilo.audit.format.facts import MentionKind
-from stoilo.audit.format.leaf import Mention, task_commitment
+from stoilo.audit.format.records import Mention, task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.web.archive import Entry, View
 
@@ -27,7 +27,7 @@ class Query:
 
 
 def parse_query(text: str) -> Query:
-    """Return what `text` asks for; raises ``STO-L172`` when it asks for nothing known."""
+    """Return what `text` asks for; raises ``STO-L063`` when it asks for nothing known."""
     word = text.strip()
     if len(word) > MAX_QUERY_CHARS:
         raise _unknown()
@@ -48,7 +48,7 @@ def name_task(text: str) -> str:
     """Return the commitment of a task that a path names by its id or commitment.
 
     Raises:
-        UsageError: ``STO-L172``.
+        UsageError: ``STO-L063``.
     """
     if _HEX64.fullmatch(text):
         return text
@@ -81,7 +81,7 @@ def run_query(
 
 def _unknown() -> UsageError:
     return UsageError(
-        "STO-L172",
+        "STO-L063",
         "this is nothing that the log can be searched for",
         hint="give an entry's number, a task's id, a digest or commitment of 64 digits, "
         "a code like STO-P034 or a key's role",

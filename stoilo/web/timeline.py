@@ -6,7 +6,6 @@ All facts come from the public log; nothing here knows a name, a host or a task'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from stoilo.audit.format.facts import (
     MentionKind,
@@ -14,23 +13,11 @@ from stoilo.audit.format.facts import (
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import Mention
-from stoilo.web.archive import Entry
+from stoilo.audit.format.records import Mention
+from stoilo.web.archive import Entry, View
 
 _ISSUERS = ("offline", "online")
 _LOOKED_AT = 16  # entries of other kinds may name such a key too
-
-
-class _Finder(Protocol):
-    """As much of a view as a timeline needs."""
-
-    def entry(self, index: int) -> Entry | None:
-        """Return one entry."""
-
-    def find(
-        self, mention: Mention, *, before: int | None = None, limit: int = 200
-    ) -> list[Entry]:
-        """Return entries that mention something, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +51,7 @@ class Timeline:
     entries: tuple[Entry, ...]  # the newest entries that name the task, newest first
 
 
-def read_timeline(view: _Finder, commitment: str) -> Timeline | None:
+def read_timeline(view: View, commitment: str) -> Timeline | None:
     """Return what the log says about a task, None when it says nothing."""
     entries = view.find(Mention(MentionKind.COMMITMENT, commitment))
     if not entries:
@@ -120,7 +107,7 @@ def _denied(record: WorkunitRecord, denial: RevocationRecord) -> list[str]:
     return found
 
 
-def _statements_in_force(view: _Finder) -> list[Entry]:
+def _statements_in_force(view: View) -> list[Entry]:
     """Return the newest offline and online revocation: both together are in force."""
     found: list[Entry] = []
     for issuer in _ISSUERS:
@@ -135,7 +122,7 @@ def _statements_in_force(view: _Finder) -> list[Entry]:
 
 
 def _attempt(
-    view: _Finder, entry: Entry, record: WorkunitRecord, statements: list[Entry]
+    view: View, entry: Entry, record: WorkunitRecord, statements: list[Entry]
 ) -> Attempt:
     admission, fault = view.entry(record.admission), ""
     if admission is None:

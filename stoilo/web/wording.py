@@ -8,7 +8,6 @@ from typing import assert_never
 from stoilo.audit.format.facts import (
     FlavorRecord,
     KeyRecord,
-    LeafKind,
     LevelRecord,
     OperatorRecord,
     OutcomeRecord,
@@ -25,22 +24,6 @@ from stoilo.core.limits import KIB, MIB
 from stoilo.web.archive import Entry
 from stoilo.web.timeline import Timeline
 
-KIND_TITLES = {
-    LeafKind.ADMISSION.value: "Admission",
-    LeafKind.WORKUNIT.value: "Workunit",
-    LeafKind.REFUSALS.value: "Refusals",
-    LeafKind.RESULT.value: "Result",
-    LeafKind.REVIEW.value: "Review",
-    LeafKind.KEY.value: "Key",
-    LeafKind.POLICY.value: "Policy",
-    LeafKind.LEVEL.value: "Level",
-    LeafKind.FLAVOR.value: "Flavor",
-    LeafKind.RELEASE.value: "Release",
-    LeafKind.REVOCATION.value: "Revocation",
-    LeafKind.RETENTION.value: "Retention",
-    LeafKind.OPERATOR.value: "Operator",
-    "unknown": "Unknown",
-}
 _STATES = {
     "succeeded": "It succeeded: enough results agreed.",
     "user_error": "It ended with an error of its own code.",
@@ -57,23 +40,8 @@ _ACTS = {
     "reviewer_enrolled": "A reviewer was enrolled.",
     "account_suspended": "An account was suspended: it may submit nothing.",
     "account_resumed": "A suspended account may submit again.",
-    "reviewer_withdrawn": "A reviewer was withdrawn.",
-    "retention_started": "A deletion by the retention rules began.",
-    "revocation_added": "A revocation was added.",
-}
-_WITHOUT_RECORD = {
-    LeafKind.ADMISSION.value: "The gate permitted one attempt of a task.",
-    LeafKind.RELEASE.value: "A level or flavor was released.",
 }
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-
-
-def render_time(seconds: int) -> str:
-    """Return POSIX seconds as ``2026-11-20 14:31:47 UTC``, or the number itself."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds} s since 1970"
 
 
 def render_time_attribute(seconds: int) -> str:
@@ -121,7 +89,7 @@ def describe_entry(entry: Entry) -> str:
         return _describe(entry.record)
     if entry.fault:
         return "It cannot be shown: see its page."
-    return _WITHOUT_RECORD.get(entry.kind, "An entry of an older format.")
+    return "The gate permitted one attempt of a task."
 
 
 def _describe(record: Record) -> str:  # noqa: C901, PLR0911, PLR0912 - a case a kind

@@ -45,7 +45,7 @@ def wait_refused() -> Callable[[Sequencer, int, str], None]:
             with pytest.raises(WaitError) as caught:
                 log.wait_published(index, 0.2)
             said = str(caught.value)
-            if "STO-L055" in said and re.search(reason, said):
+            if "STO-L056" in said and re.search(reason, said):
                 return
         pytest.fail(f"{reason} was never said, but: {said}")
 

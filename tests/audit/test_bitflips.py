@@ -20,15 +20,15 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.facts import OperatorAct, OperatorRecord
-from stoilo.audit.format.leaf import parse_record, record_leaf, render_record
 from stoilo.audit.format.merkle import Checkpoint, render_checkpoint
 from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.records import parse_record, record_leaf, render_record
 from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.fsck import LogReport, fsck_log
+from stoilo.audit.log.fsck_parts import Fault, Severity
 from stoilo.audit.log.seen import SeenRow, SeenStore, result_commitment
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
-from stoilo.audit.read.fsck import FsckReport, fsck_log
-from stoilo.audit.read.fsck_parts import Fault, Severity
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
@@ -110,7 +110,7 @@ def contents(path: Path) -> object:
         return repr(error)
 
 
-def faults_of(report: FsckReport) -> list[Fault]:
+def faults_of(report: LogReport) -> list[Fault]:
     return [one for one in report.findings if one.severity is Severity.FAULT]
 
 

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.policy import parse_policy
-from stoilo.audit.format.proof import check_proof
+from stoilo.audit.format.proof import Leaf, LeafKind, check_proof, render_leaf
+from stoilo.audit.log.fsck import fsck_log
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.read.fsck import fsck_log
 from stoilo.audit.read.reader import verify_log
 from stoilo.audit.witness.client import Cosigner, CosignSettings
 from stoilo.core.digests import content_digest
@@ -89,7 +87,7 @@ def test_server_whose_clock_alone_falls_back_publishes_once_it_is_right(
     with open_log(policy=witnessed.policy, cosign=witnessed.cosigner) as log:
         witnessed.server.now = NOW - 400 * DAY
         index = log.append(b"acknowledged all the same")
-        with pytest.raises(WaitError, match="STO-L055"):
+        with pytest.raises(WaitError, match="STO-L056"):
             log.wait_published(index, 0.3)
         witnessed.server.now = NOW
         log.wait_published(index, 60)

@@ -12,8 +12,8 @@ import pytest
 
 from stoilo.audit.format.policy import LogPolicy, parse_policy
 from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.fsck import fsck_log
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.read.fsck import fsck_log
 from stoilo.audit.read.reader import verify_log
 from stoilo.audit.witness.client import Cosigner, CosignSettings
 from stoilo.core.errors import StoiloError, WaitError

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.log import database
+from stoilo.audit.log.fsck import fsck_log
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.sqlite import connect
-from stoilo.audit.read.fsck import fsck_log
 
 Opener = Callable[..., Sequencer]
 SPOILS = (

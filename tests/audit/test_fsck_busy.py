@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.log.database import LogDatabase
+from stoilo.audit.log.fsck import fsck_log
+from stoilo.audit.log.fsck_databases import LeafRows
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.store import HeadDatabase
 from stoilo.audit.log.tile_directory import TileDirectory
-from stoilo.audit.read.fsck import fsck_log
-from stoilo.audit.read.fsck_databases import LeafRows
 from stoilo.audit.read.reader import verify_log
 from tests.support.faulty_log import LogKey
 

@@ -16,8 +16,8 @@ import pytest
 from stoilo.audit.format.merkle import check_consistency, consistency_proof
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.format.tiles import TileNodes
+from stoilo.audit.log.fsck import fsck_log
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.read.fsck import fsck_log
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import TrustError
 from tests.support.faulty_log import DURABLE_STEPS, REMOTE_STEPS, LogKey

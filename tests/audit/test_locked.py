@@ -41,7 +41,7 @@ def test_locked_log_refuses_and_goes_on(
 ) -> None:
     with (
         locked(tmp_path / "data" / name),
-        pytest.raises(InternalError, match="STO-L067"),
+        pytest.raises(InternalError, match="STO-L040"),
     ):
         log.append(b"second")
     assert log.append(b"second") == 1  # once, whatever was durable before

@@ -92,7 +92,7 @@ def test_consistency_holds_exactly_for_true_proofs(tree: MemoryTree) -> None:
         wrong += [(small, _other_root(chooser, large), path)] if old < new else []
         wrong += [(_other_root(chooser, small), large, path)]
         for claim in chooser.sample(wrong, min(len(wrong), 8)):
-            with pytest.raises(TrustError, match="STO-L021"):
+            with pytest.raises(TrustError, match="STO-L020"):
                 check_consistency(*claim)
 
 

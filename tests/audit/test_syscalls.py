@@ -24,8 +24,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.fsck import fsck_log
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.read.fsck import fsck_log
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import UsageError
 from tests.support.faulty_log import LogKey

@@ -12,7 +12,6 @@ from sqlalchemy import select
 
 from stoilo.server.engines.embedded.accounts.accounts import Account
 from stoilo.server.engines.embedded.accounts.preferences import (
-    Person,
     ProjectPreferences,
 )
 from stoilo.server.engines.embedded.db import schema
@@ -41,13 +40,11 @@ class People:
         return self.engine.accounts.ensure(email, int(time.time()))
 
     def choose(self, **fields: object) -> None:
-        chosen = ProjectPreferences(**fields)  # type: ignore[arg-type]  # as given
-        person = Person("Ada", "home")
-        now = int(time.time())
-        self.engine.roster.choose(self.account().user_id, chosen, person, now)
+        chosen = ProjectPreferences(**fields, name="Ada")  # type: ignore[arg-type]  # as given
+        self.engine.roster.choose(self.account().user_id, chosen)
 
     def shared_preferences(self) -> str:
-        query = select(schema.global_preferences.c.document)
+        query = select(schema.users.c.document)
         with self.engine._database.read() as connection:
             return connection.scalar(query) or ""
 
@@ -75,7 +72,6 @@ def test_client_keeps_the_preferences_and_shows_whose_it_is(people: People) -> N
         client.wait_for(lambda: "<max_level>numeric<" in account_file(client))
         assert "<require_review>1</require_review>" in account_file(client)
         client.wait_for(lambda: "<user_name>Ada</user_name>" in client.state())
-        assert "<host_venue>home</host_venue>" in client.state()
         people.choose(levels=())
         client.tell_project("update")
         client.wait_for(lambda: "<max_level>pure<" in account_file(client))

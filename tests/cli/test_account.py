@@ -18,7 +18,7 @@ from stoilo.server.db.store import Store
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Return the data directory of a server that has run."""
-    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "metadata").mkdir(parents=True)
     Store.open(f"sqlite:///{tmp_path / 'server.sqlite'}").close()
     connection = ConnectionFile("127.0.0.1:1", "http://127.0.0.1/", None, "old", "ca")
     (tmp_path / CONNECTION_FILE).write_bytes(msgspec.json.encode(connection))

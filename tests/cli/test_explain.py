@@ -73,14 +73,11 @@ def test_every_page_is_complete() -> None:
         assert entry.action.endswith((".", ")"))
 
 
-def test_codes_of_one_area_stand_in_one_file() -> None:
-    homes: dict[str, set[str]] = {}
+def test_codes_of_one_area_stand_in_its_file_once_in_order() -> None:
     for page in (PACKAGE / "core" / "codes").glob("*.toml"):
-        for code in re.findall(
-            r"^\[(STO-.*)\]$", page.read_text("utf-8"), re.MULTILINE
-        ):
-            homes.setdefault(code, set()).add(page.name)
-    assert {code: names for code, names in homes.items() if len(names) > 1} == {}
+        codes = re.findall(r"^\[(STO-.*)\]$", page.read_text("utf-8"), re.MULTILINE)
+        assert codes == sorted(set(codes))
+        assert {code[4] for code in codes} == {page.stem}
 
 
 def test_reference_page_is_the_codebook() -> None:

@@ -72,7 +72,7 @@ def test_missing_function_is_a_usage_error(options, tmp_path: Path, capsys) -> N
     file = tmp_path / "task.py"
     file.write_bytes(TASK if options else b"x = 1\n")
     assert main(["sandbox", "run", str(file), *options]) == 2
-    assert "STO-S031" in capsys.readouterr().err
+    assert "STO-P030" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import json
 from click.testing import CliRunner
 
 from stoilo.cli.main import cli
-from stoilo.cli.sandbox import render_table
-from stoilo.sandbox.suite.verdicts import Attempt, Row, State
+from stoilo.sandbox.suite.attempts import Attempted
+from stoilo.sandbox.suite.selftest import Row, State, render_table
 
 
 def test_command_says_that_the_jail_holds_here():
@@ -26,7 +26,7 @@ def test_command_says_that_the_jail_holds_here():
 
 
 def test_table_shouts_what_got_through():
-    through = Attempt("landlock", "read a file", "alone", control=True, reached=True)
+    through = Attempted("landlock", "read a file", "alone", control=True, reached=True)
     row = Row("landlock", mandatory=True, state=State.ACTIVE, attempts=(through,))
     text = "\n".join(render_table((row,)))
     assert "GOT THROUGH" in text
@@ -34,7 +34,7 @@ def test_table_shouts_what_got_through():
 
 
 def test_table_tells_an_attempt_that_fails_anyway():
-    vain = Attempt("landlock", "read a file", "alone", control=False, reached=False)
+    vain = Attempted("landlock", "read a file", "alone", control=False, reached=False)
     row = Row("landlock", mandatory=True, state=State.ACTIVE, attempts=(vain,))
     text = "\n".join(render_table((row,)))
     assert "fails anyway" in text

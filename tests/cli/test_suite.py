@@ -16,7 +16,7 @@ def run(kwargs):
 """
 
 
-@pytest.mark.parametrize(("code", "status"), [("STO-G020", 0), ("STO-G011", 4)])
+@pytest.mark.parametrize(("code", "status"), [("STO-G020", 0), ("STO-G101", 4)])
 def test_status_says_whether_every_case_ended_as_expected(
     tmp_path, capsys, code, status
 ):

@@ -17,9 +17,9 @@ from stoilo.client.mapping import (
     ChunkSizer,
     computing_budget_s,
 )
+from stoilo.core.levels import load_levels
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import Redundancy
-from stoilo.policies.levels import load_levels
 
 SECONDS = st.floats(0, 1e18)
 COSTS = st.lists(

@@ -207,7 +207,7 @@ def test_other_ends_are_system_errors(
 
 
 def test_refusals_carry_their_findings(with_fake: Any) -> None:
-    finding = Finding("STO-G001", Severity.ERROR, 2, 5, 2, 9, "no eval", "leave it out")
+    finding = Finding("STO-P023", Severity.ERROR, 2, 5, 2, 9, "no eval", "leave it out")
     refusal = SourceRefused("STO-R020", "the gate refused it", "see", (finding,))
 
     async def body(conn: Any, service: FakeTaskService) -> None:
@@ -215,7 +215,7 @@ def test_refusals_carry_their_findings(with_fake: Any) -> None:
         with pytest.raises(SourceRefused) as error:
             await conn.create_task(add, ADD).submit()
         assert error.value.findings == (finding,)
-        assert "line 2:5  no eval [STO-G001] - leave it out" in str(error.value)
+        assert "line 2:5  no eval [STO-P023] - leave it out" in str(error.value)
 
     with_fake(body)
 

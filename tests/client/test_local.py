@@ -65,3 +65,12 @@ def test_a_script_restores_a_task_of_an_earlier_process(
             assert other.restore_task(task_id).result(90) == [1]
             with pytest.raises(StoiloError):
                 other.restore_task("0" * 32).result(5)
+
+
+def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("no directory")
+    with (
+        pytest.raises(StoiloError, match=r"did not become ready: .*is a file"),
+        stoilo.local(data=tmp_path / "data"),
+    ):
+        pass

@@ -104,19 +104,16 @@ def test_a_map_that_fails_as_a_whole_fails_each_item(with_fake: Any) -> None:
 
 SENT = {
     "STO-R050": True,  # too many copies failed
-    "STO-R051": True,  # no agreement within max_total
     "STO-R052": True,  # the results do not agree
-    "STO-R053": False,  # the init validator raised
+    "STO-R053": False,  # a validator raised
     "STO-R054": False,
-    "STO-R055": False,
-    "STO-R056": False,
     "STO-R057": False,  # the init validator rejects
     "STO-R058": True,  # the copies of one item do not agree
     "STO-R059": False,  # a validator hit a limit
     "STO-R060": False,  # expired
     "STO-R061": False,  # no opt-in allows it
     "STO-R062": False,  # cancelled
-    "STO-R080": True,  # a host's nonsense came last
+    "STO-R081": True,  # a host's nonsense came last
     "STO-R082": False,  # a limit or the jail ended it
     "STO-E022": True,  # hosts were silent
     "STO-S011": False,  # a limit
@@ -252,7 +249,7 @@ class Host:
         self.sizes.append(len(xs))
         cpu_s = len(xs) * self.per_item_s
         if cpu_s > self.limit_s:
-            return Outcome(TaskState.SYSTEM_ERROR, code="STO-S012", error_text="long")
+            return Outcome(TaskState.SYSTEM_ERROR, code="STO-S011", error_text="long")
         items = tuple(Outcome(value=encode(x)) for x in xs)
         return Outcome(items=items, cpu_s=cpu_s)
 
@@ -303,7 +300,7 @@ def test_chosen_chunks_that_hit_a_limit_fail_as_they_are(with_fake: Any) -> None
 
     async def body(conn: Any, _service: FakeTaskService) -> None:
         results = await conn.map(square, [{"x": x} for x in range(4)], chunk_items=4)
-        assert [result.code for result in results] == ["STO-S012"] * 4
+        assert [result.code for result in results] == ["STO-S011"] * 4
 
     with_fake(body, FakeTaskService(host, polls=0))
     assert host.sizes == [4]

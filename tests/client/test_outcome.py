@@ -14,7 +14,7 @@ from stoilo.core.errors import TrustError
 
 def test_scalar_of_no_character_is_refused_and_not_raised_as_numpys_own() -> None:
     data = encode(NumpyScalar("U1", b"\xff\xff\xff\x7f"))
-    with pytest.raises(TrustError, match="STO-D003"):
+    with pytest.raises(TrustError, match="STO-D002"):
         read_value(data)
 
 
@@ -25,7 +25,7 @@ def test_whatever_a_library_says_about_a_value_is_a_refusal(
         raise RuntimeError("stride calculation overflowed")
 
     monkeypatch.setattr("stoilo.client.results.from_node", fail)
-    with pytest.raises(TrustError, match=r"overflowed \[STO-D003"):
+    with pytest.raises(TrustError, match=r"overflowed \[STO-D002"):
         read_value(encode(1))
 
 

@@ -46,10 +46,10 @@ def test_both_errors_are_exceptions_but_not_each_other() -> None:
 
 
 def test_user_errors_can_be_copied() -> None:
-    error = copy.copy(user_error("ValueError", "x", "STO-G001", "out"))
+    error = copy.copy(user_error("ValueError", "x", "STO-P023", "out"))
     assert isinstance(error, ValueError)
-    assert (error.text, error.code, error.output) == ("x", "STO-G001", "out")
-    assert str(error) == "ValueError: x [STO-G001]"
+    assert (error.text, error.code, error.output) == ("x", "STO-P023", "out")
+    assert str(error) == "ValueError: x [STO-P023]"
 
 
 def test_a_timeout_says_how_to_go_on() -> None:

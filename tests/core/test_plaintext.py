@@ -1,6 +1,6 @@
 import pytest
 
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import show_plainly
 
 
 @pytest.mark.parametrize("text", ["", "é ≤ ñ\n\tx", "plain"])

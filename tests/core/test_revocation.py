@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoilo.audit.format.facts import RevocationRecord
-from stoilo.audit.format.leaf import (
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import (
     MAX_RECORD_BYTES,
     check_record,
     mentions,
-    parse_leaf,
     parse_record,
     record_digest,
 )
@@ -24,7 +24,7 @@ from stoilo.core.statement import (
     revocation_digest,
     split_revocations,
 )
-from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.statements import revocation_leaf
 
 STATEMENT = RevocationStatement(
     origin="project.example/log",
@@ -145,7 +145,7 @@ def test_file_is_split_where_it_was_joined() -> None:
 
 @pytest.mark.parametrize(
     ("data", "code"),
-    [(b"", "STO-A070"), (b"x" * 2**20, "STO-A070"), (b"other\n{}\n", "STO-A071")],
+    [(b"", "STO-A071"), (b"x" * 2**20, "STO-A071"), (b"other\n{}\n", "STO-A071")],
 )
 def test_file_in_another_form_is_refused(data: bytes, code: str) -> None:
     with pytest.raises(TrustError, match=code):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import parse_strict_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.text('abcé\\"[{'),

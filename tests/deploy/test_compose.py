@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec.skeleton import decode
-from stoilo.server.config import load_config, parse_address
+from stoilo.core.listen import parse_address
+from stoilo.server.config import load_config
 from stoilo.testing.deployment import Deployment
 from tests.support.mariadb import MariaServer
 from tests.support.wire import RawClient

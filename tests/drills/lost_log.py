@@ -11,7 +11,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from stoilo.core.signatures import parse_envelope
 from stoilo.core.statement import parse_revocation, split_revocations
-from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.statements import revocation_leaf
 from stoilo.signer.process.client import SignerClient, SignerProcess
 from tests.drills.project import DrillProject
 from tests.drills.report import Drill, Notes
@@ -46,7 +46,7 @@ def run(notes: Notes, folder: Path, defended: bool) -> None:
     )
     code = _sign_smaller(project)
     text = "no shorter log of the same name is signed"
-    signed_less = code not in {"STO-K025", "STO-K026"}
+    signed_less = code != "STO-K026"
     if notes.expect(text, not signed_less, code or "it was signed") and refused:
         notes.contain()
     envelope, proof = split_revocations(carried)

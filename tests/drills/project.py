@@ -21,10 +21,10 @@ from stoilo.audit.format.note import parse_note
 from stoilo.cli.demo.parts import load_research
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.execution import VerifiedExecutor
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
+from stoilo.executor.volunteer.installed import InstalledExecutor
 from stoilo.server.revocation.wishes import FOLDER
+from stoilo.signer.published.directory import pack_release, read_release
 from stoilo.testing.deployment import Deployment
 
 __all__ = ["CODE", "DrillHost", "DrillProject", "Packet", "running_witness"]
@@ -177,7 +177,7 @@ class DrillHost:
         self._count = 0
         state = folder / "executor"
         state.mkdir(parents=True, mode=0o700)
-        self._executor = VerifiedExecutor(
+        self._executor = InstalledExecutor(
             root, state, HostState(), clock=lambda: time.time() + self.late_s
         )
 
@@ -220,7 +220,7 @@ def running_witness(folder: Path, log_vkey: str) -> Iterator[str]:
     name = "drill.example/w1"
     made = [sys.executable, "-m", "stoilo", "audit"]
     subprocess.run(
-        [*made, "witness-key", "--data", str(state), "--name", name],
+        [*made, "key", "witness", "--data", str(state), "--name", name],
         check=True,
         capture_output=True,
     )

@@ -15,7 +15,7 @@ from securesystemslib.signer import CryptoSigner, Signer
 
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.proposal import Changes
@@ -23,6 +23,7 @@ from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.requests import online_role
 from stoilo.signer.ceremony.signatures import combine, signable
 from stoilo.signer.offline_keys import OfflineKey
+from stoilo.signer.published.directory import read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import CeremonyBench, new_key
 from tests.support.metadata import NOTHING_INSTALLED

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
 from stoilo.core.digests import content_digest
 from tests.drills.project import CODE, DrillProject
 from tests.drills.report import Drill, Notes

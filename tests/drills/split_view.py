@@ -7,9 +7,14 @@ from pathlib import Path
 
 from stoilo.audit.format.merkle import consistency_proof, leaf_hash
 from stoilo.audit.format.misbehaviour import check_misbehaviour, render_misbehaviour
-from stoilo.audit.format.policy import vkey_policy
-from stoilo.audit.witness.client import Answer, HttpWire
-from stoilo.audit.witness.protocol import AddCheckpoint, render_add_checkpoint
+from stoilo.audit.format.note import parse_vkey
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.witness.client import HttpWire
+from stoilo.audit.witness.protocol import (
+    AddCheckpoint,
+    Answer,
+    render_add_checkpoint,
+)
 from stoilo.core.errors import TrustError
 from tests.drills.project import DrillHost, DrillProject, running_witness
 from tests.drills.report import Drill, Notes
@@ -99,7 +104,7 @@ def _compare(
 ) -> None:
     """Compare what the volunteer saw with what the public sees."""
     tree = MemoryTree(leaf_hash(entry) for entry in everything)
-    policy = vkey_policy(project.deployment.log_key())
+    policy = LogPolicy((parse_vkey(project.deployment.log_key()),))
     try:
         evidence = render_misbehaviour(private, public, tree.node)
         found = check_misbehaviour(evidence, policy)

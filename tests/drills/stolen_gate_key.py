@@ -15,7 +15,7 @@ from tests.drills.thief import DAY_S, Thief
 __all__ = ["STOLEN_GATE_KEY"]
 
 ALARMED = 4
-WITHDRAWN = frozenset({"STO-A045", "STO-A047"})
+WITHDRAWN = frozenset({"STO-A043", "STO-A047"})
 
 
 def run(notes: Notes, folder: Path, defended: bool) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 
 from stoilo.client.session import Journal
 from stoilo.client.sync import SyncConnection, connect_sync
-from stoilo.server.engines.database import LOCK_WAIT_S
+from stoilo.server.db.store import LOCK_WAIT_S
 from stoilo.testing.deployment import Deployment
 from tests.support.mariadb import MariaServer
 

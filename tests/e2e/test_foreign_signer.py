@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec.skeleton import decode
+from stoilo.core.levels import load_levels
 from stoilo.executor.verifier.targets import InstalledRelease
-from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.testing.deployment import UpLine
@@ -115,7 +115,7 @@ def test_server_reads_what_is_public_and_no_key(project: Project) -> None:
 
 def test_only_the_servers_user_is_answered(project: Project) -> None:
     source = PING.format(path=str(project.two.socket))
-    assert project.two.run_as(STRANGER_UID, source) == "STO-K021"
+    assert project.two.run_as(STRANGER_UID, source) == "STO-K022"
     assert project.two.run_as(SERVER_UID, source).startswith("project.example/two+")
 
 

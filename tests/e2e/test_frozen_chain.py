@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec.skeleton import decode
+from stoilo.core.frozen_tree import platform_name
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.flavors.tree import platform_name
 from stoilo.policies.policy import default_policy
 from stoilo.testing.deployment import Deployment
 from tests.support.programs import ProgramSigner

@@ -17,22 +17,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from stoilo.audit.format.facts import (
-    LeafKind,
     OutcomeRecord,
     Record,
     RetentionRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import (
-    Leaf,
-    check_record,
-    parse_leaf,
-    salted_commitment,
-    task_commitment,
-)
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import check_record, salted_commitment, task_commitment
 from stoilo.audit.format.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
+from stoilo.audit.log.fsck_beside import find_unfit_leaves
 from stoilo.audit.log.side import SideStore
-from stoilo.audit.read.fsck_beside import find_unfit_leaves
 from stoilo.audit.read.source import open_source
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
@@ -83,9 +77,9 @@ class Logged:
         """Return each leaf with its record, fetched by tile and checked."""
         source, leaves = open_source(self.url), self.leaves()
         texts: list[bytes | None] = []
-        for number in range(-(-len(leaves) // 256)):
-            texts += source.records_of_tile(number)
-        pairs = zip(map(parse_leaf, leaves), texts[: len(leaves)], strict=True)
+        for start in range(0, len(leaves), 256):
+            texts += source.records_of(start // 256, leaves[start : start + 256])
+        pairs = zip(map(parse_leaf, leaves), texts, strict=True)
         return [
             (leaf, check_record(leaf, text) if text else None) for leaf, text in pairs
         ]

@@ -123,5 +123,5 @@ def test_fork_for_one_volunteer_is_proven_by_what_he_saw(
     store.close()
     code, found = watched.monitor(tmp_path, capsys)
     assert (code, found[0]["kind"]) == (4, "fork")
-    check = ["audit", "check-misbehaviour", found[0]["file"], "--policy", watched.vkey]
+    check = ["audit", "check", found[0]["file"], "--policy", watched.vkey]
     assert main(check) == 0

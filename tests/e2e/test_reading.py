@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.proof import LeafKind
+from stoilo.audit.read.reader import open_log
 from stoilo.audit.read.search import parse_query, search_log
-from stoilo.audit.read.view import open_log
 from stoilo.cli.main import main
 from stoilo.core.codec.skeleton import encode
 from stoilo.testing.deployment import Deployment

@@ -17,7 +17,7 @@ from stoilo.cli.main import main
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.statement import parse_statement
-from stoilo.executor.verifier.review import REVIEW_PAYLOAD
+from stoilo.executor.verifier.statements import REVIEW_PAYLOAD
 from stoilo.server.admission import tokens
 from stoilo.server.db.store import Store
 from stoilo.testing.deployment import Deployment
@@ -116,7 +116,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 def enroll(project: Project) -> str:
     made = project.review("keygen", "--output", project.key)
     place = ("--data", str(project.data), "--connection", project.connection)
-    project.review("enroll", *place, "--name", "ann", "--key", made["public_key"])
+    cli("account", "reviewers", *place, "--enroll", "ann", "--key", made["public_key"])
     return str(made["public_key"])
 
 
@@ -149,7 +149,7 @@ def test_review_of_one_task_admits_no_other_arguments(project: Project) -> None:
     for task_id in (first, second):
         project.wait_for(task_id, "waiting_review")
     file = project.sign(first)
-    assert project.hand_in(second, file, code=4)["error"]["code"] == "STO-R024"
+    assert project.hand_in(second, file, code=4)["error"]["code"] == "STO-R023"
     assert project.hand_in(first, file)["released"] == 1
     project.wait_for(first, "succeeded")
     assert project.client.poll(second).state == "waiting_review"
@@ -186,7 +186,7 @@ def test_changed_bytes_make_a_signature_for_nothing(project: Project) -> None:
         stream.write(b"#\n")
     signed = project.review("sign", str(folder), "--key", project.key)
     refused = project.hand_in(task_id, signed["file"], code=4)
-    assert refused["error"]["code"] == "STO-R024"
+    assert refused["error"]["code"] == "STO-R023"
 
 
 def test_stranger_and_researcher_cannot_review(project: Project) -> None:
@@ -270,9 +270,9 @@ def test_withdrawn_reviewer_lets_nothing_more_through(project: Project) -> None:
     words = {"task_module": source, "arguments": encode({"x": 1})}
     running = project.client.submit(redundancy=many, **words)
     project.wait_for_copies(running, 2)  # it needs more users than there are
-    listed = project.review("reviewers", "--data", str(project.data))
-    [key] = [one["key"] for one in listed]
-    project.review("withdraw", "--data", str(project.data), "--key", key)
+    operator = ("account", "reviewers", "--data", str(project.data))
+    [key] = [one["key"] for one in cli(*operator)["reviewers"]]
+    cli(*operator, "--withdraw", key)
     task_id = project.submit(10, source)
     project.wait_for(task_id, "waiting_review")
     project.wait_for(running, "waiting_review")

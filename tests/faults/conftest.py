@@ -15,7 +15,7 @@ import pytest
 
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.server.admission import tokens
-from stoilo.server.db.store import Store, open_engine
+from stoilo.server.db.store import Store
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import BoincPeer, RawClient
 from tests.support.workingproject import WorkingProject
@@ -90,7 +90,7 @@ class Target:
 
 def token_for(data: Path, name: str, role: tokens.Role, lifetime_s: int = 10**9) -> str:
     """Return a token of a new account, made beside the running server."""
-    store = Store(open_engine(f"sqlite:///{data / 'server.sqlite'}"))
+    store = Store(f"sqlite:///{data / 'server.sqlite'}")
     with store.write() as connection:
         token = tokens.issue_token(connection, name, role, START, lifetime_s=lifetime_s)
     store.close()

@@ -55,18 +55,18 @@ MALFORMED = {
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_message_is_refused_with_a_code(target, method, name):
-    refused(target.client.call(method, MALFORMED[name]), "STO-R017")
+    refused(target.client.call(method, MALFORMED[name]), "STO-R010")
 
 
 def test_malformed_stream_message_is_refused_with_a_code(target):
-    refused(target.client.send_stream("UploadBlob", [b"\xff" * 9]), "STO-R017")
+    refused(target.client.send_stream("UploadBlob", [b"\xff" * 9]), "STO-R010")
     begun = pb.UploadBlobRequest(digest="0" * 64, size=9, data=b"abc")
     bodies = [begun.SerializeToString(), b"\xff" * 9]
-    refused(target.client.send_stream("UploadBlob", bodies), "STO-R017")
+    refused(target.client.send_stream("UploadBlob", bodies), "STO-R010")
 
 
 def test_malformed_download_request_is_refused_with_a_code(target):
-    refused(target.client.read_stream("DownloadBlob", b"\xff" * 9), "STO-R017")
+    refused(target.client.read_stream("DownloadBlob", b"\xff" * 9), "STO-R010")
 
 
 @settings(
@@ -276,8 +276,8 @@ def test_any_bytes_as_arguments_are_a_value_or_a_code(target, tail, keep):
         ({"blobs": ["../../server.sqlite"]}, "STO-D010"),
         ({"blobs": ["0" * 64] * 65}, "STO-R010"),
         ({"compare_entry": "same"}, "STO-R010"),
-        ({"limits": pb.RunLimits(memory_bytes=2**64 - 1)}, "STO-R016"),
-        ({"limits": pb.RunLimits(cpu_s=2**32 - 1)}, "STO-R016"),
+        ({"limits": pb.RunLimits(memory_bytes=2**64 - 1)}, "STO-R010"),
+        ({"limits": pb.RunLimits(cpu_s=2**32 - 1)}, "STO-R010"),
         ({"redundancy": pb.RedundancyOptions(min_quorum=2**32 - 1)}, "STO-C030"),
         ({"redundancy": pb.RedundancyOptions()}, "STO-C030"),
     ],
@@ -299,14 +299,14 @@ def test_unknown_level_or_flavor_is_refused(target, field):
 
 def test_blob_with_another_digest_leaves_nothing(target):
     data = encode("some value")
-    refused(target.client.upload("0" * 64, len(data), data), "STO-R013")
+    refused(target.client.upload("0" * 64, len(data), data), "STO-R010")
 
 
 def test_half_a_blob_leaves_nothing(target):
     data = encode("some value" * 100)
     digest = hashlib.sha256(data).hexdigest()
-    refused(target.client.upload(digest, len(data), data[:50]), "STO-R015")
-    refused(target.client.upload(digest, 50, data[:40], data[40:]), "STO-R015")
+    refused(target.client.upload(digest, len(data), data[:50]), "STO-R010")
+    refused(target.client.upload(digest, 50, data[:40], data[40:]), "STO-R010")
 
 
 def test_upload_that_hangs_up_leaves_nothing(target):
@@ -329,7 +329,7 @@ def test_upload_that_hangs_up_leaves_nothing(target):
         ("", 1, "STO-D010"),
         ("../" * 21 + "x", 1, "STO-D010"),
         ("A" * 64, 1, "STO-D010"),
-        ("0" * 64, BOUNDS.blob_bytes + 1, "STO-R014"),
+        ("0" * 64, BOUNDS.blob_bytes + 1, "STO-R010"),
     ],
 )
 def test_hostile_blob_name_or_size_is_refused(target, digest, size, code):
@@ -339,7 +339,7 @@ def test_hostile_blob_name_or_size_is_refused(target, digest, size, code):
 def test_blob_larger_than_any_quota_is_refused(target):
     answer = target.client.upload("0" * 64, 2**64 - 1, b"x")
     assert answer.status in {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
-    assert answer.code in {"STO-R014", "STO-R006"}
+    assert answer.code in {"STO-R010", "STO-R006"}
 
 
 @pytest.mark.parametrize("data", [b"", b"no value", encode([1])[:-1]])
@@ -350,4 +350,4 @@ def test_blob_that_is_no_value_leaves_nothing(target, data):
 
 
 def test_empty_stream_is_refused(target):
-    refused(target.client.send_stream("UploadBlob", []), "STO-R015")
+    refused(target.client.send_stream("UploadBlob", []), "STO-R010")

@@ -25,14 +25,14 @@ def test_wrong_key_is_told_as_boinc_does_and_leaves_nothing(
     world: WorkingProject, key: str
 ):
     peer, before = world.peer(), world.rows("engine_host")
-    lines = world.refusals("STO-E100")
+    lines = world.refusals("STO-E016")
     answer = peer.schedule(key=key, instances=8)
     assert answer.field("request_delay") == "3600.000"
     assert b'<message priority="notice">' in answer.body
     assert not answer.field("hostid")
     assert not names_of(answer)
     assert world.rows("engine_host") == before
-    assert world.refusals("STO-E100") > lines or "more before" in world.log()
+    assert world.refusals("STO-E016") > lines or "more before" in world.log()
     assert names_of(peer.schedule(instances=1))  # the right one
 
 
@@ -127,7 +127,7 @@ def test_report_and_upload_played_again_change_nothing(world: WorkingProject):
     for data in (b"answer", b"better"):
         again = peer.upload(copy.path, copy.upload, data)
         assert again.field("status") == "-1"
-        assert "STO-E031" in again.field("message")
+        assert "STO-E014" in again.field("message")
     assert peer.report(copy.name, state=3, exit_status=1).status == 200
     assert world.state(copy.name) == before
 
@@ -148,7 +148,7 @@ def test_forwarded_address_does_not_buy_more_account_calls(world: WorkingProject
     answers = [call(number) for number in range(1, 80)]
     refused = [answer for answer in answers if answer.field("error_num") == "-183"]
     assert refused
-    assert "STO-E013" in refused[0].field("error_msg")
+    assert "STO-E068" in refused[0].field("error_msg")
 
 
 def test_forged_host_header_changes_no_address_in_the_reply(world: WorkingProject):

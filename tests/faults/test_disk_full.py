@@ -24,7 +24,7 @@ from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
 
 MIB = 1024 * 1024
-CODES = {"STO-R030", "STO-R031"}
+CODES = {"STO-R030"}
 
 
 def may_mount() -> bool:

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 import stoilo
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import parse_leaf
+from stoilo.audit.format.proof import LeafKind, parse_leaf
 from stoilo.audit.format.tiles import decode_bundle
 from stoilo.audit.read.reader import verify_log
 from stoilo.cli.demo.parts import load_research

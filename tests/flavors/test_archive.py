@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
-from stoilo.flavors.archive import (
-    XzReader,
-    XzWriter,
-    install_files,
-    read_archive,
-    write_archive,
-)
-from stoilo.flavors.tree import describe_tree, render_tree, tree_digest
+from stoilo.core.frozen_tree import XzReader, read_archive, render_tree, tree_digest
+from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 
 LONG = "deep/" * 20 + "er/file.py"
 
@@ -112,7 +106,11 @@ def test_file_changed_since_it_was_described_is_refused(tmp_path):
 
 
 def test_installed_files_make_the_same_tree_again(tmp_path, packed):
-    install_files(read_archive(io.BytesIO(packed[0]), packed[1]), tmp_path)
+    for member in read_archive(io.BytesIO(packed[0]), packed[1]):
+        path = tmp_path / member.file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(member.chunks))
+        path.chmod(0o755 if member.file.executable else 0o644)
     again = describe_tree(tmp_path, "pure", "x86_64-linux")
     assert tree_digest(render_tree(again)) == packed[1]
     assert (tmp_path / "MANIFEST").read_bytes() == render_tree(again)

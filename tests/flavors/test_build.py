@@ -69,9 +69,9 @@ def test_manifest_of_a_shipped_flavor_has_its_digest(flavor):
 
 def test_output_that_is_not_empty_is_refused(tmp_path, capsys):
     (tmp_path / "old").write_bytes(b"")
-    assert code_of(make_empty, tmp_path) == "STO-F017"
+    assert code_of(make_empty, tmp_path) == "STO-U003"
     assert main(["flavor", "build", "pure", "--output", str(tmp_path)]) == 2
-    assert "STO-F017" in capsys.readouterr().err
+    assert "STO-U003" in capsys.readouterr().err
 
 
 def test_own_manifest_needs_its_own_lock(tmp_path, capsys):

@@ -12,15 +12,14 @@ import pytest
 
 from stoilo.cli.main import main
 from stoilo.core.codec import skeleton
+from stoilo.core.frozen_tree import platform_name
 from stoilo.core.types import RunStatus
 from stoilo.flavors.contents import load_contents
-from stoilo.flavors.inspect import look_inside
-from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
+from tests.support.pyinstaller import look_inside
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"
 FOLDERS = {"pure": "benign", "numeric": "benign_numeric"}

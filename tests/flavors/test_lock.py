@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.frozen_tree import platform_name
 from stoilo.flavors import lock as locks
 from stoilo.flavors.lock import (
     Lock,
@@ -21,7 +22,6 @@ from stoilo.flavors.lock import (
     resolve_lock,
 )
 from stoilo.flavors.manifest import shipped_flavors
-from stoilo.flavors.tree import platform_name
 
 GOOD = (
     b"# stoilo-lock/1 pure x86_64-linux python 3.11\n"
@@ -135,4 +135,4 @@ def test_pip_that_finds_nothing_has_its_code(tmp_path, monkeypatch):
     fake_pip(tmp_path, monkeypatch, "import sys; sys.exit('ERROR: no wheel')")
     with pytest.raises(StoiloError, match="no wheel") as caught:
         resolve_lock("pure", platform_name(), ["a==1"], Path(sys.executable))
-    assert caught.value.code == "STO-F010"
+    assert caught.value.code == "STO-F011"

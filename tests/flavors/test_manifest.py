@@ -5,15 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.errors import PolicyRefusal, UsageError
+from stoilo.core.errors import UsageError
 from stoilo.flavors.manifest import (
     find_flavor,
     flavor_alias,
     parse_manifest,
     shipped_flavors,
-    smallest_flavor,
 )
-from stoilo.policies.levels import load_levels
 
 # The thesis's example (listing 4), whose identifier the thesis prints.
 LISTING = b"""\
@@ -103,37 +101,12 @@ def test_shipped_flavors_come_smallest_first() -> None:
     assert [one.name for one in shipped_flavors()] == ["pure", "numeric", "tensor"]
 
 
-@pytest.mark.parametrize(
-    ("imports", "name"),
-    [
-        ((), "pure"),
-        (("math", "json", "os.path"), "pure"),
-        (("math", "numpy"), "numeric"),
-        (("numpy.linalg",), "numeric"),
-        (("numpy", "torch.nn"), "tensor"),
-    ],
-)
-def test_smallest_flavor_holds_the_imports(imports: tuple[str], name: str) -> None:
-    assert smallest_flavor(imports).name == name
-
-
-@pytest.mark.parametrize("module", ["pandas", "numpyx", "torchvision"])
-def test_imports_that_no_flavor_holds_are_named(module: str) -> None:
-    with pytest.raises(PolicyRefusal, match=f"STO-P062|{module}"):
-        smallest_flavor(["math", module])
-
-
 def test_flavor_is_found_by_name_and_either_digest() -> None:
     numeric = shipped_flavors()[1]
     for wanted in (numeric.name, numeric.digest, numeric.alias):
         assert find_flavor(wanted) is numeric
     with pytest.raises(UsageError, match="STO-P061"):
         find_flavor("")
-
-
-def test_flavor_of_each_level_holds_its_modules() -> None:
-    for level in load_levels():
-        assert smallest_flavor(level.modules)
 
 
 def test_shipped_pins_are_the_locked_ones() -> None:

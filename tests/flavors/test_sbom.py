@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+from stoilo.core.frozen_tree import Tree, TreeFile
 from stoilo.flavors.lock import Lock, LockedWheel
 from stoilo.flavors.sbom import (
     HostLibrary,
@@ -10,7 +11,6 @@ from stoilo.flavors.sbom import (
     read_licences,
     render_sbom,
 )
-from stoilo.flavors.tree import Tree, TreeFile
 
 WHEELS = (
     LockedWheel("jinja2", "3.0", "2" * 64, "jinja2-3.0-py3-none-any.whl"),

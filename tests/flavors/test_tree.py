@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.flavors.tree import (
+from stoilo.core.frozen_tree import (
     Tree,
     TreeFile,
-    describe_tree,
     parse_tree,
     platform_name,
     render_tree,
     tree_digest,
     ustar_split,
 )
+from stoilo.flavors.packing import describe_tree
 
 ZERO = Digest("0" * 64)
 GOOD = b"stoilo-tree/1 pure x86_64-linux\n" + b"0" * 64 + b" 5 x bin/a\n"
@@ -156,7 +156,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path, kind):
     directory = tmp_path / "nowhere" if kind == "gone" else tmp_path
     with pytest.raises(TrustError) as caught:
         describe_tree(directory, "pure", "x86_64-linux")
-    assert caught.value.code == "STO-F002"
+    assert caught.value.code == "STO-F006"
 
 
 def test_platform_is_named_or_refused():

@@ -15,7 +15,7 @@ from stoilo.policies.findings import FINDINGS_SHOWN
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import level_names
 from stoilo.policies.render import render_text
-from stoilo.policies.wire import answer_request, parse_answer, render_request
+from stoilo.policies.wire import answer_requests, parse_answer, render_requests
 from tests.support.turns import turns_within
 
 CORPUS = [
@@ -106,7 +106,7 @@ def check(source):
     request = GateRequest(source)
     verdict = judge(request)
     assert verdict == judge(request)
-    assert parse_answer(answer_request(render_request(request)), request) == verdict
+    assert parse_answer(answer_requests(render_requests([request])), request) == verdict
     assert len(verdict.findings) <= FINDINGS_SHOWN + 1
     errors = [one for one in verdict.findings if one.severity is Severity.ERROR]
     assert verdict.admitted == (not errors)

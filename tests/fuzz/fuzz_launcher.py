@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from stoilo.flavors.archive import write_archive
+from stoilo.core.frozen_tree import platform_name
 from stoilo.flavors.launcher_build import launcher_sources
-from stoilo.flavors.tree import describe_tree, platform_name
+from stoilo.flavors.packing import describe_tree, write_archive
 
 PROGRAM = (
     Path(__file__).parents[1] / "executor" / "launcher" / "programs" / "fuzz_parsers.c"

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, parse_leaf, render_leaf
 from stoilo.audit.format.merkle import (
     Checkpoint,
     inclusion_proof,
@@ -37,10 +35,18 @@ from stoilo.audit.format.policy import (
     Witness,
     open_checkpoint,
     parse_policies,
-    render_policies,
     succeed,
 )
-from stoilo.audit.format.proof import Proof, check_proof, parse_proof, render_proof
+from stoilo.audit.format.proof import (
+    Leaf,
+    LeafKind,
+    Proof,
+    check_proof,
+    parse_leaf,
+    parse_proof,
+    render_leaf,
+    render_proof,
+)
 from stoilo.audit.format.tiles import (
     decode_bundle,
     encode_bundle,
@@ -50,6 +56,7 @@ from stoilo.audit.format.tiles import (
 from stoilo.audit.log.seen import SeenRow, parse_seen_page, render_seen_row
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
+from tests.support.faulty_log import render_policies
 from tests.support.memory_tree import MemoryTree
 from tests.support.notekeys import NoteKey
 from tests.support.turns import turns_within

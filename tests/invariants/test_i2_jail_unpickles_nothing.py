@@ -21,7 +21,7 @@ from stoilo.core.codec.skeleton import decode, encode
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.process import {job}
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TaskRequest
 
 PICKLE = b"\\x80\\x04\\x8c\\x09fractions\\x8c\\x08Fraction\\x93K\\x01\\x85R."
 {job}.prepare(load_level("numeric"))

@@ -245,12 +245,15 @@ async def test_work_whose_answer_did_not_count_is_another_task_when_ordered_agai
     assert run.backend.fresh == 9
 
 
-def test_failures_of_old_work_are_forgotten(monkeypatch):
-    monkeypatch.setattr(in_flight, "MOST_FAILURES", 2)
+def test_attempts_of_old_work_are_forgotten(monkeypatch):
+    monkeypatch.setattr(in_flight, "MOST_TRIED", 2)
     found = in_flight.Flights()
     for key in "abca":
-        found.failures(key)
-    assert found.save().plain["failures"] == {"c": 1, "a": 1}
+        order = Order(key, "gradient", Snapshot(0, {}), 0, 1)
+        flight = found.add(order)
+        flight.job_id = key
+        found.end(key)
+    assert found.save().plain["attempts"] == {"c": 1, "a": 1}
 
 
 class Full(Memory):

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 HEAVY = ("grpc", "rich", "numpy", "cryptography", "sqlalchemy", "torch")
 DATA = {
     "stoilo/py.typed",
-    "stoilo/core/codes/usage.toml",
+    "stoilo/core/codes/U.toml",
     "stoilo/core/rpc/tasks_pb2.py",
     "stoilo/core/rpc/tasks_pb2.pyi",
     "stoilo/policies/levels/pure.toml",

@@ -17,9 +17,9 @@ from stoilo.policies.gate import GateRequest
 from stoilo.policies.render import render_json, render_sarif, render_text
 from stoilo.policies.wire import (
     ANSWER_BYTES,
-    answer_request,
+    answer_requests,
     parse_answer,
-    render_request,
+    render_requests,
 )
 
 SHOWN_BYTES = 4 << 20
@@ -66,7 +66,7 @@ MANY = "def f(d):\n    return 1\n" + "\n".join(
 @settings(deadline=None, max_examples=150)
 def test_answer_about_any_source_is_bounded_and_believed(source):
     request = GateRequest(source=source.encode("utf-8", "replace"), level="pure")
-    answer = answer_request(render_request(request))
+    answer = answer_requests(render_requests([request]))
     assert len(answer) <= ANSWER_BYTES
     verdict = parse_answer(answer, request)
     shown = render_json(verdict)
@@ -82,7 +82,7 @@ def test_any_entry_and_level_end_in_a_bounded_answer(word):
     for fields in ({"entry": word}, {"level": word}):
         try:
             request = GateRequest(source=b"def f(d): pass\n", **fields)
-            answer = answer_request(render_request(request))
+            answer = answer_requests(render_requests([request]))
         except StoiloError:
             continue
         assert len(answer) <= ANSWER_BYTES
@@ -125,7 +125,7 @@ def test_control_without_the_bound_the_answer_is_too_large(monkeypatch):
     for module in (types, wire):
         monkeypatch.setattr(module, "bound_text", lambda text: text)
     request = GateRequest(source=MANY.encode(), level="pure")
-    answer = answer_request(render_request(request))
+    answer = answer_requests(render_requests([request]))
     assert len(answer) > ANSWER_BYTES
     with pytest.raises(StoiloError, match="STO-P004"):
         parse_answer(answer, request)
@@ -134,10 +134,10 @@ def test_control_without_the_bound_the_answer_is_too_large(monkeypatch):
 @pytest.mark.parametrize("line", [0, -1, 1 << 31, 1 << 62])
 def test_finding_at_no_place_is_not_believed(line):
     request = GateRequest(source=b"import os\n", level="pure")
-    answer = json.loads(answer_request(render_request(request)))
+    answer = json.loads(answer_requests(render_requests([request])))[0]
     answer["verdict"]["findings"][0] |= {"line": line, "end_line": line}
     with pytest.raises(StoiloError, match="STO-P004"):
-        parse_answer(json.dumps(answer).encode(), request)
+        parse_answer(json.dumps([answer]).encode(), request)
 
 
 def test_control_every_severity_survives():

@@ -4,8 +4,8 @@ import sys
 import pytest
 
 from stoilo.core.errors import UsageError
-from stoilo.policies.check import check_in_child
 from stoilo.policies.gate import GateRequest, judge
+from stoilo.policies.jailed import check_in_child
 
 
 @pytest.mark.parametrize("source", [b"def f(d): return 1\n", b"\xff", b"import os"])
@@ -25,7 +25,7 @@ def test_check_that_takes_too_long_is_a_refusal() -> None:
 
 def test_child_answers_garbage_without_a_traceback() -> None:
     done = subprocess.run(
-        [sys.executable, "-I", "-m", "stoilo.policies.check"],
+        [sys.executable, "-I", "-m", "stoilo.policies.jailed"],
         input=b"\xffgarbage",
         capture_output=True,
         check=True,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.policies.findings import Lines
-from stoilo.policies.limits import ConstantLimits, find_large_constants
+from stoilo.policies.limits import find_large_constants
 
 REFUSED = {
     "tower": ("9**9**9", "STO-P029"),
@@ -74,8 +74,7 @@ expressions = st.recursive(
 
 @given(expressions)
 def test_no_admitted_integer_is_larger_than_the_limit(text: str) -> None:
-    limits = ConstantLimits(int_bits=512)
-    if find_large_constants(ast.parse(text), Lines(text), limits):
+    if find_large_constants(ast.parse(text), Lines(text), int_bits=512):
         return
     try:
         value = eval(text)  # noqa: S307 - the expression is made of numbers above

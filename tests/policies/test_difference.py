@@ -3,13 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.levels import load_levels
 from stoilo.policies.explanation import (
     Effect,
     diff_levels,
     diff_policies,
     render_changes,
 )
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.policies.levels import load_level
 from stoilo.policies.policy import Policy, default_policy, parse_policy
 
 HEAD = 'format = 1\nname = "p"\n'

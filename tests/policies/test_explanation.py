@@ -1,6 +1,7 @@
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.core.levels import load_levels
 from stoilo.core.types import Verdict
 from stoilo.policies.explanation import (
     SourceExplained,
@@ -10,7 +11,6 @@ from stoilo.policies.explanation import (
     render_source,
 )
 from stoilo.policies.gate import GateRequest, judge
-from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy, parse_policy
 
 NUMERIC = b"import numpy as np\ndef task(d):\n    return np.ones(3)\n"

@@ -1,15 +1,8 @@
 import pytest
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.core.levels import parse_levels
-from stoilo.policies.levels import (
-    check_level_name,
-    level_files,
-    level_names,
-    load_level,
-    load_levels,
-    load_older_levels,
-)
+from stoilo.core.levels import level_files, load_levels, load_older_levels, parse_levels
+from stoilo.policies.levels import check_level_name, level_names, load_level
 
 
 def test_shipped_levels_come_narrowest_first() -> None:

@@ -2,17 +2,15 @@ import ast
 
 import pytest
 
+from stoilo.core.limits import BOUNDS
 from stoilo.policies.findings import Lines
-from stoilo.policies.limits import (
-    TREE_LIMITS,
-    TreeLimits,
-    find_finally_bombs,
-    find_oversize,
-)
+from stoilo.policies.limits import find_finally_bombs
+from stoilo.sandbox.language.transformer import find_oversize
 
 
-def oversize(text: str, limits: TreeLimits = TREE_LIMITS) -> list[str]:
-    return [found.code for found in find_oversize(ast.parse(text), Lines(text), limits)]
+def oversize(text: str, nodes: int = BOUNDS.ast_nodes) -> list[str]:
+    found = find_oversize(ast.parse(text), nodes)
+    return [found.code] if found else []
 
 
 def bombs(text: str) -> list[str]:
@@ -38,17 +36,20 @@ def test_more_nodes_than_allowed_is_refused() -> None:
 
 
 def test_nodes_up_to_the_limit_pass() -> None:
-    assert oversize("x = 1", TreeLimits(nodes=5)) == []
-    assert oversize("x = 1", TreeLimits(nodes=4)) == ["STO-P010"]
+    assert oversize("x = 1", 5) == []
+    assert oversize("x = 1", 4) == ["STO-P010"]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * 60 + "]" * 60,
-        "not " * 60 + "x",
-        "lambda: " * 60 + "1",
-        "\n".join(" " * level + "if x:" for level in range(60)) + " pass",
+        "[" * 130 + "]" * 130,
+        "not " * 130 + "x",
+        "lambda: " * 130 + "1",
+        "\n".join(" " * level + "if x:" for level in range(60))
+        + " pass\n"
+        + "not " * 130
+        + "x",
         "x" + ".a" * 130,
         " + ".join("x" * 130),
     ],

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError
+from stoilo.core.levels import load_levels
 from stoilo.policies.gate import GateRequest, judge
-from stoilo.policies.levels import level_names, load_levels
+from stoilo.policies.levels import level_names
 from stoilo.policies.policy import (
     Denials,
     LevelRule,

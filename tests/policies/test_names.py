@@ -1,12 +1,12 @@
 import pytest
 
 from stoilo.core.types import Severity
-from stoilo.policies.names import find_deceptive_names
+from stoilo.policies.text import find_deceptive_names
 
 REFUSED = {
-    "Cyrillic a in a Latin name": ("p\u0430yload = 1", "STO-P019"),
-    "Greek omicron in a Latin name": ("\u03bfpen = 1", "STO-P019"),
-    "Latin with a Greek letter": ("x_\u03b1 = 1", "STO-P019"),
+    "Cyrillic a in a Latin name": ("p\u0430yload = 1", "STO-P020"),
+    "Greek omicron in a Latin name": ("\u03bfpen = 1", "STO-P020"),
+    "Latin with a Greek letter": ("x_\u03b1 = 1", "STO-P020"),
     "Cyrillic name drawn like ASCII": ("\u0441\u043e\u0440 = 1", "STO-P020"),
     "one Cyrillic letter": ("\u0430 = 1", "STO-P020"),
     "Greek capital Alpha": ("\u0391 = 1", "STO-P020"),
@@ -16,8 +16,8 @@ REFUSED = {
     "ligature": ("\ufb01t = 1", "STO-P020"),
     "lunate epsilon": ("\u03f5 = 1", "STO-P020"),
     "parameter": ("def f(\u0430): pass", "STO-P020"),
-    "attribute": ("x.\u0440rint", "STO-P019"),
-    "field of an f-string": ("x = f'{p\u0430y}'", "STO-P019"),
+    "attribute": ("x.\u0440rint", "STO-P020"),
+    "field of an f-string": ("x = f'{p\u0430y}'", "STO-P020"),
     "format of an f-string": ("x = f'{x:{\u0430}}'", "STO-P020"),
     "keyword argument": ("f(\u0435=1)", "STO-P020"),
 }
@@ -61,7 +61,7 @@ def test_finding_covers_the_name() -> None:
 
 def test_greek_letter_beside_its_latin_twin_is_a_warning() -> None:
     (finding,) = find_deceptive_names("v = 1\n\u03bd = 2")
-    assert (finding.code, finding.severity) == ("STO-P021", Severity.WARNING)
+    assert (finding.code, finding.severity) == ("STO-P020", Severity.WARNING)
 
 
 def test_message_is_plain_ascii() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoilo.policies.names import find_deep_brackets, find_words
+from stoilo.policies.text import find_deep_brackets, find_words
 
 HARMLESS = [
     "(" * 50 + "1" + ")" * 50,

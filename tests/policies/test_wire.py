@@ -9,11 +9,11 @@ from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageErro
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
 from stoilo.policies.wire import (
-    answer_request,
+    answer_requests,
     parse_answer,
-    parse_request,
+    parse_requests,
     prepare,
-    render_request,
+    render_requests,
     run,
 )
 
@@ -29,21 +29,21 @@ REQUEST = GateRequest(
 def answer_with(**changes: object) -> bytes:
     """Return an answer to REQUEST whose verdict was tampered with."""
     verdict = msgspec.structs.replace(judge(REQUEST), **changes)
-    return msgspec.json.encode({"verdict": verdict, "error": None})
+    return msgspec.json.encode([{"verdict": verdict, "error": None}])
 
 
 def test_request_survives_the_pipe() -> None:
-    assert parse_request(render_request(REQUEST)) == REQUEST
+    assert parse_requests(render_requests([REQUEST])) == [REQUEST]
 
 
 def test_answer_is_the_verdict() -> None:
-    answer = answer_request(render_request(REQUEST))
+    answer = answer_requests(render_requests([REQUEST]))
     assert parse_answer(answer, REQUEST) == judge(REQUEST)
 
 
 def test_job_answers_as_the_gate_does() -> None:
     prepare(load_level("pure"))
-    assert parse_answer(run(render_request(REQUEST), None), REQUEST).admitted
+    assert parse_answer(run(render_requests([REQUEST]), None), REQUEST).admitted
 
 
 @given(st.binary(max_size=200).filter(lambda data: data.strip() != b"[]"))
@@ -62,7 +62,7 @@ def test_any_answer_bytes_end_in_our_error(data: bytes) -> None:
 @settings(deadline=None)
 def test_any_source_has_an_answer_that_is_believed(source: bytes) -> None:
     request = GateRequest(source)
-    answer = answer_request(render_request(request))
+    answer = answer_requests(render_requests([request]))
     assert parse_answer(answer, request) == judge(request)
 
 
@@ -110,9 +110,9 @@ def test_broken_answer_is_not_believed(data: bytes) -> None:
 )
 def test_names_out_of_bounds_are_usage_errors(changes: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="STO-P005"):
-        render_request(replace(REQUEST, **changes))
+        render_requests([replace(REQUEST, **changes)])
 
 
 def test_oversize_request_is_refused() -> None:
     with pytest.raises(TrustError, match="STO-P005"):
-        parse_request(b" " * (16 * 1024 * 1024 + 1))
+        parse_requests(b" " * (16 * 1024 * 1024 + 1))

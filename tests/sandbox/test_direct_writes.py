@@ -5,7 +5,7 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.types import RunStatus
 from stoilo.sandbox.language.output import TextBuffer
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TaskRequest
 from stoilo.sandbox.process.task_job import run_call
 
 OWN = "class Job:\n    pass\n\ndef run(kwargs):\n    job = Job()\n"

@@ -94,4 +94,4 @@ def test_level_that_names_nothing_or_a_module_is_our_fault(pure, names):
     modules = {"json": ModuleRule(names=names)}
     with pytest.raises(InternalError) as caught:
         build_facades(msgspec.structs.replace(pure, modules=modules))
-    assert caught.value.code == "STO-G130"
+    assert caught.value.code == "STO-P001"

@@ -8,8 +8,7 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.supervisor import Jail, zygote_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

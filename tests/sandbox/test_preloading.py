@@ -13,7 +13,7 @@ from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.process.task_job import run_call
 from stoilo.sandbox.language.runtime import prepare_runtime
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TaskRequest
 warnings.simplefilter("ignore")
 sources = json.load(sys.stdin)
 runtime = prepare_runtime(load_level(sys.argv[1]))

@@ -8,8 +8,7 @@ from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.runtime import find_class, hidden_names
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

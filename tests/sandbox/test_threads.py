@@ -10,8 +10,7 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.types import RunStatus
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import encode_probe, run_task
 from stoilo.sandbox.process.supervisor import Jail
 

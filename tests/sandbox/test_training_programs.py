@@ -15,7 +15,7 @@ from stoilo.core.codec import skeleton
 from stoilo.core.types import RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import zygote_environment
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.core.listen import parse_address
 from stoilo.server.app.run import check_addresses
-from stoilo.server.config import load_config, parse_address
+from stoilo.server.config import load_config
 from stoilo.server.engines.workunits import Homogeneity, Replication, parse_replication
 
 
@@ -16,10 +17,10 @@ def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:
     environ = {"STOILO_SERVER_VOLUNTEERS": "2", "STOILO_SERVER_GRPC": "127.0.0.1:2"}
     config, origins = load_config(tmp_path, {"volunteers": 3, "grpc": None}, environ)
     assert (config.volunteers, config.grpc, config.origin) == (3, "127.0.0.1:2", "a/b")
-    assert origins.by_name["volunteers"] == "flag"
-    assert origins.by_name["grpc"] == "environment"
-    assert origins.by_name["origin"] == "file"
-    assert origins.by_name["http"] == "default"
+    assert origins["volunteers"] == "flag"
+    assert origins["grpc"] == "environment"
+    assert origins["origin"] == "file"
+    assert origins["http"] == "default"
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_unknown_key_or_wrong_kind_is_refused(tmp_path: Path, page: str) -> None
 
 @pytest.mark.parametrize("text", ["", "localhost", ":1", "a:b", "h:65536", "h:٣"])
 def test_bad_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="STO-R091"):
+    with pytest.raises(UsageError, match="STO-R090"):
         parse_address(text)
 
 
@@ -97,11 +98,11 @@ def test_project_url_is_taken_as_it_is(tmp_path: Path, url: str) -> None:
 def test_project_url_that_no_client_attaches_to_is_refused(
     tmp_path: Path, url: str
 ) -> None:
-    with pytest.raises(UsageError, match="STO-R091"):
+    with pytest.raises(UsageError, match="STO-R090"):
         load_config(tmp_path, {"project_url": url}, {})
 
 
 @pytest.mark.parametrize("address", ["*", "lab.example", "10.0.0.0/8", "127.0.0.1,::1"])
 def test_only_one_address_may_say_who_calls(tmp_path: Path, address: str) -> None:
-    with pytest.raises(UsageError, match="STO-R091"):
+    with pytest.raises(UsageError, match="STO-R090"):
         load_config(tmp_path, {"trusted_proxy": address}, {})

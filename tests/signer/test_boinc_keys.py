@@ -124,11 +124,11 @@ def test_any_changed_byte_of_a_key_is_refused_or_another_key(
 @given(st.text(max_size=40))
 def test_any_text_is_our_error(text: str) -> None:
     for parse in (parse_boinc_public, parse_boinc_private, parse_boinc_signature):
-        with pytest.raises(TrustError, match="STO-K075"):
+        with pytest.raises(TrustError, match="STO-K076"):
             parse(text)
 
 
 @pytest.mark.parametrize("md5", ["", "D41D8CD98F00B204E9800998ECF8427E", "0" * 31])
 def test_what_is_no_md5_is_not_signed(md5: str) -> None:
-    with pytest.raises(TrustError, match="STO-K075"):
+    with pytest.raises(TrustError, match="STO-K076"):
         sign_md5(md5, KEY)

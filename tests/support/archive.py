@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.audit.format.facts import LeafKind, Record, RevocationRecord, WorkunitRecord
-from stoilo.audit.format.leaf import (
-    Leaf,
+from stoilo.audit.format.facts import Record, RevocationRecord, WorkunitRecord
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.records import (
     record_leaf,
-    render_leaf,
     render_record,
     salted_commitment,
     task_commitment,
 )
-from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore

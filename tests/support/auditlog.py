@@ -11,21 +11,15 @@ from pathlib import Path
 
 from stoilo.audit.format.facts import (
     CodeCount,
-    LeafKind,
     OutcomeRecord,
     Record,
     RefusalsRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import (
-    Leaf,
-    record_leaf,
-    render_leaf,
-    render_record,
-    task_commitment,
-)
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.records import record_leaf, render_record, task_commitment
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
 from stoilo.core.digests import content_digest

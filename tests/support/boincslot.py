@@ -17,18 +17,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from stoilo.executor.verifier.boinc_shm import (
+from stoilo.executor.slot.process import parse_status, render_control
+from stoilo.executor.verifier.boinc_session import (
     HEARTBEAT,
     MMAP_FILE,
     SEGMENT_BYTES,
-    AppStatus,
     Channel,
     Control,
     Segment,
     open_segment,
-    parse_status,
-    render_control,
 )
+from stoilo.executor.verifier.checkpoints import AppStatus
 from stoilo.executor.verifier.installation import Built, render_built
 from tests.support.descendants import descendants
 

@@ -28,12 +28,11 @@ from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
 from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
-    ReleasePlan,
     first_proposal,
     next_proposal,
 )
 from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.requests import FirstRelease, first_targets, online_role
+from stoilo.signer.ceremony.requests import first_targets, online_role
 from stoilo.signer.ceremony.signatures import sign_proposal, signable
 from stoilo.signer.offline_keys import OfflineKey, PublicKeyFile, fingerprint
 from stoilo.signer.process.online_keys import OnlineKeys
@@ -127,10 +126,10 @@ class CeremonyBench:
 
     def first(self, now: int = NOW, put: Sequence[NewTarget] = ()) -> Ceremony:
         """Return the first ceremony, unsigned."""
-        release = FirstRelease(
-            online=self.online(now),
+        own = first_targets(
+            self.online(now),
+            INSTALLED,
             witnesses=NO_WITNESSES,
-            installed=INSTALLED,
             level_files={},
             policies=(default_policy(),),
             builders=BuilderFile(
@@ -141,10 +140,11 @@ class CeremonyBench:
                 2,
             ),
         )
-        targets = (*first_targets(release), *put)
-        plan = ReleasePlan(self.roles(), targets, self.rehearsal, now)
+        targets = (*own, *put)
         about = CeremonyFile(origin=ORIGIN, rehearsal=self.rehearsal, created=now)
-        return Ceremony(about, first_proposal(plan))
+        return Ceremony(
+            about, first_proposal(self.roles(), targets, now, rehearsal=self.rehearsal)
+        )
 
     def request(self, changes: Changes, now: int = NOW) -> Ceremony:
         """Return an unsigned ceremony of `changes` on the published release."""

@@ -14,6 +14,7 @@ import uvicorn
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
+from stoilo.executor.slot.executor import Executor
 from stoilo.executor.verifier.workunit import Disposition, ResultHeader, render_result
 from stoilo.server.engines.embedded.web.app import HttpOptions, create_project_app
 from stoilo.server.engines.interface import (
@@ -26,7 +27,7 @@ from stoilo.server.engines.interface import (
     WorkunitOutcome,
 )
 from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec
-from stoilo.server.http.http_timeout import TimedProtocol
+from stoilo.server.http.web_server import TimedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -148,7 +149,7 @@ class OutcomeRecorder:
         return None if outcome is None else outcome.kind
 
 
-class EchoExecutor:
+class EchoExecutor(Executor):
     """An executor without a jail: the frame is what `answer` makes of the arguments."""
 
     def __init__(
@@ -161,6 +162,7 @@ class EchoExecutor:
         self.seconds = seconds
         self.done: list[str] = []
         self.cancelled: list[str] = []
+        self.suspended = False
         self._ended = threading.Event()
         self._closed = False
 
@@ -184,6 +186,14 @@ class EchoExecutor:
         """End the run in progress."""
         self.cancelled.append(result)
         self._ended.set()
+
+    def suspend(self) -> None:
+        """Note it."""
+        self.suspended = True
+
+    def resume(self) -> None:
+        """Note it."""
+        self.suspended = False
 
     def close(self) -> None:
         """End the run in progress."""

@@ -25,7 +25,12 @@ from stoilo.audit.format.note import (
     render_vkey,
     sign_note,
 )
-from stoilo.audit.format.policy import LogPolicy, Witness
+from stoilo.audit.format.policy import (
+    LogPolicy,
+    Witness,
+    render_history,
+    render_policy,
+)
 from stoilo.audit.log.store import DiskStore
 
 if TYPE_CHECKING:
@@ -40,6 +45,7 @@ __all__ = [
     "FaultyCall",
     "FaultyStore",
     "LogKey",
+    "render_policies",
     "strike",
 ]
 
@@ -57,6 +63,11 @@ DURABLE_STEPS = (
 )
 REMOTE_STEPS = ("sign", "cosign")
 Result = TypeVar("Result")
+
+
+def render_policies(policy: LogPolicy) -> bytes:
+    """Return a policy and its older ones as the file that `--policy` takes."""
+    return render_policy(policy) + render_history(policy.older)
 
 
 class LogKey:

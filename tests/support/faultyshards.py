@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
 
-from stoilo.learn.store import shards
+from stoilo.learn.store import shards, values
+from stoilo.learn.store.protocol import Cell
 
 __all__ = ["KINDS", "Careless", "Hasty", "kill_before"]
 
@@ -17,18 +17,19 @@ __all__ = ["KINDS", "Careless", "Hasty", "kill_before"]
 class Careless(shards.LocalShard):
     """Writes values and marks in two transactions."""
 
-    def _write(self, file: Connection, rows: Sequence[Any]) -> None:
-        for row in rows:
-            file.execute(shards._WRITE, (*row[:-1], "{}"))
+    def _write(self, file: Connection, rows: list[tuple[str, bytes]]) -> None:
+        for key, body in rows:
+            value = values.decode(body, Cell).value
+            super()._write(file, [(key, values.encode(Cell(value)))])
         super()._write(file, rows)
 
 
 class Hasty(shards.LocalShard):
     """Acknowledges before it writes."""
 
-    later: Sequence[Any] = ()
+    later: list[tuple[str, bytes]] = []  # noqa: RUF012 - replaced, never changed
 
-    def _write(self, file: Connection, rows: Sequence[Any]) -> None:
+    def _write(self, file: Connection, rows: list[tuple[str, bytes]]) -> None:
         if self.later:
             super()._write(file, self.later)
         self.later = rows
@@ -36,7 +37,7 @@ class Hasty(shards.LocalShard):
     def close(self) -> None:
         """Write what was acknowledged last, and close."""
         if self._file is not None:
-            self._write(self._file, ())
+            self._write(self._file, [])
         super().close()
 
 

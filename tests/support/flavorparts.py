@@ -9,7 +9,7 @@ from pathlib import Path
 from stoilo.cli.flavor.build import find_manifest
 from stoilo.flavors.build import build_flavor
 from stoilo.flavors.freeze import PACKAGE
-from stoilo.signer.development.programs import publish_programs
+from stoilo.signer.development.changes import publish_programs
 from stoilo.signer.part_building import part_record, render_part
 
 __all__ = ["publish_flavor"]

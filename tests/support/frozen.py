@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoilo.core.digests import Digest
+from stoilo.core.frozen_tree import platform_name, render_tree, tree_digest
 from stoilo.executor.verifier.trees import WantedTree
-from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.tree import describe_tree, platform_name, render_tree, tree_digest
+from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 
 __all__ = ["FILES", "MadeTree", "make_tree"]
 

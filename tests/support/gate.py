@@ -51,11 +51,25 @@ from stoilo.core.statement import (
     render_statement,
 )
 from stoilo.core.types import Redundancy
-from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.revocation import revocation_leaf
-from stoilo.executor.verifier.targets import InstalledRelease, ReviewerKey
-from stoilo.executor.verifier.workunit import TaskBundle
-from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
+from stoilo.executor.verifier.admission import admission_leaf, verify_work
+from stoilo.executor.verifier.statements import revocation_leaf
+from stoilo.executor.verifier.targets import (
+    GateEpoch,
+    InstalledRelease,
+    ReviewerKey,
+    TrustedRelease,
+)
+from stoilo.executor.verifier.workunit import (
+    HostState,
+    Source,
+    VerifiedTask,
+    Work,
+)
+from stoilo.signer.development.changes import (
+    list_reviewers,
+    publish_reviewers,
+    with_reviewer,
+)
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     DevelopmentRoot,
@@ -113,6 +127,58 @@ def _one_witness(key: Ed25519PrivateKey) -> LogPolicy:
     return LogPolicy((), (Witness("w", vkey),), (), "w")
 
 
+@dataclass(frozen=True)
+class TaskBundle:
+    """A workunit's parts by name, for tests that change one of them."""
+
+    envelope: bytes
+    proof: bytes
+    task_id: str
+    attempt: int
+    app_level: str
+    task_module: Source
+    arguments: Source
+    blobs: tuple[Source, ...] = ()
+    revocations: bytes = b""
+
+    def work(self) -> Work:
+        """Return it as it is downloaded."""
+        files = {
+            "admission": self.envelope,
+            "proof": self.proof,
+            "task_module": self.task_module,
+            "arguments": self.arguments,
+            "revocations": self.revocations,
+            **{f"blob_{index:03d}": blob for index, blob in enumerate(self.blobs)},
+        }
+        name = f"{self.task_id}_{self.attempt}"
+        return Work(f"{name}_0", name, self.app_level, tuple(files.items()))
+
+
+def verify_bundle(
+    bundle: TaskBundle, trust: TrustedRelease, host: HostState, now: int
+) -> VerifiedTask:
+    """Verify a workunit as a volunteer does."""
+    return verify_work(bundle.work(), trust, host, now)
+
+
+def host_state(**changes: object) -> HostState:
+    """Return a host that holds the flavor of honest statements, with `changes`."""
+    return HostState(**{"flavors": frozenset({FLAVOR})} | changes)  # type: ignore[arg-type]  # named by tests
+
+
+def epoch_at(trust: TrustedRelease, now: int, lifetime_s: int) -> GateEpoch | None:
+    """Return the newest epoch that holds an admission from `now` for `lifetime_s`."""
+    usable = (
+        epoch
+        for epoch in trust.epochs
+        if epoch.holds(now, now + lifetime_s)
+        and epoch.number >= trust.min_epoch
+        and epoch.number not in trust.revoked_epochs
+    )
+    return max(usable, key=lambda epoch: epoch.number, default=None)
+
+
 class GateBench:
     """Admits statements under a fresh development root in `directory`."""
 
@@ -142,7 +208,13 @@ class GateBench:
         self.reviewer_key = ensure_key(directory / "reviewer.pem")
         public = self.reviewer_key.public.raw.hex()
         if public not in {one.key for one in list_reviewers(directory)}:
-            enroll_reviewer(directory, ReviewerKey(public, "a reviewer", (OWN,)), now)
+            publish_reviewers(
+                directory,
+                lambda named: with_reviewer(
+                    named, ReviewerKey(public, "a reviewer", (OWN,))
+                ),
+                now,
+            )
             self.root = self._make_root(directory, origin)
         self.log_key = read_private_key(directory / "online" / "log.pem")
         self.tree = MemoryTree(leaf_hash(bytes([n])) for n in range(6))
@@ -277,7 +349,6 @@ class GateBench:
             task_id="task-1",
             attempt=1,
             app_level="pure",
-            flavor=FLAVOR,
             task_module=MODULE,
             arguments=ARGUMENTS,
             blobs=BLOBS,

@@ -13,14 +13,14 @@ from stoilo.core.boinc.messages import (
     UploadInfo,
 )
 from stoilo.core.errors import UnreachableError
-from stoilo.executor.volunteer.scheduler_rpc import (
-    find_scheduler,
-    parse_reply,
+from stoilo.executor.volunteer.addresses import find_scheduler
+from stoilo.executor.volunteer.scheduler_rpc import parse_reply, render_request
+from stoilo.executor.volunteer.transfer import (
+    PERMANENT,
+    Refused,
     parse_upload_reply,
-    render_request,
     render_upload_head,
 )
-from stoilo.executor.volunteer.transfer import PERMANENT, Refused
 
 __all__ = ["HostWire"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import RunOutcome, RunStatus, TaskState
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest, read_items, read_outcome
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
+from stoilo.sandbox.process.report import read_items, read_outcome
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.testing.service import FakeTaskService, Outcome
 

@@ -21,10 +21,7 @@ from stoilo.learn.core.orders import (
     Order,
     Reply,
     Snapshot,
-    State,
     Update,
-    join,
-    pick,
 )
 from stoilo.learn.core.tensors import Array, Tensors, add
 from stoilo.learn.methods.optimizers import Adam, Optimizer, Sgd
@@ -165,8 +162,6 @@ class Volunteers:
             rows = rows[list(order.rows)]
         if order.kernel == "gradient":
             return self._gradient(order, rows)
-        if order.kernel == "ray":
-            return self._ray(order, rows)
         return self._local_steps(order, rows)
 
     def _gradient(self, order: Order, rows: NDArray[np.int64]) -> Reply:
@@ -176,24 +171,10 @@ class Volunteers:
         )
         return Reply(order.snapshot.version, len(rows), loss, slope, correct=right)
 
-    def _ray(self, order: Order, rows: NDArray[np.int64]) -> Reply:
-        steps: Any = order.settings["ray"]
-        both = order.snapshot.parameters
-        numbers: dict[str, float] = {}
-        loss = 0.0
-        for number, step in enumerate(steps):
-            there = {name: array[0] + step * array[1] for name, array in both.items()}
-            loss, slope, _ = self.net.differentiate(
-                there, self.images[rows], self.labels[rows]
-            )
-            along = sum(float(np.sum(slope[name] * both[name][1])) for name in both)
-            numbers |= {f"loss{number}": loss, f"slope{number}": along}
-        return Reply(order.snapshot.version, len(rows), loss, {}, numbers=numbers)
-
     def _local_steps(self, order: Order, rows: NDArray[np.int64]) -> Reply:
         plain: Mapping[str, Any] = order.settings
         optimizer = make_local(plain)
-        w = unstack(order, optimizer)
+        w = dict(order.snapshot.parameters)
         given = {name: np.zeros_like(array) for name, array in w.items()}
         samples, losses, correct = 0, 0.0, 0
         batches = deal(rows, int(plain["batch"]), int(plain["seed"]))
@@ -209,8 +190,6 @@ class Volunteers:
                 correct + right,
             )
         tensors = w if plain["give"] == "parameters" else given
-        if plain.get("keep"):
-            tensors = stack(w, optimizer)
         return Reply(order.snapshot.version, samples, losses, tensors, correct=correct)
 
 
@@ -219,35 +198,6 @@ def make_local(plain: Mapping[str, Any]) -> Optimizer:
     if plain["optimizer"] == "adamw":
         return Adam(plain["rate"], decay=0.01, decoupled=True)
     return Sgd(plain["rate"], momentum=plain["momentum"])
-
-
-_MOMENTS = ("first", "second", "speed")  # names in the optimisers' states
-
-
-def unstack(order: Order, optimizer: Optimizer) -> dict[str, Array]:
-    """Return an order's parameters; a kept state that lies under them is taken up."""
-    given, plain = order.snapshot.parameters, order.settings
-    if not plain.get("keep"):
-        return dict(given)
-    kinds = _MOMENTS[:2] if plain["optimizer"] == "adamw" else _MOMENTS[2:]
-    groups = {
-        kind: {name: rows[1 + number] for name, rows in given.items()}
-        for number, kind in enumerate(kinds)
-    }
-    made = {name: np.asarray(plain["made"]) for name in given}
-    state = State(join(**groups, steps=made), {"rate": plain["rate"]})
-    optimizer.load(state)
-    return {name: rows[0] for name, rows in given.items()}
-
-
-def stack(w: Tensors, optimizer: Optimizer) -> dict[str, Array]:
-    """Return parameters with the optimiser's state under them."""
-    state = optimizer.save().tensors
-    groups = [pick(state, kind) for kind in _MOMENTS]
-    return {
-        name: np.stack([array, *(group[name] for group in groups if name in group)])
-        for name, array in w.items()
-    }
 
 
 def deal(rows: NDArray[np.int64], batch: int, seed: int) -> Iterator[NDArray[np.int64]]:

@@ -19,11 +19,11 @@ import numpy as np
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import Instance, Tensor
 from stoilo.core.codec.values import from_node, to_node
+from stoilo.executor.slot.executor import Executor
 from stoilo.executor.verifier.workunit import parse_result, render_result
 from stoilo.executor.volunteer.main import main
 
 if TYPE_CHECKING:
-    from stoilo.executor.verifier.execution import Executor
     from stoilo.executor.verifier.workunit import Work
 
 __all__ = ["ENCODED_LIES", "LIES", "OTHERS", "Liar", "lie_about"]
@@ -58,7 +58,6 @@ LIES: dict[str, Callable[[Answer], object]] = {
     "loss as text": lambda value: {**value, "loss_sum": "NaN"},
     "loss beyond every measure": lambda value: {**value, "loss_sum": 1.7e308},
     "more right than samples": lambda value: {**value, "correct": 1 << 40},
-    "numbers of a long name": lambda value: {**value, "numbers": {"a" * 10_000: 1.0}},
 }
 """Wrong values by name, each made of a true one."""
 
@@ -98,7 +97,7 @@ def lie_about(encoded: bytes, name: str) -> bytes:
     return skeleton.encode(to_node((LIES | OTHERS)[name](value)))
 
 
-class Liar:
+class Liar(Executor):
     """An executor that sends, turn by turn, the named lies about what another computed.
 
     Args:

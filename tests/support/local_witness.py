@@ -18,9 +18,8 @@ from stoilo.audit.format.merkle import (
     render_checkpoint,
 )
 from stoilo.audit.format.note import parse_vkey
-from stoilo.audit.witness.client import Answer
 from stoilo.audit.witness.keys import WitnessKey, make_witness_key
-from stoilo.audit.witness.protocol import AddCheckpoint
+from stoilo.audit.witness.protocol import AddCheckpoint, Answer
 from stoilo.audit.witness.service import STORE_FILE, WitnessService, WitnessStore
 from stoilo.core.errors import UnreachableError
 from tests.support.faulty_log import LogKey

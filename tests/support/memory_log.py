@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from stoilo.audit.format.facts import KeyRecord, LeafKind, Record, WorkunitRecord
-from stoilo.audit.format.leaf import (
-    Leaf,
-    parse_record,
-    record_digest,
-    record_leaf,
-    render_leaf,
-    render_record,
-    task_commitment,
-)
+from stoilo.audit.format.facts import KeyRecord, Record, WorkunitRecord
 from stoilo.audit.format.merkle import (
     Checkpoint,
     leaf_hash,
@@ -21,9 +12,18 @@ from stoilo.audit.format.merkle import (
     render_checkpoint,
 )
 from stoilo.audit.format.policy import render_policy
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.records import (
+    parse_record,
+    record_digest,
+    record_leaf,
+    render_record,
+    task_commitment,
+)
 from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile, encode_bundle
 from stoilo.audit.log.seen import PAGE_ROWS, SeenRow, render_seen_row, result_commitment
-from stoilo.audit.log.store import LogPaths
+from stoilo.audit.log.side import ObjectKind
+from stoilo.audit.read.source import LogSource
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
@@ -35,7 +35,7 @@ __all__ = ["MemoryLogSource"]
 _SOME = "0" * 63
 
 
-class MemoryLogSource:
+class MemoryLogSource(LogSource):
     """A `LogSource` whose content is lists that a test may change.
 
     Attributes:
@@ -45,8 +45,6 @@ class MemoryLogSource:
         seen_rows: rows of seen checkpoints.
         reads: names of what was asked for, in order.
     """
-
-    paths: LogPaths | None = None
 
     def __init__(self, key: LogKey | None = None) -> None:
         self.key = key or LogKey("log.test/t")
@@ -168,33 +166,21 @@ class MemoryLogSource:
         except IndexError:
             return None
 
-    def stored(self) -> Iterator[Tile]:
-        """Yield nothing."""
-        return iter(())
-
-    def partial_widths(self, tile: Tile) -> tuple[int, ...]:
-        """Return nothing, as a web server."""
-        del tile
-        return ()
-
-    def record(self, digest: str) -> bytes | None:
-        """Return the record with this digest."""
+    def _object(self, kind: ObjectKind, digest: str) -> bytes | None:
+        """Return the record with this digest; no source is published here."""
         for data in self.records.values():
-            if record_digest(data) == digest:
+            if kind is ObjectKind.RECORD and record_digest(data) == digest:
                 return data
         return None
 
-    def records_of_tile(self, number: int) -> list[bytes | None]:
+    def _read(self, name: str, limit: int) -> bytes | None:
+        raise NotImplementedError(name, limit)
+
+    def records_of(self, number: int, entries: Sequence[bytes]) -> list[bytes | None]:
         """Return the records of a tile's leaves."""
         self.reads.append(f"records {number}")
         start = number * TILE_WIDTH
-        end = min(start + TILE_WIDTH, len(self.entries))
-        return [self.records.get(place) for place in range(start, end)]
-
-    def published_source(self, digest: str) -> bytes | None:
-        """Return nothing: no source is published here."""
-        del digest
-        return None
+        return [self.records.get(start + at) for at in range(len(entries))]
 
     def seen(self, number: int) -> bytes | None:
         """Return a page of seen checkpoints."""

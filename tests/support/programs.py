@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.boinc.codesign import md5_hex, render_boinc_public
 from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
-from stoilo.server.release.programs import ReleasedPrograms
+from stoilo.server.release.parts import ReleasedPrograms
 from stoilo.signer.boinc_keys import generate_boinc_key, sign_md5
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from stoilo.server.engines.embedded.web.body_limit import BodyPace
 from stoilo.server.engines.embedded.web.rate_limit import CallLimits
 from stoilo.server.engines.interface import WorkunitOutcome
 from stoilo.server.engines.workunits import WorkunitSpec
-from stoilo.server.http.http_timeout import TimedProtocol
+from stoilo.server.http.web_server import TimedProtocol
 from tests.support.engine import BodyValidation, ProjectServer
 
 __all__ = ["OutcomeFile", "ProjectProcess"]

@@ -31,34 +31,22 @@ from stoilo.executor.verifier.targets import (
     TrustedRelease,
 )
 from stoilo.executor.verifier.trust import (
-    FLOORS_FILE,
-    POLICIES_FILE,
     POLICY_FILE,
-    PROJECT_FILE,
-    REVIEWERS_FILE,
-    REVOCATION_FILE,
     load_trust,
 )
-from stoilo.flavors.tree import hash_file
-from stoilo.signer.ceremony.base_release import open_published
+from stoilo.flavors.packing import hash_file
+from stoilo.signer.ceremony.base_release import open_published, roles_ending
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.lists import list_target
 from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
     Proposal,
-    ReleasePlan,
     amend_proposal,
     first_proposal,
     next_proposal,
 )
-from stoilo.signer.ceremony.publication import ReleaseWriter
-from stoilo.signer.ceremony.requests import (
-    epoch_targets,
-    named_record,
-    online_role,
-    roles_ending,
-    take_online_keys,
-)
+from stoilo.signer.ceremony.requests import epoch_targets, online_role, take_online_keys
 from stoilo.signer.ceremony.signatures import add_signature
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.process.online_keys import (
@@ -66,9 +54,11 @@ from stoilo.signer.process.online_keys import (
     make_online_keys,
     renew_online_metadata,
 )
+from stoilo.signer.published.directory import read_release
 from stoilo.signer.repository import (
     publishing,
     refresh_online_metadata,
+    release_writer,
 )
 
 __all__ = [
@@ -108,9 +98,9 @@ def write_signed(
     directory: Path, proposal: Proposal, keys: Mapping[str, Sequence[PrivateKey]]
 ) -> None:
     """Sign a proposal with `keys`, by role, and publish it; nobody looks at it."""
-    files = ReleaseWriter(directory, public=False)
+    files = release_writer(directory, public=False)
     for one in proposal.targets:
-        files.store(one)
+        files.write(f"targets/{one.stored}", one.content)
     for file in proposal.metadata:
         signers = (CryptoSigner(key.key) for key in keys[file.role])
         files.write(f"metadata/{file.name}", add_signature(file, *signers).data)
@@ -132,7 +122,7 @@ def certify_parts(
     """Publish files of parts into a development root as they are, checked by nobody."""
     put = [NewTarget.of(*one) for one in _small(files)]
     put += [large_target(*one) for one in files.items() if not one[0].endswith("json")]
-    put += [] if floors is None else [named_record(FLOORS_FILE, floors)]
+    put += [] if floors is None else [list_target(floors)]
     offline = [
         read_private_key(directory / "offline" / f"targets-{n}.pem") for n in (1, 2)
     ]
@@ -199,7 +189,7 @@ class ReleasedProject:
             else:
                 write_signed(self.directory, self._first(online, now), keys)
                 first = self.directory / "metadata" / "1.root.json"
-                ReleaseWriter(self.directory, public=False).write(
+                release_writer(self.directory, public=False).write(
                     "root.json", first.read_bytes()
                 )
         if online_too:
@@ -209,16 +199,18 @@ class ReleasedProject:
         """Verify the release as a release-built verifier would."""
         root = (self.directory / "root.json").read_bytes()
         return load_trust(
-            self.directory, root, now, installed=self.installed, release_build=True
+            read_release(self.directory),
+            root,
+            now,
+            installed=self.installed,
+            release_build=True,
         )
 
     def _first(self, online: OnlineKeys, now: int) -> Proposal:
         roles = {name: role.holders(name) for name, role in self.roles.items()}
         server = online_role(online)
         roles |= {"snapshot": server, "timestamp": server}
-        return first_proposal(
-            ReleasePlan(roles, tuple(self._targets(online)), rehearsal=False, now=now)
-        )
+        return first_proposal(roles, tuple(self._targets(online)), now)
 
     def _next(self, online: OnlineKeys, now: int) -> Proposal:
         base = open_published(self.directory)
@@ -237,12 +229,12 @@ class ReleasedProject:
         languages = (self.installed.language_digest,)
         policy = without_urls(with_log(NO_WITNESSES, online.log_vkey))
         denied = msgspec.structs.replace(self.denied, keys=(online.revocation,))
-        yield named_record(PROJECT_FILE, ProjectFile(self.origin, levels, languages))
+        yield list_target(ProjectFile(self.origin, levels, languages))
         yield NewTarget.of(POLICY_FILE, render_policy(policy))
         yield from epoch_targets(online.epochs)
-        yield named_record(POLICIES_FILE, PolicyFile(tuple(self.policies)))
-        yield named_record(REVIEWERS_FILE, ReviewerFile())
-        yield named_record(REVOCATION_FILE, denied)
+        yield list_target(PolicyFile(tuple(self.policies)))
+        yield list_target(ReviewerFile())
+        yield list_target(denied)
         for name, file in self.parts.items():
             if name.endswith("json"):
                 yield NewTarget.of(name, file.read_bytes())

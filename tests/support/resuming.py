@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stoilo.learn.core.orders import Method, Order, State, Update
+from stoilo.learn.core.orders import Method, Order, Update
+from stoilo.learn.core.states import State
 from tests.support.learning import Answer
 
 __all__ = ["Drive", "store"]
@@ -21,7 +22,7 @@ def store(state: State) -> State:
     for array in state.tensors.values():
         array.flags.writeable = False
     tensors = {name: state.tensors[name].copy() for name in sorted(state.tensors)}
-    return State(tensors, json.loads(json.dumps(state.plain, sort_keys=True)))
+    return State(tensors, json.loads(json.dumps(state.plain)))
 
 
 @dataclass(slots=True)

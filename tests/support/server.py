@@ -21,6 +21,8 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement, statement_digest
 from stoilo.core.types import Finding, RunStatus, Severity, Verdict
 from stoilo.executor.verifier.workunit import Disposition, ResultHeader, render_result
+from stoilo.policies.gate import GateRequest
+from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.server.engines.interface import (
     Assimilator,
     Comparison,
@@ -38,8 +40,6 @@ from stoilo.server.engines.interface import (
     WorkunitStatus,
 )
 from stoilo.server.engines.workunits import WorkunitSpec
-from stoilo.server.log.ports import SourceUnderReview
-from stoilo.server.validation.validators import JailAnswer, Watch
 
 __all__ = [
     "ManualClock",
@@ -148,13 +148,9 @@ class PlainJudge:
     level: str = "pure"
     policy_digest: str = "1" * 64
     asked: int = 0
-    last: SourceUnderReview | None = None
+    last: GateRequest | None = None
 
-    def key(self, submission: SourceUnderReview) -> str:
-        """Return a digest of everything asked."""
-        return content_digest(repr(submission).encode())
-
-    def judge(self, submission: SourceUnderReview) -> Verdict:
+    def judge(self, submission: GateRequest) -> Verdict:
         """Return the verdict; counts its calls."""
         self.asked += 1
         self.last = submission
@@ -172,7 +168,7 @@ class PlainJudge:
         )
 
     def judge_many(
-        self, submissions: Sequence[SourceUnderReview]
+        self, submissions: Sequence[GateRequest]
     ) -> list[Verdict | StoiloError]:
         """Return each verdict."""
         return [self.judge(one) for one in submissions]
@@ -184,7 +180,9 @@ class PythonValidators:
 
     functions: dict[str, Callable[..., object]] = field(default_factory=dict)
 
-    def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
+    def run(
+        self, request: bytes, limits: RunLimits, *, watch: object = None
+    ) -> JailReport:
         """Answer one request as `stoilo.sandbox.process.validate_job` does."""
         del limits, watch
         node = decode(request)
@@ -200,9 +198,8 @@ class PythonValidators:
             verdict, text = "raised", repr(error)
         else:
             verdict = str(answer).lower() if isinstance(answer, bool) else "not_bool"
-        return JailAnswer(
-            finished=True, frame=encode({"verdict": verdict, "error_text": text})
-        )
+        frame = encode({"verdict": verdict, "error_text": text})
+        return JailReport(JailStatus.FINISHED, frame=frame)
 
 
 def make_result(

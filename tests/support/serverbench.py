@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.audit.format.facts import LeafKind, OperatorRecord, Record
-from stoilo.audit.format.leaf import Leaf, check_record, parse_leaf
+from stoilo.audit.format.facts import OperatorRecord, Record
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import check_record
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
@@ -18,6 +19,7 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.executor.verifier.targets import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server.admission import tokens
+from stoilo.server.admission.outdated import Terms
 from stoilo.server.app.task_server import Dependencies, TaskServer
 from stoilo.server.db.store import Store
 from stoilo.server.log.ports import ProjectFacts
@@ -144,7 +146,7 @@ def make_bench(
         facts=project,
         clock=clock,
         revocations=lambda _: b"revocations",
-        reviewers=reviewers,
+        terms=lambda: Terms(reviewers=reviewers()),
         side=side,
     )
     server = TaskServer(store, tmp_path / "blobs", around)

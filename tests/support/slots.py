@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoilo.core.frozen_tree import platform_name
 from stoilo.executor.verifier.boinc_slot import INIT_FILE, SlotInfo, render_soft_link
+from stoilo.executor.verifier.host_verifier import Runtimes
 from stoilo.executor.verifier.installation import Built, Home
 from stoilo.executor.verifier.main import Surroundings, run_verifier
-from stoilo.executor.verifier.runtimes import InstalledRuntimes, Runtimes
 from stoilo.executor.verifier.targets import Floors
 from stoilo.executor.verifier.workunit import ResultFile, parse_result
-from stoilo.flavors.tree import platform_name
+from stoilo.executor.volunteer.installed import InstalledRuntimes
 
 __all__ = ["BoincData", "Ended", "built_for", "installed_runtimes", "run_in_slot"]
 

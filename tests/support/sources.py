@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from stoilo.policies.levels import load_levels
+from stoilo.core.levels import load_levels
 
 __all__ = ["FOREIGN_MODULES", "LEVEL_MODULES", "expressions", "imports", "sources"]
 

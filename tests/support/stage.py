@@ -16,8 +16,7 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.format.facts import NamedDigest, ReleaseRecord
-from stoilo.audit.format.leaf import record_leaf, render_record
+from stoilo.audit.format.facts import ReleaseRecord
 from stoilo.audit.format.merkle import (
     Checkpoint,
     inclusion_proof,
@@ -26,15 +25,17 @@ from stoilo.audit.format.merkle import (
     render_checkpoint,
 )
 from stoilo.audit.format.policy import render_policy
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
-    Proof,
-    render_proof,
+    record_leaf,
+    render_record,
     render_release_proof,
 )
 from stoilo.audit.witness.client import without_urls
 from stoilo.core.digests import content_digest
+from stoilo.core.frozen_tree import Tree, render_tree, tree_digest
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.executor.verifier.targets import (
@@ -62,11 +63,8 @@ from stoilo.executor.verifier.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
     load_trust,
-    read_release,
 )
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest
+from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
 from stoilo.signer.ceremony.base_release import BaseRelease, open_base
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
@@ -76,7 +74,6 @@ from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
     Proposal,
-    ReleasePlan,
     first_proposal,
     next_proposal,
 )
@@ -84,6 +81,8 @@ from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.signatures import sign_proposal
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.offline_keys import Hardness, OfflineKey, create_key, open_key
+from stoilo.signer.published.directory import read_release
+from stoilo.signer.published.evidence import metadata_rows, part_rows
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW
@@ -163,12 +162,10 @@ class ReleaseStage:
         """Return the unsigned ceremony of a first release with `files` besides its own."""
         put = tuple(_new_target(name, data) for name, data in (files or {}).items())
         proposal = first_proposal(
-            ReleasePlan(
-                roles=self._role_sets(),
-                put=(*self._own_targets(), *put),
-                rehearsal=self.rehearsal,
-                now=self.now,
-            )
+            self._role_sets(),
+            (*self._own_targets(), *put),
+            self.now,
+            rehearsal=self.rehearsal,
         )
         return self._ceremony(proposal)
 
@@ -291,11 +288,8 @@ class ReleaseStage:
             time=self.now,
             root=trust.root_version,
             targets=trust.targets_version,
-            metadata=tuple(_role_rows(files)),
-            parts=tuple(
-                NamedDigest(part_target(part.part, part.platform), part.archive.sha256)
-                for part in trust.parts
-            ),
+            metadata=metadata_rows(files),
+            parts=part_rows(trust),
             transcript=content_digest(text.read_bytes()) if text.exists() else "",
         )
 
@@ -444,18 +438,3 @@ def _new_target(name: str, content: bytes | Path) -> NewTarget:
         return NewTarget.of(name, content)
     data = content.read_bytes()
     return NewTarget(name, content_digest(data), len(data), content)
-
-
-def _role_rows(files: ReleaseFiles) -> list[NamedDigest]:
-    """Return the newest file of each role that people sign, by role's name."""
-    newest: dict[str, tuple[int, bytes]] = {}
-    for name, data in files.files:
-        folder, _, base = name.partition("/")
-        version, _, role = base.removesuffix(".json").partition(".")
-        if folder == "metadata" and role and role != "snapshot":
-            row = (int(version), data)
-            newest[role] = max(newest.get(role, (0, b"")), row)
-    return [
-        NamedDigest(f"{version}.{role}.json", content_digest(data))
-        for role, (version, data) in sorted(newest.items())
-    ]

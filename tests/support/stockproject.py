@@ -14,7 +14,7 @@ from typing import Final
 
 from stoilo.server.engines.stock.installation.facts import short_host
 from stoilo.server.engines.stock.project.directory import StockProject, read_project
-from stoilo.server.release.programs import ReleasedPrograms
+from stoilo.server.release.parts import ReleasedPrograms
 from tests.support.programs import ProgramSigner
 from tests.support.stocktools.project import write_tools
 

@@ -19,7 +19,6 @@ TRUE = {
     "tensors": {"w": np.ones((2, 3))},
     "buffers": {},
     "correct": 2,
-    "numbers": {},
 }
 
 

@@ -7,8 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import parse_leaf
+from stoilo.audit.format.proof import LeafKind, parse_leaf
 from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
 from stoilo.audit.read.source import open_source
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
-from stoilo.executor.verifier.execution import Executor
+from stoilo.executor.slot.executor import Executor
 from stoilo.executor.volunteer.client import Volunteer
 from stoilo.executor.volunteer.ledger import Ledger
-from stoilo.executor.volunteer.preferences import PreferenceFiles
 from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
@@ -65,7 +64,6 @@ class VolunteerWorld:
         key: str = "",
         clock: Callable[[], float] = time.time,
         ledger: type[Ledger] = Ledger,
-        preferences: PreferenceFiles | None = None,
     ) -> Volunteer:
         """Return a volunteer that does not run yet."""
         url = self.server.url
@@ -76,7 +74,6 @@ class VolunteerWorld:
             Transfer(url, timeout_s=5),
             executor or EchoExecutor(),
             clock=clock,
-            preferences=preferences,
         )
 
     def join(

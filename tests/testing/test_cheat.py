@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 
 from stoilo.core.codec import skeleton
+from stoilo.executor.slot.executor import Executor
 from stoilo.executor.verifier.workunit import (
     Disposition,
     ResultHeader,
@@ -39,7 +40,7 @@ def test_every_item_of_a_map_is_changed():
 
 
 def test_header_stays_true():
-    class Honest:
+    class Honest(Executor):
         def execute(self, work):
             header = ResultHeader(
                 format="stoilo-result/1",

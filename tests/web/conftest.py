@@ -26,7 +26,7 @@ from stoilo.audit.format.facts import (
     RetentionRecord,
     ReviewRecord,
 )
-from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.format.records import task_commitment
 from stoilo.audit.log.side import SideStore
 from stoilo.core.digests import content_digest
 from stoilo.server.http.log_files import log_routes, side_routes

@@ -4,11 +4,12 @@ import sqlite3
 
 import pytest
 
-from stoilo.audit.format.facts import FlavorRecord, LeafKind, MentionKind
-from stoilo.audit.format.leaf import Leaf, Mention, render_leaf
+from stoilo.audit.format.facts import FlavorRecord, MentionKind
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.records import Mention
 from stoilo.audit.log.side import side_path
 from stoilo.core.errors import TrustError, UnreachableError
-from stoilo.web.archive import Archive
+from stoilo.web.archive import look
 from tests.support.archive import ORIGIN, ArchiveWriter
 
 HEX = "ab" * 32
@@ -19,10 +20,6 @@ SOURCE = b"def task(kwargs):\n    return 1\n"
 def writer(tmp_path):
     with ArchiveWriter(tmp_path / "data") as archive:
         yield archive
-
-
-def look(writer):
-    return Archive(writer.data).look()
 
 
 def flavor(writer, name="pure"):
@@ -41,15 +38,15 @@ def test_log_without_checkpoint_is_unreachable(tmp_path, made):
     if made:
         (tmp_path / "data" / "audit" / "log").mkdir(parents=True)
     with (
-        pytest.raises(UnreachableError, match="STO-L170"),
-        Archive(tmp_path / "data").look(),
+        pytest.raises(UnreachableError, match="STO-L056"),
+        look(tmp_path / "data"),
     ):
         pass
 
 
 def test_entry_comes_with_its_record(writer):
     place = flavor(writer)
-    with look(writer) as view:
+    with look(writer.data) as view:
         entry = view.entry(place)
     assert (entry.record.name, entry.fault) == ("pure", "")
 
@@ -57,13 +54,13 @@ def test_entry_comes_with_its_record(writer):
 @pytest.mark.parametrize("place", [-1, 1, 10**17])
 def test_place_outside_the_log_has_no_entry(writer, place):
     flavor(writer)
-    with look(writer) as view:
+    with look(writer.data) as view:
         assert view.entry(place) is None
 
 
 def test_entry_appended_after_the_look_is_not_seen(writer):
     flavor(writer)
-    with look(writer) as view:
+    with look(writer.data) as view:
         place = flavor(writer, "later")
         assert view.entry(place) is None
         assert len(view.find(Mention(MentionKind.DIGEST, HEX))) == 1
@@ -72,7 +69,7 @@ def test_entry_appended_after_the_look_is_not_seen(writer):
 def test_newest_come_first_and_as_many_as_asked(writer):
     for _ in range(3):
         flavor(writer)
-    with look(writer) as view:
+    with look(writer.data) as view:
         assert [entry.index for entry in view.newest(view.size, 2)] == [2, 1]
         assert [entry.index for entry in view.newest(1, 9)] == [0]
 
@@ -80,14 +77,14 @@ def test_newest_come_first_and_as_many_as_asked(writer):
 def test_entries_beyond_one_bundle_are_read(writer):
     leaves = [b"leaf %d" % n for n in range(300)]
     writer.add_leaves(leaves)
-    with look(writer) as view:
+    with look(writer.data) as view:
         assert [entry.data for entry in view.newest(300, 60)] == leaves[:239:-1]
 
 
 def test_finds_come_newest_first_and_go_on_below(writer):
     places = [flavor(writer) for _ in range(4)]
     mention = Mention(MentionKind.DIGEST, HEX)
-    with look(writer) as view:
+    with look(writer.data) as view:
         first = [entry.index for entry in view.find(mention, limit=2)]
         rest = [entry.index for entry in view.find(mention, before=first[-1])]
     assert first + rest == places[::-1]
@@ -96,7 +93,7 @@ def test_finds_come_newest_first_and_go_on_below(writer):
 def test_changed_record_is_a_fault_and_not_shown(writer):
     place = flavor(writer)
     damage(writer, "UPDATE object SET data = ? WHERE kind = 1", b'{"record":"x"}')
-    with look(writer) as view:
+    with look(writer.data) as view:
         entry = view.entry(place)
     assert entry.record is None
     assert "does not have this digest" in entry.fault
@@ -105,21 +102,21 @@ def test_changed_record_is_a_fault_and_not_shown(writer):
 def test_lost_record_is_a_fault(writer):
     place = flavor(writer)
     damage(writer, "DELETE FROM object")
-    with look(writer) as view:
+    with look(writer.data) as view:
         assert view.entry(place).fault == "its record is not in the side store"
 
 
 def test_changed_source_is_never_given(writer):
     record = writer.admit("t", SOURCE)
     damage(writer, "UPDATE object SET data = ? WHERE kind = 2", b"import os\n")
-    with look(writer) as view, pytest.raises(TrustError, match="STO-L142"):
+    with look(writer.data) as view, pytest.raises(TrustError, match="STO-L141"):
         view.source(record.source)
 
 
 def test_deleted_source_is_known_to_have_been_there(writer):
     record = writer.admit("t", SOURCE)
     writer.side.delete([record.source], writer.now)
-    with look(writer) as view:
+    with look(writer.data) as view:
         assert view.source(record.source) is None
         assert view.was_deleted(record.source)
         assert not view.was_deleted(HEX)
@@ -129,14 +126,14 @@ def test_log_without_side_store_still_shows_its_leaves(writer):
     place = flavor(writer)
     writer.side.close()
     side_path(writer.data).unlink()
-    with look(writer) as view:
+    with look(writer.data) as view:
         assert view.entry(place).fault
         assert view.find(Mention(MentionKind.DIGEST, HEX)) == []
 
 
 def test_admission_needs_no_record(writer):
     place = writer.add_leaf(render_leaf(Leaf(LeafKind.ADMISSION, HEX, "1", 5)))
-    with look(writer) as view:
+    with look(writer.data) as view:
         assert view.entry(place).fault == ""
 
 
@@ -148,7 +145,7 @@ def test_signature_of_another_key_is_a_fault(writer):
     )
     other.close()
     policy.write_bytes((other.data / "audit" / "log" / "policy.txt").read_bytes())
-    with look(writer) as view:
+    with look(writer.data) as view:
         assert "no trusted log signed" in view.head.fault
 
 
@@ -157,6 +154,6 @@ def test_missing_or_broken_policy_is_a_fault(writer, text):
     flavor(writer)
     policy = writer.data / "audit" / "log" / "policy.txt"
     policy.write_bytes(text) if text else policy.unlink()
-    with look(writer) as view:
+    with look(writer.data) as view:
         assert view.head.fault
         assert view.head.witnesses == ()

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from stoilo.audit.format.proof import check_proof
-from stoilo.web.archive import Archive
+from stoilo.web.archive import look
 
 PATHS = [
     "",
@@ -136,7 +136,7 @@ def test_downloaded_proof_verifies(open_page, site, archive, tmp_path):
         page.get_by_role("link", name="Download the proof").click()
     assert waiting.value.suggested_filename == "entry-8.tlog-proof"
     waiting.value.save_as(tmp_path / "proof")
-    with Archive(archive[0]).look() as view:
+    with look(archive[0]) as view:
         leaf = view.entry(8).data
     proof = (tmp_path / "proof").read_bytes()
     assert check_proof(proof, leaf, archive[1].policy).index == 8

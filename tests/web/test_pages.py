@@ -65,7 +65,7 @@ def test_task_page_tells_verdict_limits_results_and_outcome(get):
     for part in (
         "It succeeded",
         "Not revoked",
-        "passed, with a remark STO-P034 a definition is bound again",
+        "Remark: STO-P034 a definition is bound again",
         "Memory 512 MiB",
         "Must agree 2 results",
         "No level lets a task open a file",

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from stoilo.audit.format.leaf import MAX_LEAF_BYTES, task_commitment
-from stoilo.audit.format.proof import check_proof
+from stoilo.audit.format.proof import MAX_LEAF_BYTES, check_proof
+from stoilo.audit.format.records import task_commitment
 from stoilo.server.http.web_server import PublicPlace
-from stoilo.web.archive import Archive
+from stoilo.web.archive import look
 from stoilo.web.pages import PAGE_ENTRIES
 from stoilo.web.routes import audit_pages
 from tests.support.archive import ArchiveWriter
@@ -114,7 +114,7 @@ def test_nothing_can_be_written(get, method):
 @pytest.mark.parametrize("place", [0, 8, 21])
 def test_proof_of_any_entry_holds_under_the_logs_policy(get, archive, place):
     answer = get(f"/audit/entry/{place}.tlog-proof")
-    with Archive(archive[0]).look() as view:
+    with look(archive[0]) as view:
         leaf = view.entry(place).data
     assert check_proof(answer.body, leaf, archive[1].policy).index == place
     name = f"entry-{place}.tlog-proof"
@@ -131,7 +131,7 @@ def test_log_that_is_not_there_is_503(tmp_path, serve_app):
     routes = audit_pages(PublicPlace(tmp_path, "http://nowhere.test/"))
     answer = serve_app(Starlette(routes=routes), "/audit/")
     assert answer.status == 503
-    assert "STO-L170" in answer.text
+    assert "STO-L056" in answer.text
 
 
 def test_older_entries_are_reached_by_links(get):

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.audit.format.facts import MentionKind
-from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.format.records import task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.web.search import name_task, parse_query
 
@@ -15,7 +15,7 @@ def test_any_text_is_a_question_or_refused(text):
     try:
         query = parse_query(text)
     except UsageError as error:
-        assert error.code == "STO-L172"
+        assert error.code == "STO-L063"
     else:
         assert query.index is not None or query.mentions
 
@@ -45,5 +45,5 @@ def test_commitment_names_its_task():
 
 @pytest.mark.parametrize("text", ["", "../etc", "a b", "x" * 65, "<b>", "é"])
 def test_other_names_of_tasks_are_refused(text):
-    with pytest.raises(UsageError, match="STO-L172"):
+    with pytest.raises(UsageError, match="STO-L063"):
         name_task(text)

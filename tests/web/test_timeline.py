@@ -2,9 +2,9 @@ import msgspec
 import pytest
 
 from stoilo.audit.format.facts import OutcomeRecord
-from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.format.records import task_commitment
 from stoilo.core.digests import content_digest
-from stoilo.web.archive import Archive
+from stoilo.web.archive import look
 from stoilo.web.timeline import read_timeline
 from tests.support.archive import ORIGIN, ArchiveWriter
 
@@ -19,7 +19,7 @@ def writer(tmp_path):
 
 
 def tell(writer, task_id="t"):
-    with Archive(writer.data).look() as view:
+    with look(writer.data) as view:
         return read_timeline(view, task_commitment(task_id))
 
 
@@ -96,7 +96,7 @@ def test_withdrawn_admission_stays_in_the_story(writer):
 
 def test_story_is_told_under_one_checkpoint(writer):
     writer.admit("t", SOURCE)
-    with Archive(writer.data).look() as view:
+    with look(writer.data) as view:
         writer.admit("t", SOURCE, attempt=2)
         timeline = read_timeline(view, task_commitment("t"))
     assert len(timeline.attempts) == 1

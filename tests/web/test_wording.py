@@ -1,10 +1,10 @@
 import pytest
 
+from stoilo.audit.format.facts import show_time
 from stoilo.web.wording import (
     render_amount,
     render_bytes,
     render_seconds,
-    render_time,
     render_time_attribute,
 )
 
@@ -43,10 +43,10 @@ def test_plural_of_copy_is_copies():
 
 
 def test_time_is_utc_and_machine_readable():
-    assert render_time(0) == "1970-01-01 00:00:00 UTC"
+    assert show_time(0) == "1970-01-01 00:00:00 UTC"
     assert render_time_attribute(0) == "1970-01-01T00:00:00Z"
 
 
 def test_time_past_every_calendar_is_a_number():
-    assert render_time(2**60) == f"{2**60} s since 1970"
+    assert show_time(2**60) == f"{2**60} s since 1970"
     assert render_time_attribute(2**60) == ""

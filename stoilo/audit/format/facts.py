@@ -1,37 +1,20 @@
 """What each kind of record says: typed, public, and without anything private. Pure.
 
-See `stoilo.audit.format.leaf` for how records are written, read and found.
+See `stoilo.audit.format.records` for how records are written, read and found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from stoilo.audit.format.proof import LeafKind
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import RevocationStatement
 from stoilo.core.types import Redundancy
-
-
-class LeafKind(StrEnum):
-    """What happened; in logs of early versions RELEASE was a level's or flavor's too."""
-
-    ADMISSION = "admission"
-    WORKUNIT = "workunit"
-    REFUSALS = "refusals"
-    RESULT = "result"
-    REVIEW = "review"
-    KEY = "key"
-    POLICY = "policy"
-    LEVEL = "level"
-    FLAVOR = "flavor"
-    RELEASE = "release"
-    REVOCATION = "revocation"
-    RETENTION = "retention"
-    OPERATOR = "operator"
 
 
 class MentionKind(StrEnum):
@@ -44,11 +27,6 @@ class MentionKind(StrEnum):
 
     __hash__ = str.__hash__  # asked a dozen times a record; `Enum`'s own is in Python
 
-
-_COMMITMENT: Final = MentionKind.COMMITMENT
-_DIGEST: Final = MentionKind.DIGEST
-_CODE: Final = MentionKind.CODE
-_KEY: Final = MentionKind.KEY
 
 _Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Sha256OrNone = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
@@ -74,13 +52,9 @@ _Named = Annotated[tuple[NamedDigest, ...], msgspec.Meta(max_length=64)]
 class _Public(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="record"
 ):
-    """What all records share.
-
-    `kind` is the kind of its leaf; `named` says which fields it is found by.
-    """
+    """What all records share; `kind` is the kind of its leaf."""
 
     kind: ClassVar[LeafKind]
-    named: ClassVar[Mapping[str, MentionKind]]
 
     origin: _Name  # of project and log
     time: _Time  # when it happened, POSIX seconds; also the leaf's time
@@ -94,20 +68,6 @@ class WorkunitRecord(_Public, frozen=True, tag="workunit"):
     """
 
     kind: ClassVar[LeafKind] = LeafKind.WORKUNIT
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "admission_leaf": _DIGEST,
-        "task": _COMMITMENT,
-        "submitter": _COMMITMENT,
-        "validator": _COMMITMENT,
-        "arguments": _COMMITMENT,
-        "blobs": _COMMITMENT,
-        "level_digest": _DIGEST,
-        "policy_digest": _DIGEST,
-        "language_digest": _DIGEST,
-        "flavor": _DIGEST,
-        "codes": _CODE,
-        "reviews": _COMMITMENT,
-    }
 
     # ``issued``, or ``withdrawn`` when no workunit was made of the admission
     state: Literal["issued", "withdrawn"]
@@ -144,11 +104,6 @@ class OutcomeRecord(_Public, frozen=True, tag="outcome"):
     """The one final outcome of a task."""
 
     kind: ClassVar[LeafKind] = LeafKind.RESULT
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "task": _COMMITMENT,
-        "result": _COMMITMENT,
-        "code": _CODE,
-    }
 
     task: _Sha256  # `task_commitment` of the task's id
     attempt: _Count  # the attempt that decided
@@ -170,10 +125,6 @@ class RefusalsRecord(_Public, frozen=True, tag="refusals"):
     """One researcher's refused submissions in one interval."""
 
     kind: ClassVar[LeafKind] = LeafKind.REFUSALS
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "submitter": _COMMITMENT,
-        "codes": _CODE,
-    }
 
     submitter: _Sha256  # salted commitment of the account
     start: _Time  # s, inclusive
@@ -188,12 +139,6 @@ class ReviewRecord(_Public, frozen=True, tag="review"):
     """A reviewer's word."""
 
     kind: ClassVar[LeafKind] = LeafKind.REVIEW
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "review": _COMMITMENT,
-        "source": _COMMITMENT,
-        "task": _COMMITMENT,
-        "reviewer": _KEY,
-    }
 
     decision: Literal["signed", "refused"]  # what he said
     # digest of his public key; empty for a refusal, which bears no signature
@@ -211,11 +156,6 @@ class KeyRecord(_Public, frozen=True, tag="key"):
     """The birth or death of a key that the project uses."""
 
     kind: ClassVar[LeafKind] = LeafKind.KEY
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "role": _KEY,
-        "key": _KEY,
-        "file": _DIGEST,
-    }
 
     event: Literal["born", "died"]  # ``born`` or ``died``
     # whose key: ``root``, ``gate``, ``log``, ``reviewer``, ``revocation``, …
@@ -234,7 +174,6 @@ class PolicyRecord(_Public, frozen=True, tag="policy"):
     """A policy comes into force or is retired."""
 
     kind: ClassVar[LeafKind] = LeafKind.POLICY
-    named: ClassVar[Mapping[str, MentionKind]] = {"digest": _DIGEST}
 
     change: Literal["in_force", "retired"]  # what happened to it
     digest: _Sha256  # of the policy
@@ -246,7 +185,6 @@ class LevelRecord(_Public, frozen=True, tag="level"):
     """A level, or the language layer below all of them, changes."""
 
     kind: ClassVar[LeafKind] = LeafKind.LEVEL
-    named: ClassVar[Mapping[str, MentionKind]] = {"digest": _DIGEST}
 
     change: Literal["in_force", "retired"]  # what happened to it
     name: _Name  # of the level; ``language`` for the language layer
@@ -258,10 +196,6 @@ class FlavorRecord(_Public, frozen=True, tag="flavor"):
     """A flavor is released or withdrawn."""
 
     kind: ClassVar[LeafKind] = LeafKind.FLAVOR
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "flavor": _DIGEST,
-        "archives": _DIGEST,
-    }
 
     change: Literal["released", "withdrawn"]  # what happened to it
     name: _Name  # of the flavor
@@ -277,11 +211,6 @@ class ReleaseRecord(_Public, frozen=True, tag="release"):
     """
 
     kind: ClassVar[LeafKind] = LeafKind.RELEASE
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "metadata": _DIGEST,
-        "parts": _DIGEST,
-        "transcript": _DIGEST,
-    }
 
     root: _Count  # version of the newest root
     targets: _Count  # version of the offline targets role
@@ -300,19 +229,12 @@ class RevocationRecord(RevocationStatement, frozen=True, tag="revocation"):
     """
 
     kind: ClassVar[LeafKind] = LeafKind.REVOCATION
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "issuer": _KEY,
-        "offline": _DIGEST,
-        "digests": _DIGEST,
-        "flavors": _DIGEST,
-    }
 
 
 class RetentionRecord(_Public, frozen=True, tag="retention"):
     """Something was deleted on purpose; leaves and records never are."""
 
     kind: ClassVar[LeafKind] = LeafKind.RETENTION
-    named: ClassVar[Mapping[str, MentionKind]] = {"published": _DIGEST}
 
     # ``sources``, ``arguments``, ``results`` or ``salts``
     what: Literal["sources", "arguments", "results", "salts"]
@@ -339,11 +261,6 @@ class OperatorRecord(_Public, frozen=True, tag="operator"):
     """An act of the operator."""
 
     kind: ClassVar[LeafKind] = LeafKind.OPERATOR
-    named: ClassVar[Mapping[str, MentionKind]] = {
-        "subject": _COMMITMENT,
-        "task": _COMMITMENT,
-        "versions": _DIGEST,
-    }
 
     act: OperatorAct  # what was done
     # salted commitment of the account concerned; empty for none
@@ -354,6 +271,21 @@ class OperatorRecord(_Public, frozen=True, tag="operator"):
     version: _Word = ""  # of stoilo, for starts and stops
     versions: _Named = ()  # digests of what is in force, for starts and stops
     mark: _Word = ""  # random; keeps equal acts of one second apart
+
+
+# Fields of records that hold POSIX seconds, 0 for none.
+TIME_FIELDS: Final = frozenset(
+    {"time", "admitted_at", "not_before", "not_after", "checkpoint_time"}
+    | {"start", "end", "before", "until"}
+)
+
+
+def show_time(seconds: int) -> str:
+    """Return POSIX seconds as ``2026-11-20 14:31:47 UTC``; past any calendar, a number."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} s since 1970"
 
 
 Record = (

@@ -227,10 +227,10 @@ def replay_consistency(
     Proves nothing by itself, and does not bind the sizes (module's text).
 
     Raises:
-        TrustError: ``STO-L021`` when no two such trees have a proof of that length.
+        TrustError: ``STO-L020`` when no two such trees have a proof of that length.
     """
     if not path:
-        raise TrustError("STO-L021", "the consistency proof is empty")
+        raise TrustError("STO-L020", "the consistency proof is empty")
     steps = list(path)
     # A perfect old tree is one node of the new one, and its root is not sent again.
     if old_size & (old_size - 1) == 0:
@@ -241,7 +241,7 @@ def replay_consistency(
     old_seen = new_seen = steps[0]
     for step in steps[1:]:
         if last == 0:
-            raise TrustError("STO-L021", "the consistency proof is too long")
+            raise TrustError("STO-L020", "the consistency proof is too long")
         if first & 1 or first == last:
             old_seen = node_hash(step, old_seen)
             new_seen = node_hash(step, new_seen)
@@ -250,7 +250,7 @@ def replay_consistency(
             new_seen = node_hash(new_seen, step)
         first, last = first >> 1, last >> 1
     if last:
-        raise TrustError("STO-L021", "the consistency proof is too short")
+        raise TrustError("STO-L020", "the consistency proof is too short")
     return old_seen, new_seen
 
 
@@ -346,18 +346,18 @@ def check_consistency(old: Checkpoint, new: Checkpoint, path: Sequence[bytes]) -
     `path` is hostile; both checkpoints were verified by the caller.
 
     Raises:
-        TrustError: ``STO-L021`` when the trees are not shown to be consistent, or are
+        TrustError: ``STO-L020`` when the trees are not shown to be consistent, or are
             of two logs.
     """
     if old.origin != new.origin:
-        raise TrustError("STO-L021", "the two checkpoints are of different logs")
+        raise TrustError("STO-L020", "the two checkpoints are of different logs")
     if not 0 <= old.size <= new.size:
-        raise TrustError("STO-L021", f"the log shrank from {old.size} to {new.size}")
+        raise TrustError("STO-L020", f"the log shrank from {old.size} to {new.size}")
     # For these there is no proof to send: nothing came before, or nothing was added.
     if old.size in {0, new.size}:
         expected = new.root if old.size == new.size else EMPTY_ROOT
         if path or old.root != expected:
-            raise TrustError("STO-L021", "the two trees are not consistent")
+            raise TrustError("STO-L020", "the two trees are not consistent")
         return
     if replay_consistency(old.size, new.size, old.root, path) != (old.root, new.root):
-        raise TrustError("STO-L021", "the two trees are not consistent")
+        raise TrustError("STO-L020", "the two trees are not consistent")

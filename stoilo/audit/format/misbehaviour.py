@@ -71,6 +71,11 @@ class _Parts:
     second: bytes
 
 
+def is_accusation(data: bytes) -> bool:
+    """Whether bytes claim to be such a proof."""
+    return data.startswith(f"{_FIRST_LINE}\n".encode())
+
+
 def disclose(small: int, large: int, node: NodeReader) -> list[bytes]:
     """Return the hashes of a tree of `large` leaves, cut after `small` (0 < small < large).
 
@@ -94,7 +99,7 @@ def _rebuild(start: int, end: int, cut: int, pieces: Iterator[bytes]) -> bytes:
     if end <= cut or start >= cut:
         piece = next(pieces, None)
         if piece is None:
-            raise TrustError("STO-L128", "the proof's path is too short")
+            raise TrustError("STO-L020", "the proof's path is too short")
         return piece
     middle = start + (1 << ((end - start - 1).bit_length() - 1))
     left = _rebuild(start, middle, cut, pieces)
@@ -111,13 +116,13 @@ def render_misbehaviour(
     The caller checks the proof before he shows it: `check_misbehaviour`.
 
     Raises:
-        TrustError: ``STO-L128`` when one of the trees is empty: it agrees with all.
+        TrustError: ``STO-L020`` when one of the trees is empty: it agrees with all.
     """
     notes = sorted((one, other), key=lambda note: _checkpoint_of(note).size)
     first, second = (_checkpoint_of(note) for note in notes)
     path: list[bytes] = []
     if first.size == 0:
-        raise TrustError("STO-L128", "an empty tree contradicts no other")
+        raise TrustError("STO-L020", "an empty tree contradicts no other")
     if first.size != second.size:
         path = disclose(first.size, second.size, node)
     head = [_FIRST_LINE, *(f"# {line}" for line in _explain(first, second, path))]
@@ -146,7 +151,7 @@ def _explain(first: Checkpoint, second: Checkpoint, path: list[bytes]) -> list[s
     lines.append(
         "Anybody who has the log's key from a place of his own can check this:"
     )
-    lines.append("stoilo audit check-misbehaviour THIS_FILE --policy FILE_OR_KEY")
+    lines.append("stoilo audit check THIS_FILE --policy FILE_OR_KEY")
     return lines
 
 
@@ -158,18 +163,18 @@ def check_misbehaviour(data: bytes, policy: LogPolicy) -> Misbehaviour:
     """Check a proof from anybody; `policy` is whose key the log has.
 
     Raises:
-        TrustError: ``STO-L127`` malformed, ``STO-L010``…``STO-L016`` a checkpoint that
-            the log's key did not sign, ``STO-L128`` they do not contradict each other.
+        TrustError: ``STO-L010``…``STO-L016`` malformed, or a checkpoint that
+            the log's key did not sign, ``STO-L020`` they do not contradict each other.
     """
     parts = _parse(data)
     own = log_keys_of(policy)
     first = open_checkpoint(parts.first, own).checkpoint
     second = open_checkpoint(parts.second, own).checkpoint
     if first.origin != second.origin or not 0 < first.size <= second.size:
-        raise TrustError("STO-L128", "the checkpoints are not two of one log, in order")
+        raise TrustError("STO-L020", "the checkpoints are not two of one log, in order")
     root = _root_shown(first, second, parts.path)
     if root == first.root:
-        raise TrustError("STO-L128", "the two checkpoints agree with each other")
+        raise TrustError("STO-L020", "the two checkpoints agree with each other")
     both = _cosigners(parts.first, policy) & _cosigners(parts.second, policy)
     return Misbehaviour(first, second, root, both)
 
@@ -180,11 +185,11 @@ def _root_shown(
     """Return the second tree's root at the first one's size, as the path shows it."""
     if first.size == second.size:
         if path:
-            raise TrustError("STO-L128", "trees of one size need no path")
+            raise TrustError("STO-L020", "trees of one size need no path")
         return second.root
     pieces = iter(path)
     if _rebuild(0, second.size, first.size, pieces) != second.root or any(pieces):
-        raise TrustError("STO-L128", "the path does not lead to the second root")
+        raise TrustError("STO-L020", "the path does not lead to the second root")
     return join_roots(path[: first.size.bit_count()])
 
 
@@ -200,15 +205,15 @@ def _cosigners(note: bytes, policy: LogPolicy) -> frozenset[str]:
 
 
 def _parse(data: bytes) -> _Parts:
-    """Parse hostile bytes; raises ``STO-L127``."""
+    """Parse hostile bytes; raises ``STO-L010``."""
     if len(data) > MAX_MISBEHAVIOUR_BYTES or not data.endswith(b"\n"):
-        raise TrustError("STO-L127", "the file is cut or too long for a proof")
+        raise TrustError("STO-L010", "the file is cut or too long for a proof")
     try:
         lines = data.decode().split("\n")[:-1]
     except UnicodeDecodeError:
-        raise TrustError("STO-L127", "the file is not UTF-8 text") from None
+        raise TrustError("STO-L010", "the file is not UTF-8 text") from None
     if lines.pop(0) != _FIRST_LINE:
-        raise TrustError("STO-L127", f"a proof begins with {_FIRST_LINE}")
+        raise TrustError("STO-L010", f"a proof begins with {_FIRST_LINE}")
     lines = lines[_count(lines, "# ") :]
     steps = _count(lines, "path ")
     path = tuple(_parse_hash(line.removeprefix("path ")) for line in lines[:steps])
@@ -216,12 +221,12 @@ def _parse(data: bytes) -> _Parts:
     notes = []
     for name in _SECTIONS:
         if not rest or rest.pop(0) != name:
-            raise TrustError("STO-L127", f"the proof has no section {name!r}")
+            raise TrustError("STO-L010", f"the proof has no section {name!r}")
         length = _count(rest, "| ")
         notes.append("".join(f"{line[2:]}\n" for line in rest[:length]).encode())
         rest = rest[length:]
     if rest or len(path) > _MAX_PATH:
-        raise TrustError("STO-L127", "the proof has too many lines")
+        raise TrustError("STO-L010", "the proof has too many lines")
     return _Parts(path, *notes)
 
 
@@ -234,7 +239,7 @@ def _count(lines: list[str], prefix: str) -> int:
 
 
 def _parse_hash(text: str) -> bytes:
-    value = decode_base64(text, code="STO-L127")
+    value = decode_base64(text, code="STO-L010")
     if len(value) != HASH_BYTES:
-        raise TrustError("STO-L127", "a hash of the path has 32 bytes")
+        raise TrustError("STO-L010", "a hash of the path has 32 bytes")
     return value

@@ -17,9 +17,6 @@ the current policy demands witnesses no older one may do without, or a thief of 
 key could show a short private fork under it. What this cannot do: a stolen old witness
 key may state an old time. Then take the old policy out, or lower its size to what other
 witnesses saw.
-
-The release holds the two apart: target ``log/policy.txt`` is the current policy, which
-any tool reads, and ``log/history.txt`` (when there is one) begins with ``retired``.
 """
 
 from __future__ import annotations
@@ -38,6 +35,7 @@ from stoilo.audit.format.note import (
     MAX_TIME,
     KeyType,
     Note,
+    NoteSignature,
     VerifierKey,
     parse_note,
     parse_vkey,
@@ -102,6 +100,11 @@ class RetiredPolicy:
     until: int = MAX_TIME
     max_size: int = MAX_SIZE  # leaves; larger checkpoints are not accepted under it
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it asks for no witness."""
+        return self.policy.quorum == NO_QUORUM
+
 
 @dataclass(frozen=True, slots=True)
 class SignedCheckpoint:
@@ -126,72 +129,64 @@ class _Draft:
     witnesses: list[Witness] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     quorum: str | None = None
-    names: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)  # of witnesses and groups
     grouped: set[str] = field(default_factory=set)
 
-    def claim(self, name: str) -> None:
-        """Take a name for a witness or group."""
+    def take(self, words: list[str]) -> None:  # noqa: C901 - a case a kind of line
+        """Take one line."""
+        match words:
+            case ["log", vkey] | ["log", vkey, _]:
+                key = _key(vkey, self.logs)
+                if key.kind is KeyType.COSIGNATURE:
+                    raise _bad("a log needs a signing key, not a cosigner's")
+                self.logs.append(key)
+            case ["witness", name, vkey, *urls] if len(urls) <= 1:
+                key = _key(vkey, (known.key for known in self.witnesses))
+                if key.kind is KeyType.ED25519:
+                    raise _bad(f"witness {name[:64]!r} needs a cosigner key")
+                if urls and not _URL.fullmatch(urls[0]):
+                    raise _bad(f"not an http(s) URL: {urls[0][:64]!r}")
+                self._claim(name)
+                self.witnesses.append(Witness(name, key, *urls))
+            case ["group", name, rule, *members]:
+                for member in members:
+                    if member not in self.names or member in self.grouped:
+                        raise _bad(f"cannot group {member[:64]!r} here")
+                    self.grouped.add(member)
+                self._claim(name)
+                least = _threshold(rule, len(members))
+                self.groups.append(Group(name, least, tuple(members)))
+            case ["quorum", name]:
+                known = name in self.names or name == NO_QUORUM
+                if self.quorum is not None or not known:
+                    raise _bad("the policy needs exactly one known quorum")
+                self.quorum = name
+            case ["log" | "witness" | "group" | "quorum", *_]:
+                raise _bad("a policy line has too few or too many words")
+            case _:
+                raise _bad(f"unknown policy line: {words[0][:32]!r}")
+
+    def _claim(self, name: str) -> None:
         if name in self.names or name == NO_QUORUM:
-            raise TrustError("STO-L003", f"the name {name[:64]!r} is taken")
+            raise _bad(f"the name {name[:64]!r} is taken")
         self.names.add(name)
 
-    def add_log(self, words: list[str]) -> None:
-        """``log <vkey> [<url>]``."""
-        key = parse_vkey(_word(words, 0, at_most=2))
-        if key.kind is KeyType.COSIGNATURE:
-            raise TrustError("STO-L003", "a log needs a signing key, not a cosigner's")
-        if key.public in {known.public for known in self.logs}:
-            raise TrustError("STO-L003", "the policy names one log key twice")
-        self.logs.append(key)
 
-    def add_witness(self, words: list[str]) -> None:
-        """``witness <name> <vkey> [<url>]``."""
-        name, key = _word(words, 0, at_most=3), parse_vkey(_word(words, 1, at_most=3))
-        if key.kind is KeyType.ED25519:
-            raise TrustError("STO-L003", f"witness {name[:64]!r} needs a cosigner key")
-        if key.public in {known.key.public for known in self.witnesses}:
-            raise TrustError("STO-L003", "the policy names one witness key twice")
-        self.claim(name)
-        url = words[2] if len(words) > 2 else ""  # noqa: PLR2004 - the third word
-        self.witnesses.append(Witness(name, key, _check_url(url)))
-
-    def add_group(self, words: list[str]) -> None:
-        """``group <name> all|any|<k> <member>…``."""
-        name, rule, members = _word(words, 0), _word(words, 1), tuple(words[2:])
-        for member in members:
-            if member not in self.names or member in self.grouped:
-                raise TrustError("STO-L003", f"cannot group {member[:64]!r} here")
-            self.grouped.add(member)
-        self.claim(name)
-        self.groups.append(Group(name, _threshold(rule, len(members)), members))
-
-    def set_quorum(self, words: list[str]) -> None:
-        """``quorum <name>|none``."""
-        name = _word(words, 0, at_most=1)
-        if self.quorum is not None or (name != NO_QUORUM and name not in self.names):
-            raise TrustError("STO-L003", "the policy needs exactly one known quorum")
-        self.quorum = name
+def _bad(message: str) -> TrustError:
+    return TrustError("STO-L003", message)
 
 
-def _word(words: list[str], place: int, *, at_most: int | None = None) -> str:
-    if place >= len(words) or (at_most is not None and len(words) > at_most):
-        raise TrustError("STO-L003", "a policy line has too few or too many words")
-    return words[place]
-
-
-def _check_url(url: str) -> str:
-    if url and not _URL.fullmatch(url):
-        raise TrustError("STO-L003", f"not an http(s) URL: {url[:64]!r}")
-    return url
+def _key(vkey: str, known: Iterable[VerifierKey]) -> VerifierKey:
+    key = parse_vkey(vkey)
+    if key.public in {one.public for one in known}:
+        raise _bad("the policy names one key twice")
+    return key
 
 
 def _threshold(rule: str, members: int) -> int:
-    if rule == "all":
-        rule = str(members)
-    elif rule == "any":
-        rule = "1"
+    rule = {"all": str(members), "any": "1"}.get(rule, rule)
     if not _COUNT.fullmatch(rule) or int(rule) > members:
-        raise TrustError("STO-L003", f"a group of {members} cannot need {rule[:8]!r}")
+        raise _bad(f"a group of {members} cannot need {rule[:8]!r}")
     return int(rule)
 
 
@@ -202,23 +197,14 @@ def parse_policy(text: bytes) -> LogPolicy:
         TrustError: ``STO-L003`` for the file, ``STO-L004`` for a key in it.
     """
     if len(text) > MAX_POLICY_BYTES or not _ALLOWED.fullmatch(text):
-        raise TrustError("STO-L003", "the log policy is too long or not text")
+        raise _bad("the log policy is too long or not text")
     draft = _Draft()
-    verbs = {
-        "log": draft.add_log,
-        "witness": draft.add_witness,
-        "group": draft.add_group,
-        "quorum": draft.set_quorum,
-    }
     for line in text.decode(errors="surrogateescape").split("\n"):
         words = re.split(r"[ \t]+", line.strip(" \t"))
-        if not words[0] or words[0].startswith("#"):
-            continue
-        if words[0] not in verbs:
-            raise TrustError("STO-L003", f"unknown policy line: {words[0][:32]!r}")
-        verbs[words[0]](words[1:])
+        if words[0] and not words[0].startswith("#"):
+            draft.take(words)
     if draft.quorum is None:
-        raise TrustError("STO-L003", "the policy has no quorum line")
+        raise _bad("the policy has no quorum line")
     return LogPolicy(
         logs=tuple(draft.logs),
         witnesses=tuple(draft.witnesses),
@@ -240,11 +226,6 @@ def render_policy(policy: LogPolicy) -> bytes:
     ]
     lines.append(f"quorum {policy.quorum}")
     return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
-
-
-def vkey_policy(vkey: str) -> LogPolicy:
-    """Return the policy that trusts one log key and asks for no witness."""
-    return parse_policy(f"log {vkey.strip()}\nquorum none\n".encode())
 
 
 def log_keys_of(policy: LogPolicy) -> LogPolicy:
@@ -269,20 +250,17 @@ def open_checkpoint(data: bytes, policy: LogPolicy) -> SignedCheckpoint:
     """
     note = parse_note(data)
     checkpoint = parse_checkpoint(note.text)
-    try:
-        return _open_note(note, checkpoint, RetiredPolicy(policy))
-    except TrustError as refusal:
-        if refusal.code not in _NOT_OURS:
-            raise
-        for older in policy.older:
-            try:
-                found = _open_note(note, checkpoint, older)
-            except TrustError as error:
-                if error.code not in _NOT_OURS:
-                    raise
-            else:
-                return replace(found, retired=True)
-        raise
+    refusals: list[TrustError] = []
+    for rules in (RetiredPolicy(policy), *policy.older):
+        try:
+            found = _open_note(note, checkpoint, rules)
+        except TrustError as error:
+            if error.code not in _NOT_OURS:
+                raise
+            refusals.append(error)
+        else:
+            return replace(found, retired=bool(refusals))
+    raise refusals[0]  # what the policy of today says
 
 
 def _open_note(
@@ -290,21 +268,21 @@ def _open_note(
 ) -> SignedCheckpoint:
     """Verify a parsed checkpoint under one policy and its window."""
     policy = rules.policy
-    if checkpoint.size > rules.max_size or not _signed_by_log(
-        note, policy, checkpoint.origin
-    ):
-        raise TrustError(
-            "STO-L011", f"no trusted log signed the checkpoint of {checkpoint.origin!r}"
-        )
+    signers = {key.name for key in policy.logs if _verified(note, key)}
+    if checkpoint.size > rules.max_size or checkpoint.origin not in signers:
+        text = f"no trusted log signed the checkpoint of {checkpoint.origin!r}"
+        raise TrustError("STO-L011", text)
+    said = {one.name: _verified(note, one.key) for one in policy.witnesses}
     times = {
         name: time
-        for name, time in _verified_witnesses(note, policy).items()
-        if rules.since <= time <= rules.until
+        for name, items in said.items()
+        # A witness always states when (tlog-witness).
+        if (time := max((item.time for item in items), default=0))
+        and rules.since <= time <= rules.until
     }
     if not has_quorum(policy, times):
-        raise TrustError(
-            "STO-L013", f"the witness quorum {policy.quorum!r} has not cosigned"
-        )
+        text = f"the witness quorum {policy.quorum!r} has not cosigned"
+        raise TrustError("STO-L013", text)
     newest = max(times.values(), default=None)
     agreed = _agreed_time(policy, times)
     return SignedCheckpoint(checkpoint, newest, frozenset(times), agreed=agreed)
@@ -328,100 +306,61 @@ def has_quorum(policy: LogPolicy, cosigners: Iterable[str]) -> bool:
     return policy.quorum == NO_QUORUM or policy.quorum in witnessed
 
 
-def _signed_by_log(note: Note, policy: LogPolicy, origin: str) -> bool:
-    found = False
-    for key in policy.logs:
-        for item in note.signatures:
-            if (item.name, item.key_id) == (key.name, key.key_id):
-                verify_signature(note.text, item, key)
-                found = found or key.name == origin
+def _verified(note: Note, key: VerifierKey) -> list[NoteSignature]:
+    """Return the signatures by one key; one that does not verify spoils the note."""
+    by = (key.name, key.key_id)
+    found = [one for one in note.signatures if (one.name, one.key_id) == by]
+    for item in found:
+        verify_signature(note.text, item, key)
     return found
-
-
-def _verified_witnesses(note: Note, policy: LogPolicy) -> dict[str, int]:
-    times: dict[str, int] = {}
-    for witness in policy.witnesses:
-        for item in note.signatures:
-            if (item.name, item.key_id) == (witness.key.name, witness.key.key_id):
-                verify_signature(note.text, item, witness.key)
-                if item.time:  # a witness always states when (tlog-witness)
-                    times[witness.name] = max(item.time, times.get(witness.name, 0))
-    return times
 
 
 MAX_RETIRED = 32
 _HEAD = re.compile(rb"^[ \t]*retired[ \t]+([^\n]*)$", re.MULTILINE)
-_NUMBERS = 3
 
 
 def parse_policies(text: bytes) -> LogPolicy:
     """Parse a policy and the older ones below it, if any.
 
     Raises:
-        TrustError: ``STO-L003`` or ``STO-L004`` for a policy, ``STO-L060`` for a
-            ``retired`` line.
+        TrustError: ``STO-L003``, or ``STO-L004`` for a key.
     """
-    if len(text) > MAX_POLICY_BYTES:
-        raise TrustError("STO-L003", "the log policy is too long")
     first = _HEAD.search(text)
-    if first is None:
-        return parse_policy(text)
-    current = parse_policy(text[: first.start()])
-    return with_history(current, parse_history(text[first.start() :]))
+    end = first.start() if first else len(text)
+    current = parse_policy(text[:end])
+    return with_history(current, parse_history(text[end:])) if first else current
 
 
 def with_history(current: LogPolicy, older: tuple[RetiredPolicy, ...]) -> LogPolicy:
     """Return `current` with its predecessors, newest first.
 
     Raises:
-        TrustError: ``STO-L060`` when one would do without witnesses and `current` not.
+        TrustError: ``STO-L003`` when one would do without witnesses and `current` not.
     """
-    if current.quorum != NO_QUORUM and any(_is_bare(one) for one in older):
-        raise TrustError(
-            "STO-L060", "an older policy without witnesses would undo those of today"
-        )
+    if current.quorum != NO_QUORUM and any(one.is_bare for one in older):
+        raise _bad("an older policy without witnesses would undo those of today")
     return replace(current, older=older)
-
-
-def _is_bare(retired: RetiredPolicy) -> bool:
-    return retired.policy.quorum == NO_QUORUM
 
 
 def parse_history(text: bytes) -> tuple[RetiredPolicy, ...]:
     """Parse ``retired`` sections, newest first; see `parse_policies`."""
-    if len(text) > MAX_POLICY_BYTES:
-        raise TrustError("STO-L003", "the log policy is too long")
     before, *pieces = _HEAD.split(text)
     heads, bodies = pieces[::2], pieces[1::2]
-    if before.strip(b" \t\n") or not heads or len(heads) > MAX_RETIRED:
-        raise TrustError(
-            "STO-L060", f"a history has 1 to {MAX_RETIRED} sections, each `retired …`"
-        )
-    sections = zip(heads, bodies, strict=True)
-    return tuple(_parse_section(head, body) for head, body in sections)
+    is_too_long = len(text) > MAX_POLICY_BYTES or len(heads) > MAX_RETIRED
+    if before.strip(b" \t\n") or not heads or is_too_long:
+        raise _bad(f"a history has 1 to {MAX_RETIRED} sections, each `retired …`")
+    return tuple(map(_parse_section, heads, bodies))
 
 
 def _parse_section(head: bytes, body: bytes) -> RetiredPolicy:
     words = head.decode(errors="replace").split()
-    if len(words) != _NUMBERS:
-        raise TrustError("STO-L060", "`retired` takes since, until and size")
-    since, until, size = (parse_size(word, code="STO-L060") for word in words)
-    return _checked(RetiredPolicy(parse_policy(body), since, until, size))
-
-
-def _checked(retired: RetiredPolicy) -> RetiredPolicy:
-    if retired.since > retired.until:
-        raise TrustError("STO-L060", "a retired policy's window ends before it begins")
-    if _is_bare(retired) and retired.max_size == MAX_SIZE:
-        raise TrustError(
-            "STO-L060", "a retired policy without a quorum must bound the size"
-        )
+    if len(words) != 3:  # noqa: PLR2004 - since, until, size
+        raise _bad("`retired` takes since, until and size")
+    since, until, size = (parse_size(word, code="STO-L003") for word in words)
+    retired = RetiredPolicy(parse_policy(body), since, until, size)
+    if since > until or (retired.is_bare and size == MAX_SIZE):
+        raise _bad("a retired policy's window is empty, or nothing bounds its size")
     return retired
-
-
-def render_policies(policy: LogPolicy) -> bytes:
-    """Return the file form of a policy and its older ones."""
-    return render_policy(policy) + render_history(policy.older)
 
 
 def render_history(older: tuple[RetiredPolicy, ...]) -> bytes:
@@ -445,13 +384,13 @@ def succeed(
     Where `new` demands witnesses, predecessors that demanded none are forgotten.
 
     Raises:
-        TrustError: ``STO-L060`` when there are too many to remember.
+        TrustError: ``STO-L003`` when there are too many to remember.
     """
     if new.current == old.current:
         return old
     retired = (RetiredPolicy(old.current, 0, now, size), *old.older)
     if new.quorum != NO_QUORUM:
-        retired = tuple(one for one in retired if not _is_bare(one))
+        retired = tuple(one for one in retired if not one.is_bare)
     if len(retired) > MAX_RETIRED:
-        raise TrustError("STO-L060", f"at most {MAX_RETIRED} policies are remembered")
+        raise _bad(f"at most {MAX_RETIRED} policies are remembered")
     return with_history(new, retired)

@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stoilo.audit.format.leaf import MAX_LEAF_BYTES
 from stoilo.audit.format.merkle import (
     HASH_BYTES,
     Frontier,
@@ -25,6 +24,7 @@ from stoilo.audit.format.merkle import (
     range_root,
     root,
 )
+from stoilo.audit.format.proof import MAX_LEAF_BYTES
 from stoilo.core.errors import TrustError
 
 TILE_HEIGHT = 8
@@ -100,14 +100,6 @@ def tiles_of(size: int) -> Iterator[Tile]:
         hashes = size >> (TILE_HEIGHT * max(level, 0))
         for index in range(-(-hashes // TILE_WIDTH)):
             yield tile_at(level, index, size)
-
-
-def farthest_tiles(tiles: Iterable[Tile]) -> list[Tile]:
-    """Return the last tile of each level: what lies beyond a log shows there first."""
-    last: dict[int, Tile] = {}
-    for tile in tiles:
-        last[tile.level] = max(last.get(tile.level, tile), tile)
-    return sorted(last.values())
 
 
 def is_within(tile: Tile, size: int) -> bool:
@@ -192,11 +184,14 @@ class TileBuilder:
     Its root is computed from tiles alone, independently of the sequencer's frontier.
     """
 
-    def __init__(self) -> None:
-        self.size = 0
+    def __init__(
+        self,
+        above: BlockTree | None = None,  # full blocks that it begins after
+    ) -> None:
+        self._above = above or BlockTree()
+        self.size = self._above.blocks * TILE_WIDTH
         self._entries: list[bytes] = []
         self._hashes: list[bytes] = []
-        self._above = BlockTree()
 
     def extend(self, leaves: Sequence[bytes]) -> list[tuple[Tile, bytes]]:
         """Append leaves, a tile at a time; returns the tiles that became full by them."""
@@ -232,14 +227,6 @@ class TileBuilder:
     def root(self) -> bytes:
         """Return the root of the present tree."""
         return self.frontier().root()
-
-    def copy(self) -> TileBuilder:
-        """Return a builder of the same tree, which grows apart from this one."""
-        other = TileBuilder()
-        other.size = self.size
-        other._entries, other._hashes = list(self._entries), list(self._hashes)
-        other._above = self._above.copy()
-        return other
 
 
 _CACHED_TILES = 128  # about 35 KiB each

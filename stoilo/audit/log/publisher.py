@@ -79,8 +79,8 @@ class Publisher:
 
         Raises:
             TrustError: ``STO-L049`` when tiles and head disagree (nothing is signed),
-                ``STO-L047`` when a tile's name is taken, ``STO-L054`` for a bad note,
-                ``STO-L081`` when somebody else has published.
+                ``STO-L044`` when a tile's name is taken, ``STO-L054`` for a bad note,
+                ``STO-L053`` when somebody else has published.
             UnreachableError: ``STO-L058`` when the signer is out of reach,
                 or the witnesses' own codes when too few of them cosigned.
             OSError, sqlite3.Error: the machine failed.
@@ -110,7 +110,7 @@ class Publisher:
         present = self._store.load_checkpoint()
         if present not in self._on_disk:
             raise TrustError(
-                "STO-L081", "the published checkpoint was changed by another process"
+                "STO-L053", "the published checkpoint was changed by another process"
             )
         self._on_disk = {present}
 
@@ -177,7 +177,7 @@ class Publisher:
 
 
 # What publishing cannot recover from: tiles, databases and memory disagree, or two write.
-_DISTRUST = frozenset({"STO-L047", "STO-L049", "STO-L081"})
+_DISTRUST = frozenset({"STO-L044", "STO-L049", "STO-L053"})
 
 
 class PublicationLoop:

@@ -14,11 +14,10 @@ A row holds commitments of random names only (RFC 6962's answer to gossip, made 
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -34,8 +33,7 @@ PAGE_ROWS: Final = 256
 MAX_ROW_BYTES: Final = 2 * BOUNDS.seen_checkpoint_bytes + 1024
 MAX_PAGE_BYTES: Final = PAGE_ROWS * MAX_ROW_BYTES
 _NAME = "store of seen checkpoints"
-_HEX64 = re.compile(r"[0-9a-f]{64}")
-_MOST_ATTEMPTS: Final = 2**31
+_Sha256 = Annotated[Digest, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS note (
     digest TEXT PRIMARY KEY,
@@ -60,11 +58,13 @@ _SELECT = (
 class SeenRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One executor's word about the log; hostile until its note was verified."""
 
-    result: Digest  # commitment of the result's name, `result_commitment`
-    task: Digest  # commitment of the task's id, as in the log's records
-    attempt: int  # which attempt of the task, from 1
-    admission: Digest  # SHA-256 of the admission's PAE: the digest of its leaf
-    checkpoint: str  # the signed note under which the executor found that leaf
+    result: _Sha256  # commitment of the result's name, `result_commitment`
+    task: _Sha256  # commitment of the task's id, as in the log's records
+    # which attempt of the task, from 1
+    attempt: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+    admission: _Sha256  # SHA-256 of the admission's PAE: the digest of its leaf
+    # the signed note under which the executor found that leaf
+    checkpoint: Annotated[str, msgspec.Meta(max_length=BOUNDS.seen_checkpoint_bytes)]
 
 
 def result_commitment(name: str) -> Digest:
@@ -93,17 +93,9 @@ def parse_seen_page(data: bytes) -> tuple[SeenRow, ...]:
 
 def _parse_row(line: bytes) -> SeenRow:
     try:
-        row = msgspec.json.decode(line, type=SeenRow)
+        return msgspec.json.decode(line, type=SeenRow)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise TrustError("STO-L010", "a row of a seen page is malformed") from error
-    digests = (row.result, row.task, row.admission)
-    if not all(_HEX64.fullmatch(one) for one in digests):
-        raise TrustError("STO-L010", "a row of a seen page holds no digests")
-    if not 0 <= row.attempt <= _MOST_ATTEMPTS:
-        raise TrustError("STO-L010", "a row of a seen page holds no attempt's number")
-    if len(row.checkpoint) > BOUNDS.seen_checkpoint_bytes:
-        raise TrustError("STO-L010", "a row of a seen page holds too long a note")
-    return row
 
 
 def open_seen(note: str, policy: LogPolicy) -> Checkpoint:
@@ -170,7 +162,7 @@ class SeenStore:
         """Return a page as it is published, None beyond the last one.
 
         Raises:
-            TrustError: ``STO-L049`` the file is damaged, ``STO-L132`` a row or note is
+            TrustError: ``STO-L049`` the file is damaged, ``STO-L141`` a row or note is
                 not what was kept.
         """
         rows = self.rows(number * PAGE_ROWS, (number + 1) * PAGE_ROWS)
@@ -220,10 +212,10 @@ def _make_row(place: int, fields: tuple[int, bytes, str, str, bytes | None]) -> 
     """Return one row as it was kept; `fields` in the order of the query."""
     stored, body, note, total, text = fields
     if stored != place or _sum(place, body, note) != total:
-        raise TrustError("STO-L132", f"row {place} of seen.sqlite is not what was kept")
+        raise TrustError("STO-L141", f"row {place} of seen.sqlite is not what was kept")
     if text is None or content_digest(text) != note:
         raise TrustError(
-            "STO-L132", f"the note of row {place} of seen.sqlite is not what was kept"
+            "STO-L141", f"the note of row {place} of seen.sqlite is not what was kept"
         )
     row = msgspec.json.decode(body, type=SeenRow)
     return msgspec.structs.replace(row, checkpoint=text.decode())

@@ -22,10 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stoilo.audit.format.leaf import MAX_LEAF_BYTES
 from stoilo.audit.format.merkle import leaf_hashes
 from stoilo.audit.format.policy import LogPolicy, render_policy
-from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.proof import MAX_LEAF_BYTES, Proof, render_proof
 from stoilo.audit.format.tiles import TileNodes, inclusion_proofs
 from stoilo.audit.log.batching import AppendQueue, AppendRequest, SequencerSettings
 from stoilo.audit.log.database import NewLeaf
@@ -95,7 +94,7 @@ class Sequencer:
 
         Raises:
             InternalError: ``STO-L040`` when another process writes this log,
-                ``STO-L052`` disk full, ``STO-L099`` the machine failed otherwise.
+                ``STO-L052`` disk full, ``STO-L051`` the machine failed otherwise.
             TrustError: ``STO-L041``…``STO-L049`` when its parts disagree.
         """
         store = store or DiskStore(data_dir)
@@ -140,9 +139,9 @@ class Sequencer:
         again by `find_label` and is not published.
 
         Raises:
-            UsageError: ``STO-L050`` when the leaf is too long.
+            UsageError: ``STO-L010`` when the leaf is too long.
             InternalError: ``STO-L051`` the writer has stopped, ``STO-L052`` disk full,
-                ``STO-L067`` another process locks a database.
+                ``STO-L040`` another process locks a database.
         """
         return self.append_many([leaf], None if label is None else [label])[0]
 
@@ -153,13 +152,13 @@ class Sequencer:
         for leaf in leaves:
             if len(leaf) > MAX_LEAF_BYTES:
                 raise UsageError(
-                    "STO-L050", f"a leaf has at most {MAX_LEAF_BYTES} bytes"
+                    "STO-L010", f"a leaf has at most {MAX_LEAF_BYTES} bytes"
                 )
         if not leaves:
             return []
         names = () if labels is None else labels
         if labels is not None and len(labels) != len(leaves):
-            raise UsageError("STO-L050", "every leaf has one label or None")
+            raise UsageError("STO-L010", "every leaf has one label or None")
         request = AppendRequest(leaves, leaf_hashes(leaves), names)
         if self._broken is not None or not self._queue.put(request):
             raise self._stopped()
@@ -212,7 +211,7 @@ class Sequencer:
         """Wait until a published checkpoint covers `index`; return that checkpoint.
 
         Raises:
-            WaitError: ``STO-L055`` after `timeout`; the message says what is failing.
+            WaitError: ``STO-L056`` after `timeout`; the message says what is failing.
             InternalError: ``STO-L051`` when publishing has stopped for good.
         """
         if self._publication.wait(index, timeout):
@@ -222,7 +221,7 @@ class Sequencer:
         error = self._publication.error
         reason = f": {error}" if error else ""
         raise WaitError(
-            "STO-L055", f"leaf {index} was not published in {timeout} s{reason}"
+            "STO-L056", f"leaf {index} was not published in {timeout} s{reason}"
         )
 
     def find_label(self, label: str) -> list[int]:

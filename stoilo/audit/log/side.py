@@ -23,11 +23,11 @@ from itertools import chain, islice
 from pathlib import Path
 
 from stoilo.audit.format.facts import MentionKind, Record
-from stoilo.audit.format.leaf import (
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import (
     MAX_RECORD_BYTES,
     Mention,
     mentions,
-    parse_leaf,
     record_digest,
 )
 from stoilo.audit.format.tiles import TILE_WIDTH, encode_bundle
@@ -95,10 +95,10 @@ def side_path(data_dir: Path) -> Path:
 
 
 def check_object(kind: ObjectKind, digest: str, data: bytes) -> bytes:
-    """Return `data` (hostile) if `digest` names it; raises ``STO-L142``."""
+    """Return `data` (hostile) if `digest` names it; raises ``STO-L141``."""
     if len(data) > kind.max_bytes or kind.digest(data) != digest:
         name = f"{kind.name.lower()} {digest}"
-        raise TrustError("STO-L142", f"{name} does not have this digest")
+        raise TrustError("STO-L141", f"{name} does not have this digest")
     return data
 
 
@@ -145,7 +145,7 @@ class SideStore:
         """Open (and make) the store for writing; every `put` is flushed to the disk.
 
         Raises:
-            TrustError: ``STO-L144`` made by another version.
+            TrustError: ``STO-L049`` made by another version.
         """
         path = side_path(data_dir)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -174,8 +174,8 @@ class SideStore:
         """Open the store for reading, also beside a writer; changes nothing.
 
         Raises:
-            UnreachableError: ``STO-L144`` there is none.
-            TrustError: ``STO-L144`` made by another version.
+            UnreachableError: ``STO-L002`` there is none.
+            TrustError: ``STO-L049`` made by another version.
         """
         return cls.read_file(side_path(data_dir))
 
@@ -183,7 +183,7 @@ class SideStore:
     def read_file(cls, path: Path) -> SideStore:
         """Open the store that is the file `path` for reading; see `read`."""
         if not path.is_file():
-            raise UnreachableError("STO-L144", f"{path.name} does not exist")
+            raise UnreachableError("STO-L002", f"{path.name} does not exist")
         with damaged("side store"):
             return cls(_checked(connect(path, read_only=True)))
 
@@ -218,7 +218,7 @@ class SideStore:
         """Return an object, None when it is not here (any more).
 
         Raises:
-            TrustError: ``STO-L142`` when its bytes have changed; the message names it.
+            TrustError: ``STO-L141`` when its bytes have changed; the message names it.
         """
         query = "SELECT data FROM object WHERE kind = ? AND digest = ?"
         row = self._one(query, (kind, _raw(digest)))
@@ -392,8 +392,8 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Return the connection, or close it and raise ``STO-L144``."""
+    """Return the connection, or close it and raise ``STO-L049``."""
     if (version := _version(connection)) == _VERSION:
         return connection
     connection.close()
-    raise TrustError("STO-L144", f"side.sqlite has version {version}")
+    raise TrustError("STO-L049", f"side.sqlite has version {version}")

@@ -11,6 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import msgspec
+
 from stoilo.core.errors import InternalError, TrustError, UnreachableError
 
 _BUSY_S = 10.0
@@ -56,8 +58,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def damaged(name: str) -> Iterator[None]:
-    """Turn SQLite's complaints about a file into ``STO-L049`` or ``STO-L002``."""
+def damaged(name: str, code: str = "STO-L049") -> Iterator[None]:
+    """Turn SQLite's complaints about a file into TrustError `code`, or ``STO-L002``."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -65,9 +67,9 @@ def damaged(name: str) -> Iterator[None]:
             raise UnreachableError(
                 "STO-L002", f"the {name} cannot be read: {error}"
             ) from error
-        raise TrustError("STO-L049", f"the {name} is damaged: {error}") from error
-    except UnicodeError as error:
-        raise TrustError("STO-L049", f"the {name} holds no text there") from error
+        raise TrustError(code, f"the {name} is damaged: {error}") from error
+    except (UnicodeError, msgspec.MsgspecError) as error:
+        raise TrustError(code, f"the {name} holds no text there") from error
 
 
 def error_code(error: sqlite3.Error) -> int:
@@ -140,8 +142,8 @@ def with_our_errors(
     """Let `work` raise our errors where the machine fails it.
 
     Raises:
-        InternalError: ``STO-L052`` disk full, ``STO-L067`` a database is locked,
-            ``STO-L099`` anything else.
+        InternalError: ``STO-L052`` disk full, ``STO-L040`` a database is locked,
+            ``STO-L051`` anything else.
     """
 
     @functools.wraps(work)
@@ -153,7 +155,7 @@ def with_our_errors(
             if harmless is not None:
                 raise harmless from error
             raise InternalError(
-                "STO-L099", f"the log's files cannot be used: {error}"
+                "STO-L051", f"the log's files cannot be used: {error}"
             ) from error
 
     return run
@@ -172,7 +174,7 @@ def harmless_refusal(error: Exception) -> InternalError | None:
     cause = error.__cause__ if isinstance(error, UnreachableError) else error
     if isinstance(cause, sqlite3.Error) and error_code(cause) & 0xFF in _LOCKED:
         return InternalError(
-            "STO-L067", "another process locks the log; nothing was acknowledged"
+            "STO-L040", "another process locks the log; nothing was acknowledged"
         )
     return None
 

@@ -204,34 +204,7 @@ def locate_log(path: Path) -> tuple[Path, LogPaths | None]:
     return path, None
 
 
-class DiskRecords:
-    """The records of a log on a disk, opened strictly for reading, also beside a writer."""
-
-    def __init__(self, paths: LogPaths, *, read_only: bool = True) -> None:
-        self.paths = paths
-        self._tiles = TileDirectory(paths.log)
-        self._log = LogDatabase(paths.database, read_only=read_only)
-        self._head = HeadDatabase(paths.head, read_only=read_only)
-        # Bound by name: a step is one call deep, and tests put a fault into one of them.
-        self.load_log = self._log.load
-        self.load_head = self._head.load
-        self.leaves = self._log.leaves
-        self.find_label = self._log.find_label
-        self.stored_tiles = self._tiles.tiles
-        self.partial_widths = self._tiles.partial_widths
-        self.read_tile = self._tiles.read_tile
-
-    def load_checkpoint(self) -> bytes | None:
-        """Return the published checkpoint, None when there is none."""
-        return self._tiles.read("checkpoint", MAX_NOTE_BYTES)
-
-    def close(self) -> None:
-        """Close the databases."""
-        self._log.close()
-        self._head.close()
-
-
-class DiskStore(DiskRecords):
+class DiskStore:
     """The real store; holds the writer's lock from construction to `close`.
 
     Raises:
@@ -239,10 +212,16 @@ class DiskStore(DiskRecords):
     """
 
     def __init__(self, data_dir: Path) -> None:
-        paths = LogPaths.below(data_dir)
+        self.paths = paths = LogPaths.below(data_dir)
         paths.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock: int | None = _take_lock(paths.lock)
-        super().__init__(paths, read_only=False)
+        self._tiles = TileDirectory(paths.log)
+        self._log = LogDatabase(paths.database)
+        self._head = HeadDatabase(paths.head)
+        # Bound by name: a step is one call deep, and tests put a fault into one of them.
+        self.leaves = self._log.leaves
+        self.find_label = self._log.find_label
+        self.read_tile = self._tiles.read_tile
         self.create_log = self._log.create
         self.create_head = self._head.create
         self.find = self._log.find
@@ -252,6 +231,10 @@ class DiskStore(DiskRecords):
         self.record_published = self._head.record_published
         self.write_tiles = self._tiles.write_tiles
         self.drop_partials = self._tiles.drop_partials
+
+    def load_checkpoint(self) -> bytes | None:
+        """Return the published checkpoint, None when there is none."""
+        return self._tiles.read("checkpoint", MAX_NOTE_BYTES)
 
     def write_checkpoint(self, note: bytes) -> None:
         """Durably replace the published checkpoint."""
@@ -267,7 +250,8 @@ class DiskStore(DiskRecords):
         """Close files and databases for good, then release the lock; twice is harmless."""
         # The lock goes last: until then nobody else may write.
         self._tiles.close()
-        super().close()
+        self._log.close()
+        self._head.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

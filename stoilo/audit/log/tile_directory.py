@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +27,6 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory, write_durably
 
 _TEMPORARY = ".tmp"
-_PARTIAL = re.compile(r"[1-9][0-9]?|1[0-9]{2}|2[0-4][0-9]|25[0-5]")
 _FLUSHERS = 4
 _REMEMBERED = 64
 Item = TypeVar("Item")
@@ -78,21 +76,11 @@ class TileDirectory:
                 except TrustError:
                     continue
 
-    def partial_widths(self, tile: Tile) -> list[int]:
-        """Return the widths of the partial tiles stored at the place of a full tile."""
-        name = f"{render_tile_path(tile.full)}.p"
-        try:
-            with os.scandir(self.path / name) as entries:
-                names = [entry.name for entry in entries]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(int(one) for one in names if _PARTIAL.fullmatch(one))
-
     def write_tiles(self, tiles: Sequence[tuple[Tile, bytes]]) -> None:
         """Write tiles durably; those that exist already must be equal.
 
         Raises:
-            TrustError: ``STO-L047`` when a name is taken by other bytes.
+            TrustError: ``STO-L044`` when a name is taken by other bytes.
             InternalError: ``STO-L051`` after `close`.
         """
         fresh = {
@@ -120,7 +108,7 @@ class TileDirectory:
         name = render_tile_path(tile)
         present = self.read(name, MAX_BUNDLE_BYTES)
         if present is not None and present != data:
-            raise TrustError("STO-L047", f"{name} exists with other contents")
+            raise TrustError("STO-L044", f"{name} exists with other contents")
         return present is not None
 
     def replace(self, name: str, data: bytes) -> None:

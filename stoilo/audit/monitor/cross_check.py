@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from stoilo.audit.format.facts import MentionKind
 from stoilo.audit.format.merkle import Checkpoint
 from stoilo.audit.format.note import MAX_NOTE_BYTES
 from stoilo.audit.format.policy import LogPolicy, log_keys_of, open_checkpoint
+from stoilo.audit.format.records import Mention
 from stoilo.audit.log.seen import (
     PAGE_ROWS,
     SeenRow,
@@ -21,7 +23,6 @@ from stoilo.audit.monitor.finding import (
     FindingKind,
     MonitorSettings,
     Severity,
-    WatchKind,
 )
 from stoilo.audit.monitor.state import MonitorState
 from stoilo.audit.read.source import LogSource
@@ -88,7 +89,8 @@ class SeenCheck:
         if len(rows) < offset and not self._state.memory.seen_lost:
             with self._state.change():
                 self._state.remember(seen_lost=True)
-                self._alarm(f"{offset - len(rows)} published rows are gone again", -1)
+                text = f"{offset - len(rows)} published rows are gone again"
+                self._state.alarm(FindingKind.SEEN, "STO-L137", text)
         return rows[offset:]
 
     def _check(self, place: int, row: SeenRow, now: int) -> None:
@@ -97,10 +99,10 @@ class SeenCheck:
         try:
             shown = open_seen(row.checkpoint, self._policy)
         except TrustError as error:
-            self._alarm(f"row {place} holds no checkpoint: {error.message}", place)
+            self._alarm(f"row {place} holds no checkpoint: {error.message}")
             return
         if shown.origin != self._origin:  # the policy may trust several logs
-            self._alarm(f"row {place} is of another log, {shown.origin!r}", place)
+            self._alarm(f"row {place} is of another log, {shown.origin!r}")
             return
         if shown.size > self._state.memory.size:
             self._wait_for(place, row, now)
@@ -111,7 +113,7 @@ class SeenCheck:
         """Keep a row until the log gets there, unless too many wait already."""
         # Rows are hostile: a signed future checkpoint would otherwise fill our disk.
         if self._ahead >= _MOST_AHEAD:
-            self._alarm(f"row {place} is one too many that the log is behind of", place)
+            self._alarm(f"row {place} is one too many that the log is behind of")
             return
         self._ahead += 1
         values = (place, render_seen_row(row), now)
@@ -128,8 +130,7 @@ class SeenCheck:
         if held.fetchone() is None:
             self._alarm(
                 f"row {place} rests on admission {row.admission}, which the first "
-                f"{shown.size} leaves do not hold",
-                place,
+                f"{shown.size} leaves do not hold"
             )
         query = "SELECT admission FROM replica WHERE task = ? AND attempt = ?"
         sister = connection.execute(query, (row.task, row.attempt)).fetchone()
@@ -139,8 +140,7 @@ class SeenCheck:
         elif sister[0] != row.admission:
             self._alarm(
                 f"row {place} rests on another admission than the other results of "
-                f"attempt {row.attempt} of task {row.task}",
-                place,
+                f"attempt {row.attempt} of task {row.task}"
             )
 
     def _look_again(self, now: int) -> None:
@@ -157,8 +157,7 @@ class SeenCheck:
                 elif late:
                     self._alarm(
                         f"row {place} shows a signed checkpoint of {shown.size} leaves "
-                        "that the log does not show",
-                        place,
+                        "that the log does not show"
                     )
                 else:
                     continue
@@ -167,9 +166,11 @@ class SeenCheck:
     def _match(self, place: int, row: SeenRow) -> None:
         """Report the watches that a row fulfils: its result, task or admission."""
         found = self._settings.watches.find(
-            (WatchKind.COMMITMENT, row.result),
-            (WatchKind.COMMITMENT, row.task),
-            (WatchKind.DIGEST, row.admission),
+            (
+                Mention(MentionKind.COMMITMENT, row.result),
+                Mention(MentionKind.COMMITMENT, row.task),
+                Mention(MentionKind.DIGEST, row.admission),
+            )
         )
         for watch in found:
             message = f"row {place} of the seen checkpoints matches {watch}"
@@ -177,9 +178,8 @@ class SeenCheck:
                 Finding(FindingKind.MATCH, Severity.NOTICE, message, watch=watch)
             )
 
-    def _alarm(self, message: str, place: int) -> None:
-        code = "STO-L137" if place < 0 else "STO-L138"
-        self._state.report(Finding(FindingKind.SEEN, Severity.ALARM, message, code))
+    def _alarm(self, message: str) -> None:
+        self._state.alarm(FindingKind.SEEN, "STO-L138", message)
 
 
 _TOLD = 2**62
@@ -231,7 +231,7 @@ def _note_hidden(
     since = hidden.setdefault(name, now)
     if now - since > patience_s:
         message = f"witness {name} cosigned {shown.size} leaves, which the log hides"
-        state.report(Finding(FindingKind.SEEN, Severity.ALARM, message, "STO-L138"))
+        state.alarm(FindingKind.SEEN, "STO-L138", message)
         # Told once: from here on its age never passes the limit again.
         hidden[name] = _TOLD
     state.remember(hidden=tuple(sorted(hidden.items())))

@@ -1,4 +1,4 @@
-"""What a monitor has to say: one finding at a time, for people and for machines. Pure."""
+"""What a monitor looks for, and what it has to say: one finding at a time. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Mention, task_commitment
+from stoilo.audit.format.facts import MentionKind
+from stoilo.audit.format.proof import LeafKind
+from stoilo.audit.format.records import Mention, parse_mention, task_commitment
 from stoilo.audit.log.seen import result_commitment
 from stoilo.core.errors import UsageError
 
@@ -44,7 +45,7 @@ class FindingKind(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One finding."""
+    """One finding; in the state and for scripts it is one JSON object."""
 
     kind: FindingKind  # what was found
     severity: Severity  # how bad it is
@@ -58,41 +59,10 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proof: str = ""  # text of a proof of misbehaviour, empty for none
 
 
-def render_finding(finding: Finding) -> bytes:
-    """Return a finding as one JSON object."""
-    return msgspec.json.encode(finding)
-
-
-def parse_finding(data: bytes) -> Finding:
-    """Return a finding of our own state; raises `msgspec.MsgspecError`."""
-    return msgspec.json.decode(data, type=Finding)
-
-
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
-
-
-class WatchKind(StrEnum):
-    """What a watch compares; the first four are kinds of mentions."""
-
-    COMMITMENT = "commitment"
-    DIGEST = "digest"
-    CODE = "code"
-    KEY = "key"
-    KIND = "kind"
-
-
-_FORM: Final = {
-    WatchKind.COMMITMENT: re.compile(r"[0-9a-f]{64}"),
-    WatchKind.DIGEST: re.compile(r"[0-9a-f]{64}"),
-    WatchKind.CODE: re.compile(r"STO-[A-Z][0-9]{3}"),
-    WatchKind.KEY: re.compile(r"[A-Za-z0-9_.:/+-]{1,128}"),
-    WatchKind.KIND: re.compile("|".join(kind.value for kind in LeafKind)),
-}
-_NAMED: Final = {"task": task_commitment, "result": result_commitment}
 _ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-
-
-Watch = tuple[WatchKind, str]
+_NAMED: Final = {"task": task_commitment, "result": result_commitment}
+Watch = Mention | LeafKind
 
 
 class WatchList:
@@ -101,30 +71,16 @@ class WatchList:
     def __init__(self, names: Mapping[Watch, str] | None = None) -> None:
         self._names = dict(names or {})
 
-    def match(
-        self,
-        kind: LeafKind,
-        digest: str,  # that the leaf names
-        mentions: Iterable[Mention] = (),  # what its record names; empty without one
-    ) -> tuple[str, ...]:
-        """Return the watches that a leaf and its record fulfil, sorted."""
-        return self.find(
-            (WatchKind.KIND, kind.value),
-            (WatchKind.DIGEST, digest),
-            *((WatchKind(one.kind.value), one.value) for one in mentions),
-        )
-
-    def find(self, *pairs: Watch) -> tuple[str, ...]:
+    def find(self, said: Iterable[Watch]) -> tuple[str, ...]:
         """Return the watches for any of these, sorted."""
-        said = set(pairs)
-        return tuple(sorted(self._names[one] for one in said & self._names.keys()))
+        return tuple(sorted(self._names[one] for one in {*said} & self._names.keys()))
 
 
 def parse_watches(texts: Sequence[str]) -> WatchList:
     """Return the watches that a user gave; ``@FILE`` is read.
 
     Raises:
-        UsageError: ``STO-L126``.
+        UsageError: ``STO-L063``.
     """
     lines = [line for text in texts for line in _expand(text)]
     return WatchList({_parse(line): line for line in lines})
@@ -134,25 +90,28 @@ def parse_commitments(texts: Sequence[str]) -> frozenset[str]:
     """Return the submitters that a user named as known: 64 hex digits or ``@FILE``.
 
     Raises:
-        UsageError: ``STO-L126``.
+        UsageError: ``STO-L063``.
     """
-    lines = [line for text in texts for line in _expand(text)]
-    return frozenset(
-        _parse(f"commitment:{line.removeprefix('commitment:')}")[1] for line in lines
-    )
+    prefix = f"{MentionKind.COMMITMENT}:"
+    lines = [line.removeprefix(prefix) for text in texts for line in _expand(text)]
+    for line in lines:
+        _parse(prefix + line)
+    return frozenset(lines)
 
 
 def _parse(text: str) -> Watch:
     name, _, value = text.partition(":")
     if name in _NAMED and _ID.fullmatch(value):
-        return WatchKind.COMMITMENT, _NAMED[name](value)
-    if name not in set(WatchKind) or not _FORM[WatchKind(name)].fullmatch(value):
+        return Mention(MentionKind.COMMITMENT, _NAMED[name](value))
+    found = LeafKind(value) if name == "kind" and value in set(LeafKind) else None
+    watch = found or parse_mention(name, value)
+    if watch is None:
         raise UsageError(
-            "STO-L126",
+            "STO-L063",
             f"not something to watch for: {text[:80]!r}",
             hint="commitment:HEX, digest:HEX, code:STO-R052, key:HEX, kind:NAME, @FILE",
         )
-    return WatchKind(name), value
+    return watch
 
 
 def _expand(text: str) -> list[str]:
@@ -164,10 +123,10 @@ def _expand(text: str) -> list[str]:
             data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            "STO-L126", f"the watches cannot be read: {error.strerror}"
+            "STO-L063", f"the watches cannot be read: {error.strerror}"
         ) from error
     if len(data) > _MAX_FILE_BYTES:
-        raise UsageError("STO-L126", "a file of watches has at most 16 MiB")
+        raise UsageError("STO-L063", "a file of watches has at most 16 MiB")
     lines = data.decode(errors="replace").split("\n")
     return [line for raw in lines if (line := raw.partition("#")[0].strip())]
 

@@ -5,31 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from stoilo.audit.format.facts import KeyRecord, LeafKind, Record, WorkunitRecord
-from stoilo.audit.format.leaf import (
-    Leaf,
-    Mention,
-    check_record,
-    mentions,
-    parse_leaf,
-    record_digest,
-    render_leaf,
+from stoilo.audit.format.facts import (
+    KeyRecord,
+    MentionKind,
+    Record,
+    WorkunitRecord,
 )
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf, render_leaf
+from stoilo.audit.format.records import Mention, check_record, mentions, record_digest
 from stoilo.audit.format.tiles import (
     TILE_WIDTH,
 )
-from stoilo.audit.monitor.finding import Finding, FindingKind, MonitorSettings, Severity
+from stoilo.audit.monitor.finding import FindingKind, MonitorSettings
 from stoilo.audit.monitor.state import Mirror, MonitorState
 from stoilo.audit.read.source import LogSource, read_entries
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 
 _TOLD = 2**62  # time since when a record is missing, once the alarm was raised
-# Admissions are explained by another leaf's record; RELEASE is of logs before records.
-_WITHOUT_RECORD = frozenset({LeafKind.ADMISSION, LeafKind.RELEASE})
 
 
 class Inspection:
@@ -57,12 +51,10 @@ class Inspection:
             leaf = parse_leaf(entry)
         except TrustError as error:
             message = f"leaf {place} is of no form known here: {error.message}"
-            self._alarm(FindingKind.LEAF_UNKNOWN, error.code, message, place)
+            self._state.alarm(FindingKind.LEAF_UNKNOWN, error.code, message, place)
             return
         if leaf.kind is LeafKind.ADMISSION:
             self._take_admission(place, leaf, leaf_hash(entry))
-        elif leaf.kind in _WITHOUT_RECORD:
-            self._match(place, leaf)
         elif record is None:
             self._wait_for(place, entry, self._since(leaf))
         else:
@@ -83,7 +75,9 @@ class Inspection:
             record = check_record(leaf, data)
         except TrustError as error:
             message = f"the record shown for leaf {place} is not its own"
-            self._alarm(FindingKind.RECORD_WRONG, error.code, message, place, leaf)
+            self._state.alarm(
+                FindingKind.RECORD_WRONG, error.code, message, place, leaf
+            )
             self._match(place, leaf)
             return
         if record.origin != self._origin:
@@ -96,11 +90,13 @@ class Inspection:
         limit = self._now - self._settings.explain_s
         for (place,) in self._overdue("admission", "place", limit):
             message = f"nothing explains the admission at leaf {place}"
-            self._alarm(FindingKind.UNEXPLAINED, "STO-L134", message, place)
+            self._state.alarm(FindingKind.UNEXPLAINED, "STO-L134", message, place)
         for place, entry in self._overdue("missing", "place, leaf", limit):
             leaf = parse_leaf(entry)
             message = f"the record of leaf {place} ({leaf.kind}) is not shown"
-            self._alarm(FindingKind.RECORD_MISSING, "STO-L137", message, place, leaf)
+            self._state.alarm(
+                FindingKind.RECORD_MISSING, "STO-L137", message, place, leaf
+            )
             self._match(place, leaf)
         connection = self._state.connection
         connection.execute(
@@ -131,7 +127,7 @@ class Inspection:
                 verb = "was born" if record.event == "born" else "died"
                 reason = f" ({record.reason})" if record.reason else ""
                 message = f"key {record.key} of role {record.role} {verb}{reason}"
-                self._notice(FindingKind.KEY, message, place, leaf)
+                self._state.notice(FindingKind.KEY, message, place, leaf)
             case _:
                 pass
 
@@ -160,54 +156,30 @@ class Inspection:
             known := self._settings.known
         ) is not None and record.submitter not in known:
             message = f"unknown submitter {record.submitter} at leaf {place}"
-            self._alarm(FindingKind.UNKNOWN_SUBMITTER, "STO-L136", message, place, leaf)
+            self._state.alarm(
+                FindingKind.UNKNOWN_SUBMITTER, "STO-L136", message, place, leaf
+            )
         query = "INSERT OR IGNORE INTO submitter VALUES (?)"
         added = self._state.connection.execute(query, (record.submitter,)).rowcount
         if added and known is None:
             message = f"new submitter {record.submitter} at leaf {place}"
-            self._notice(FindingKind.SUBMITTER, message, place, leaf)
+            self._state.notice(FindingKind.SUBMITTER, message, place, leaf)
 
     def _match(
         self, place: int, leaf: Leaf, said: frozenset[Mention] = frozenset()
     ) -> None:
         """Report every watch that a leaf and its record fulfil."""
-        for watch in self._settings.watches.match(leaf.kind, leaf.digest, said):
+        named = Mention(MentionKind.DIGEST, leaf.digest)
+        for watch in self._settings.watches.find({leaf.kind, named, *said}):
             message = f"leaf {place} ({leaf.kind}) matches {watch}"
-            self._notice(FindingKind.MATCH, message, place, leaf, watch)
+            self._state.notice(FindingKind.MATCH, message, place, leaf, watch)
 
     def _since(self, leaf: Leaf) -> int:
         return min(self._now, leaf.time) if self._first else self._now
 
     def _contradict(self, place: int, leaf: Leaf, what: str) -> None:
         message = f"the record of leaf {place} {what}"
-        self._alarm(FindingKind.RECORD_WRONG, "STO-L139", message, place, leaf)
-
-    def _alarm(
-        self,
-        kind: FindingKind,
-        code: str,
-        message: str,
-        place: int,
-        leaf: Leaf | None = None,
-    ) -> None:
-        self._state.report(
-            _about(Finding(kind, Severity.ALARM, message, code, place), leaf)
-        )
-
-    def _notice(
-        self, kind: FindingKind, message: str, place: int, leaf: Leaf, watch: str = ""
-    ) -> None:
-        made = Finding(kind, Severity.NOTICE, message, place=place, watch=watch)
-        self._state.report(_about(made, leaf))
-
-
-def _about(finding: Finding, leaf: Leaf | None) -> Finding:
-    """Return a finding that says which leaf it is about."""
-    if leaf is None:
-        return finding
-    return msgspec.structs.replace(
-        finding, leaf=leaf.kind.value, digest=leaf.digest, time=leaf.time
-    )
+        self._state.alarm(FindingKind.RECORD_WRONG, "STO-L141", message, place, leaf)
 
 
 def _describes(record: WorkunitRecord, digest: bytes, own_hash: bytes) -> bool:
@@ -237,12 +209,14 @@ def read_leaves(
     """
     for number in range(mirror.size // TILE_WIDTH, -(-target.size // TILE_WIDTH)):
         start = mirror.size
-        entries = read_entries(source.tile, number, target.size)[start % TILE_WIDTH :]
+        bundle = read_entries(source.tile, number, target.size)
+        entries = bundle[start % TILE_WIDTH :]
         mirror.extend([leaf_hash(entry) for entry in entries])
-        records = _read_records(source, number, entries)[start % TILE_WIDTH :]
-        for place, entry in enumerate(entries, start):
-            at = place - start
-            inspection.take(place, entry, records[at] if at < len(records) else None)
+        records = _read_records(source, number, bundle)[start % TILE_WIDTH :]
+        for place, (entry, record) in enumerate(
+            zip(entries, records, strict=True), start
+        ):
+            inspection.take(place, entry, record)
     if mirror.root_at(target.size) != target.root:
         raise TrustError(
             "STO-L033",
@@ -254,9 +228,10 @@ def _read_records(
     source: LogSource, number: int, entries: list[bytes]
 ) -> list[bytes | None]:
     """Return the records of a tile; none while the server shows rubbish instead."""
+    nothing: list[bytes | None] = [None] * len(entries)
     if all(_ADMISSION in entry[:32] for entry in entries):
-        return []
+        return nothing
     try:
-        return source.records_of_tile(number)
+        return source.records_of(number, entries)
     except TrustError:
-        return []
+        return nothing

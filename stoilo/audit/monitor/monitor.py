@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.merkle import Checkpoint, NodeReader
 from stoilo.audit.format.misbehaviour import (
     Misbehaviour,
@@ -20,6 +19,7 @@ from stoilo.audit.format.policy import (
     log_keys_of,
     open_checkpoint,
 )
+from stoilo.audit.format.proof import parse_leaf
 from stoilo.audit.format.tiles import TileNodes
 from stoilo.audit.monitor.cross_check import SeenCheck, check_witnesses
 from stoilo.audit.monitor.finding import Finding, FindingKind, MonitorSettings, Severity
@@ -37,7 +37,7 @@ class Monitor:
     """Follows one log; not thread-safe.
 
     Raises:
-        UsageError: ``STO-L123`` the state is another log's.
+        UsageError: ``STO-L048`` the state is another log's.
         TrustError: ``STO-L124`` the state is damaged.
     """
 
@@ -101,7 +101,7 @@ class Monitor:
         memory = self._state.memory
         if note is None:
             if memory.note:
-                raise TrustError("STO-L129", "the log shows no checkpoint any more")
+                raise TrustError("STO-L031", "the log shows no checkpoint any more")
             return True
         shown = open_checkpoint(note, log_keys_of(self._policy)).checkpoint
         if memory.note and shown.origin != self._origin():
@@ -169,7 +169,7 @@ class Monitor:
                 message = f"{shown.size} leaves are shown, {memory.size} were before"
                 with state.change():
                     state.remember(shorter=shown.size)
-                    state.report(_alarm(FindingKind.WENT_BACK, "STO-L121", message))
+                    state.alarm(FindingKind.WENT_BACK, "STO-L121", message)
         elif (signed.time or 0) > memory.cosigned_at or memory.shorter >= 0:
             with state.change():
                 alive = (signed.time or 0) > memory.cosigned_at
@@ -262,7 +262,7 @@ class Monitor:
             if memory.note and not memory.silent and quiet > self._settings.silence_s:
                 message = f"the log has shown no sign of life for {quiet} s"
                 state.remember(silent=True)
-                state.report(_alarm(FindingKind.SILENCE, "STO-L135", message))
+                state.alarm(FindingKind.SILENCE, "STO-L135", message)
 
     def _inspection(self) -> Inspection:
         return Inspection(self._state, self._settings, self._origin(), self._now())
@@ -286,11 +286,7 @@ def _describe(shown: Misbehaviour) -> str:
     return text
 
 
-def _alarm(kind: FindingKind, code: str, message: str) -> Finding:
-    return Finding(kind, Severity.ALARM, message, code)
-
-
-_OWN = frozenset({"STO-L123", "STO-L124"})
+_OWN = frozenset({"STO-L048", "STO-L124"})
 _VERIFICATION_FAILED = TrustError.exit_code
 
 

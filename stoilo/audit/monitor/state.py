@@ -16,6 +16,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -28,14 +29,13 @@ from stoilo.audit.format.policy import (
     log_keys_of,
     open_checkpoint,
 )
+from stoilo.audit.format.proof import Leaf
 from stoilo.audit.format.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, TileNodes
-from stoilo.audit.log.sqlite import connect
+from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.audit.monitor.finding import (
     Finding,
     FindingKind,
     Severity,
-    parse_finding,
-    render_finding,
 )
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.files import sync_directory
@@ -114,17 +114,7 @@ class Mirror:
 
 _VERSION = 2
 MOST_OF_A_KIND = 1000  # alarms of one poll; matches are all told
-_MACHINE = frozenset(
-    {
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_CANTOPEN,
-    }
-)
+_whole = partial(damaged, "monitor's state", "STO-L124")
 _FILE = "monitor.sqlite"
 _SCHEMA = f"""
 BEGIN;
@@ -188,7 +178,7 @@ class MonitorState:
         """Open or begin the state that lies in a directory of its own.
 
         Raises:
-            UsageError: ``STO-L125`` another monitor uses it.
+            UsageError: ``STO-L040`` another monitor uses it.
             TrustError: ``STO-L124`` it is damaged or of another version.
             UnreachableError: ``STO-L002`` it cannot be made or opened there.
         """
@@ -214,7 +204,7 @@ class MonitorState:
         """Return the remembered checkpoint, compared with the hashes kept beside it.
 
         Raises:
-            UsageError: ``STO-L123`` `policy` does not accept it: it is another log's.
+            UsageError: ``STO-L048`` `policy` does not accept it: it is another log's.
             TrustError: ``STO-L124`` they do not fit.
         """
         if not self.memory.note:
@@ -224,7 +214,7 @@ class MonitorState:
             signed = open_checkpoint(self.memory.note, log_keys_of(policy))
         except TrustError as error:
             raise UsageError(
-                "STO-L123", f"the policy does not accept what was seen: {error.message}"
+                "STO-L048", f"the policy does not accept what was seen: {error.message}"
             ) from error
         with _whole():
             found = self.mirror.root_at(self.memory.size)
@@ -241,18 +231,15 @@ class MonitorState:
     def change(self) -> Iterator[None]:
         """Commit everything done inside, or nothing of it."""
         before, size, told = self.memory, self.mirror.size, self._told.copy()
-        with _whole():
-            self.connection.execute("BEGIN IMMEDIATE")
-            try:
+        try:
+            with _whole(), transaction(self.connection):
                 yield
                 self._save()
-                self.connection.execute("COMMIT")
-            except BaseException:
-                # What this process remembers must not run ahead of its file.
-                self.memory, self.mirror.size, self._told = before, size, told
-                self.mirror.forget_cache()
-                self.connection.rollback()
-                raise
+        except BaseException:
+            # What this process remembers must not run ahead of its file.
+            self.memory, self.mirror.size, self._told = before, size, told
+            self.mirror.forget_cache()
+            raise
 
     def remember(self, **changes: object) -> None:
         """Change fields of `memory`, inside of `change`."""
@@ -269,7 +256,25 @@ class MonitorState:
             if self._told[finding.kind] > MOST_OF_A_KIND:
                 return
         query = "INSERT INTO finding (body, proof) VALUES (?, ?)"
-        self.connection.execute(query, (render_finding(finding), proof))
+        self.connection.execute(query, (msgspec.json.encode(finding), proof))
+
+    def alarm(
+        self,
+        kind: FindingKind,
+        code: str,
+        message: str,
+        place: int = -1,
+        leaf: Leaf | None = None,
+    ) -> None:
+        """Report that somebody must look; inside of `change`."""
+        self.report(_about(Finding(kind, Severity.ALARM, message, code, place), leaf))
+
+    def notice(
+        self, kind: FindingKind, message: str, place: int, leaf: Leaf, watch: str = ""
+    ) -> None:
+        """Report what is good to know about a leaf; inside of `change`."""
+        made = Finding(kind, Severity.NOTICE, message, place=place, watch=watch)
+        self.report(_about(made, leaf))
 
     def tell_omitted(self) -> None:
         """Say how many alarms of a kind were left out since the last time."""
@@ -277,7 +282,7 @@ class MonitorState:
         for kind, count in told.items():
             if count > MOST_OF_A_KIND:
                 message = f"{count - MOST_OF_A_KIND} more of kind {kind}"
-                self.report(Finding(kind, Severity.ALARM, message))
+                self.alarm(kind, "", message)
         self._told = Counter()
 
     def findings(self) -> Iterator[tuple[int, Finding]]:
@@ -287,7 +292,7 @@ class MonitorState:
         with _whole():
             while row := self.connection.execute(query, (last,)).fetchone():
                 last = row[0]
-                yield last, parse_finding(row[1])
+                yield last, msgspec.json.decode(row[1], type=Finding)
 
     def forget_finding(self, number: int) -> None:
         """Drop a finding that was shown; a proof stays."""
@@ -323,15 +328,24 @@ class MonitorState:
         )
 
 
+def _about(finding: Finding, leaf: Leaf | None) -> Finding:
+    """Return a finding that says which leaf it is about."""
+    if leaf is None:
+        return finding
+    return msgspec.structs.replace(
+        finding, leaf=leaf.kind.value, digest=leaf.digest, time=leaf.time
+    )
+
+
 def _take_lock(path: Path) -> int:
-    """Return the descriptor of a locked file, or raise ``STO-L125``."""
+    """Return the descriptor of a locked file, or raise ``STO-L040``."""
     # Two monitors on one state would each take findings away from the other.
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
-        raise UsageError("STO-L125", "another monitor uses this state") from error
+        raise UsageError("STO-L040", "another monitor uses this state") from error
     return lock
 
 
@@ -353,20 +367,3 @@ def _connect(path: Path) -> sqlite3.Connection:
         return connection
     connection.close()
     raise TrustError("STO-L124", f"monitor.sqlite has version {version}")
-
-
-@contextlib.contextmanager
-def _whole() -> Iterator[None]:
-    """Turn what our own file raises into ``STO-L124``, or ``STO-L002`` by the machine."""
-    try:
-        yield
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise TrustError("STO-L124", "the monitor's state cannot be read") from error
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in _MACHINE:
-            raise UnreachableError(
-                "STO-L002", f"the monitor's state cannot be used: {error}"
-            ) from error
-        raise TrustError(
-            "STO-L124", f"the monitor's state is damaged: {error}"
-        ) from error

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind, WorkunitRecord
-from stoilo.audit.format.leaf import check_record, parse_leaf
+from stoilo.audit.format.facts import WorkunitRecord
 from stoilo.audit.format.policy import LogPolicy, render_policy
+from stoilo.audit.format.proof import LeafKind, parse_leaf
+from stoilo.audit.format.records import check_record
 from stoilo.audit.format.tiles import (
     ENTRIES,
     TILE_WIDTH,
@@ -28,9 +29,8 @@ from stoilo.audit.format.tiles import (
     tiles_of,
 )
 from stoilo.audit.log.side import render_records
-from stoilo.audit.read.reader import verify_log
+from stoilo.audit.read.reader import LogView, open_log, verify_log
 from stoilo.audit.read.source import find_policy
-from stoilo.audit.read.view import LogView, open_log
 from stoilo.core.errors import TrustError, UsageError
 
 
@@ -123,10 +123,9 @@ def _records(
     log: LogView, start: int, leaves: list[bytes], report: ExportReport
 ) -> list[bytes | None]:
     """Return the checked records of one bundle's leaves."""
-    found = log.source.records_of_tile(start // TILE_WIDTH)
-    found += [None] * (len(leaves) - len(found))
+    found = log.source.records_of(start // TILE_WIDTH, leaves)
     records: list[bytes | None] = []
-    for data, text in zip(leaves, found, strict=False):
+    for data, text in zip(leaves, found, strict=True):
         try:
             leaf = parse_leaf(data)
         except TrustError:

@@ -1,22 +1,38 @@
-"""Verify a whole log as an auditor would: trust a key, believe nothing else.
+"""Read a log as an outsider would: trust a key, believe nothing else.
 
-The checkpoint's signatures are checked under a policy, every entry is read, the tree is
-built again from the entries alone, and each tile and the signed root must follow. Below
-a data directory the databases must tell the same history too. Nothing is written, and a
-running server may go on meanwhile: the checkpoint is read first and tiles never change.
+A checkpoint is fetched once and verified under a policy; every entry read afterwards is
+proven to lie under it, and whoever reads all of them builds the signed tree again.
+Nothing is written, and a running server may go on meanwhile: tiles never change.
+`check_evidence` does the same offline, with a ``.tlog-proof`` file alone.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from stoilo.audit.format.merkle import EMPTY_ROOT
+from stoilo.audit.format.facts import Record, WorkunitRecord
+from stoilo.audit.format.merkle import check_inclusion, inclusion_proof, leaf_hash
 from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpoint
-from stoilo.audit.format.tiles import TILE_WIDTH, Tile
-from stoilo.audit.log.startup import TileScrub
-from stoilo.audit.read.fsck import check_log
+from stoilo.audit.format.proof import (
+    Leaf,
+    LeafKind,
+    Proof,
+    parse_leaf,
+    parse_proof,
+    render_proof,
+)
+from stoilo.audit.format.records import check_record
+from stoilo.audit.format.tiles import (
+    TILE_WIDTH,
+    Tile,
+    TileBuilder,
+    TileNodes,
+    render_tile_path,
+)
+from stoilo.audit.log.fsck import LogReport, fsck_log
 from stoilo.audit.read.source import (
     DirectorySource,
     LogSource,
@@ -24,27 +40,161 @@ from stoilo.audit.read.source import (
     open_source,
     read_entries,
 )
-from stoilo.core.errors import TrustError, UsageError
-
-_FIRST_CHECKPOINT_S = 2.0
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import TrustError, UsageError, WaitError
 
 
 @dataclass(frozen=True, slots=True)
-class LogReport:
-    """A log that verified."""
+class Entry:
+    """One leaf, proven to lie where it says."""
 
-    origin: str
-    size: int  # leaves under the checkpoint
-    root: str  # the tree's root, hex
-    tiles_checked: int  # tiles and bundles compared
-    # True when the key came from the log itself: it then only agrees with itself, and
-    # somebody who replaced all of it would not be noticed
-    own_policy: bool
-    # newest witness time, POSIX seconds, None without witnesses
-    checkpoint_time: int | None
-    witnesses: tuple[str, ...]  # policy names of those who cosigned, sorted
-    # acknowledged leaves not yet published; None without databases
-    unpublished: int | None
+    index: int  # place, from 0
+    data: bytes  # the leaf's bytes
+    # what they say; None when they are no leaf of this project's format
+    leaf: Leaf | None
+    signed: SignedCheckpoint  # that it lies under
+    # the record that the leaf names, checked; None when it names none or the record is
+    # not here. An admission names none: `explain_admission` finds what explains it.
+    record: Record | None = None
+    record_index: int | None = None  # where the record's own leaf lies, if elsewhere
+    source: bytes | None = None  # the published source that the record names, hostile
+    # ``.tlog-proof`` text, with the leaf in its ``extra``; empty where one was checked
+    proof: bytes = b""
+
+
+class LogView:
+    """One log under one verified checkpoint; use `open_log`."""
+
+    def __init__(
+        self,
+        source: LogSource,  # where it is read from, hostile
+        note: bytes,  # the signed checkpoint, verbatim
+        signed: SignedCheckpoint,  # what it says, verified
+        own_policy: bool,  # True when the policy came from the log itself
+    ) -> None:
+        self.source = source
+        self.note = note
+        self.signed = signed
+        self.own_policy = own_policy
+        self._nodes = TileNodes(source.tile)
+
+    @property
+    def size(self) -> int:
+        """Leaves under the checkpoint."""
+        return self.signed.checkpoint.size
+
+    def entry(self, index: int) -> Entry:
+        """Return the leaf at `index` with its record and proof.
+
+        Raises:
+            WaitError: ``STO-L056`` it is not under the checkpoint.
+            TrustError: the log does not prove it, or the record is not the leaf's.
+        """
+        data, proof = self.prove(index)
+        leaf = _parse_leaf(data)
+        record = self._record(index, leaf)
+        return Entry(index, data, leaf, self.signed, record, proof=proof)
+
+    def prove(self, index: int) -> tuple[bytes, bytes]:
+        """Return the leaf at `index` and its proof's text; see `entry`."""
+        if not 0 <= index < self.size:
+            raise WaitError(
+                "STO-L056",
+                f"leaf {index} is not under the published checkpoint of {self.size}",
+            )
+        path = inclusion_proof(
+            index, self.size, lambda level, at: self._nodes.node(level, at, self.size)
+        )
+        data = self.bundle(index // TILE_WIDTH)[index % TILE_WIDTH]
+        check_inclusion(leaf_hash(data), index, path, self.signed.checkpoint)
+        return data, render_proof(Proof(index, tuple(path), self.note, data))
+
+    def bundle(self, number: int) -> list[bytes]:
+        """Return the leaves of one bundle as listed; hostile until proven.
+
+        Raises:
+            TrustError: ``STO-L010`` or ``STO-L031`` when the bundle is bad or missing.
+        """
+        return read_entries(self.source.tile, number, self.size)
+
+    def bundles(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield every bundle with the index of its first leaf.
+
+        At the end the tree was built again from them: nothing is missing or made up.
+
+        Raises:
+            TrustError: ``STO-L010``, ``STO-L031``, at the end ``STO-L033``.
+        """
+        yield from self._walk(lambda _tile, _data: None)
+
+    def check(self) -> int:
+        """Compare every tile with the entries; return how many there are; see `bundles`.
+
+        Raises:
+            TrustError: ``STO-L031`` a tile is missing, ``STO-L032`` holds something else.
+        """
+        read = lru_cache(maxsize=2)(self.source.tile)  # a bundle is wanted twice
+        checked = 0
+
+        def compare(tile: Tile, data: bytes) -> None:
+            nonlocal checked
+            checked += 1
+            present = read(tile)
+            if present is None:  # a partial tile goes once the full one is there
+                present = (read(tile.full) or b"")[: len(data)]
+            if not present:
+                raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
+            if present != data:
+                text = f"{render_tile_path(tile)} does not hold what the log says"
+                raise TrustError("STO-L032", text)
+
+        for _ in self._walk(compare, read):
+            pass
+        return checked
+
+    def _walk(
+        self,
+        take: Callable[[Tile, bytes], None],  # gets each tile as the entries make it
+        read: Callable[[Tile], bytes | None] | None = None,
+    ) -> Iterator[tuple[int, list[bytes]]]:
+        builder = TileBuilder()
+        for number in range(-(-self.size // TILE_WIDTH)):
+            leaves = read_entries(read or self.source.tile, number, self.size)
+            for tile, data in builder.extend(leaves):
+                take(tile, data)
+            yield number * TILE_WIDTH, leaves
+        for tile, data in builder.partial():
+            take(tile, data)
+        if builder.root() != self.signed.checkpoint.root:
+            text = "the tree built from the entries has another root than signed"
+            raise TrustError("STO-L033", text)
+
+    def _record(self, index: int, leaf: Leaf | None) -> Record | None:
+        if leaf is None or leaf.kind is LeafKind.ADMISSION:
+            return None
+        number, place = divmod(index, TILE_WIDTH)
+        data = self.source.records_of(number, self.bundle(number))[place]
+        return None if data is None else check_record(leaf, data)
+
+
+def open_log(
+    location: str | Path,  # where it is; hostile
+    # whose signatures count; None takes the log's own copy
+    policy: LogPolicy | None = None,
+) -> LogView:
+    """Open the log at a path (data directory, log directory, bundle) or URL.
+
+    Raises:
+        UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy.
+        UnreachableError: ``STO-L002``.
+        TrustError: the checkpoint is not one that the policy trusts.
+    """
+    source = open_source(location)
+    note = source.checkpoint()
+    if note is None:
+        raise UsageError("STO-L001", "no checkpoint is published here")
+    signed = open_checkpoint(note, policy or find_policy(source))
+    return LogView(source, note, signed, policy is None)
 
 
 def verify_log(
@@ -52,7 +202,7 @@ def verify_log(
     # whose signatures count; None takes the log's own copy and says so
     policy: LogPolicy | None = None,
 ) -> LogReport:
-    """Verify the log at a path (log or data directory) or URL.
+    """Verify the whole log at a path (log or data directory) or URL.
 
     Raises:
         UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy.
@@ -60,88 +210,73 @@ def verify_log(
         TrustError: what does not hold; of a log on this disk, the first fault and where.
     """
     source = open_source(location)
-    note = _fetch_checkpoint(source)
     if isinstance(source, DirectorySource):
-        return _verify_directory(source, Path(location), note, policy)
-    if note is None:
-        raise UsageError("STO-L001", "no checkpoint is published here")
-    signed = open_checkpoint(note, policy or find_policy(source))
-    return _report(signed, _check_entries(source, signed), own=policy is None)
-
-
-def _verify_directory(
-    source: DirectorySource, path: Path, note: bytes | None, policy: LogPolicy | None
-) -> LogReport:
-    """Verify a log whose own files can be looked at, so that a fault has a place."""
-    if note is not None and policy is None:
-        find_policy(source)  # without one nothing could be said about a signature
-    report, signed, tiles = check_log(path, policy)
-    if (fault := report.first_fault) is not None:
-        place = f", {fault.place}" if fault.place else ""
-        text = f"{fault.file}{place}: {fault.message}"
-        raise TrustError(fault.code, text, hint=fault.remedy)
-    if signed is not None:
-        unpublished = None
-        if report.acknowledged is not None:
-            unpublished = max(report.acknowledged - report.published, 0)
-        return _report(signed, tiles, own=policy is None, unpublished=unpublished)
+        if policy is None and source.checkpoint() is not None:
+            find_policy(source)  # without one nothing could be said about a signature
+        report = fsck_log(Path(location), policy)
+        report.refuse_faults()
+        return report
+    log = open_log(location, policy)
+    checkpoint = log.signed.checkpoint
     return LogReport(
-        origin=report.origin,
-        size=0,
-        root=EMPTY_ROOT.hex(),
-        tiles_checked=0,
-        own_policy=policy is None,
-        checkpoint_time=None,
-        witnesses=(),
-        unpublished=report.acknowledged or 0,
+        origin=checkpoint.origin,
+        size=checkpoint.size,
+        root=checkpoint.root.hex(),
+        tiles_checked=log.check(),
+        own_policy=log.own_policy,
+        checkpoint_time=log.signed.time,
+        witnesses=tuple(sorted(log.signed.witnesses)),
     )
 
 
-def _report(
-    signed: SignedCheckpoint, tiles: int, *, own: bool, unpublished: int | None = None
-) -> LogReport:
-    return LogReport(
-        origin=signed.checkpoint.origin,
-        size=signed.checkpoint.size,
-        root=signed.checkpoint.root.hex(),
-        tiles_checked=tiles,
-        own_policy=own,
-        checkpoint_time=signed.time,
-        witnesses=tuple(sorted(signed.witnesses)),
-        unpublished=unpublished,
-    )
+def check_evidence(
+    proof: bytes,  # ``.tlog-proof`` text
+    policy: LogPolicy,  # whose signatures count
+    *,
+    leaf: bytes | None = None,  # the leaf's bytes; None takes those in the proof
+    record: bytes | None = None,  # bytes that must be the leaf's record
+    # bytes that must be the published source which the record names
+    source: bytes | None = None,
+) -> Entry:
+    """Return what a proof shows; everything but `policy` is hostile.
+
+    Raises:
+        UsageError: ``STO-L061`` there is no leaf, or a source without a record.
+        TrustError: ``STO-L010``…``STO-L016`` malformed, or checkpoint not
+            trusted, ``STO-L020`` not included, ``STO-L010`` no leaf of this format,
+            ``STO-L141`` record or source of another.
+    """
+    parsed = parse_proof(proof)
+    data = parsed.extra if leaf is None else leaf
+    if not data and leaf is None:
+        raise UsageError("STO-L061", "the proof carries no leaf", hint="pass --leaf")
+    signed = open_checkpoint(parsed.checkpoint, policy)
+    check_inclusion(leaf_hash(data), parsed.index, parsed.path, signed.checkpoint)
+    said = _parse_leaf(data, needed=record is not None)
+    known = None
+    if record is not None and said is not None:
+        known = check_record(said, record)
+    if source is not None:
+        _check_source(known, source)
+    return Entry(parsed.index, data, said, signed, known, source=source)
 
 
-def _fetch_checkpoint(source: LogSource) -> bytes | None:
-    """Return the checkpoint, if any; a server that is just beginning gets a moment."""
-    note = source.checkpoint()
-    deadline = time.monotonic() + _FIRST_CHECKPOINT_S
-    # Tiles are written before the checkpoint over them is signed.
-    while note is None and next(iter(source.stored()), None) is not None:
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.05)
-        note = source.checkpoint()
-    return note
+def _parse_leaf(data: bytes, *, needed: bool = False) -> Leaf | None:
+    try:
+        return parse_leaf(data)
+    except TrustError:
+        if needed:
+            raise
+        return None
 
 
-def _check_entries(source: LogSource, signed: SignedCheckpoint) -> int:
-    """Build the tree again from its entries; return how many tiles were compared."""
-    size = signed.checkpoint.size
-    cache: dict[Tile, bytes | None] = {}
-
-    def read(tile: Tile) -> bytes | None:
-        if tile not in cache:
-            cache.clear()
-            cache[tile] = source.tile(tile)
-        return cache[tile]
-
-    scrub = TileScrub(read, size, source.partial_widths)
-    for number in range(-(-size // TILE_WIDTH)):
-        scrub.extend(read_entries(read, number, size))
-    scrub.finish()
-    if scrub.builder.root() != signed.checkpoint.root:
-        raise TrustError(
-            "STO-L033", "the tree built from the entries has another root than signed"
+def _check_source(record: Record | None, source: bytes) -> None:
+    """Refuse a source that is not the one which the record publishes."""
+    if record is None:
+        raise UsageError(
+            "STO-L061", "a source is checked against a record", hint="pass --record"
         )
-    return scrub.checked
+    if not isinstance(record, WorkunitRecord) or not record.public_source:
+        raise TrustError("STO-L141", "this record publishes no source")
+    if content_digest(source) != record.source:
+        raise TrustError("STO-L141", "the source is not the one that was admitted")

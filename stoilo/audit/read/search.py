@@ -14,32 +14,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind, MentionKind, Record, WorkunitRecord
-from stoilo.audit.format.leaf import (
-    LEAF_FORMAT,
-    Leaf,
+from stoilo.audit.format.facts import MentionKind, Record, WorkunitRecord
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import LEAF_FORMAT, Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.records import (
     Mention,
     check_record,
     mentions,
-    parse_leaf,
+    parse_mention,
     parse_record,
     task_commitment,
 )
-from stoilo.audit.format.merkle import leaf_hash, leaf_hashes, root
-from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.tiles import TILE_WIDTH, BlockTree
-from stoilo.audit.log.store import DiskRecords
-from stoilo.audit.read.view import LogView, open_log
+from stoilo.audit.format.tiles import TILE_WIDTH
+from stoilo.audit.log.database import LogDatabase
+from stoilo.audit.read.reader import Entry, LogView, open_log
 from stoilo.core.errors import TrustError, UsageError
 
 MAX_FOUND = 10_000
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_VALUES = {
-    MentionKind.COMMITMENT: _DIGEST,
-    MentionKind.DIGEST: _DIGEST,
-    MentionKind.CODE: re.compile(r"STO-[A-Z][0-9]{3}"),
-    MentionKind.KEY: re.compile(r"[A-Za-z0-9_.:/+-]{1,128}"),
-}
 _DAY_S = 86_400
 _SECONDS = re.compile(r"[0-9]{1,12}")
 
@@ -134,17 +127,15 @@ def _kind(value: str) -> LeafKind:
 
 
 def _mention(name: str, value: str) -> Mention:
-    if name not in set(MentionKind):
-        raise _unclear(f"nothing can be searched by {name[:32]!r}")
-    kind = MentionKind(name)
-    if not _VALUES[kind].fullmatch(value):
-        raise _unclear(f"not a {kind.value}: {value[:80]!r}")
-    return Mention(kind, value)
+    found = parse_mention(name, value)
+    if found is None:
+        raise _unclear(f"not to be searched for: {name[:32]}:{value[:80]}")
+    return found
 
 
 def _bare(word: str) -> set[Mention]:
     kinds = [MentionKind.DIGEST, MentionKind.COMMITMENT, MentionKind.CODE]
-    found = {Mention(kind, word) for kind in kinds if _VALUES[kind].fullmatch(word)}
+    found = {one for kind in kinds if (one := parse_mention(kind, word))}
     if _DIGEST.fullmatch(word):
         found.add(Mention(MentionKind.KEY, word))
     if not found:
@@ -175,23 +166,14 @@ def search_log(log: LogView, query: Query, *, limit: int = 100) -> SearchResult:
         TrustError: ``STO-L033`` when the leaves are not the signed ones; the codes of
             tiles and records.
     """
-    result, tree = SearchResult(), BlockTree()
-    rest: list[bytes] = []
+    result = SearchResult()
     for start, leaves in log.bundles():
-        rest = leaf_hashes(leaves)
-        if len(leaves) == TILE_WIDTH:
-            tree.add(root(rest))
-            rest = []
         result.searched += len(leaves)
         for entry in _matching(log, query, start, leaves, result):
             if len(result.found) < min(limit, MAX_FOUND):
                 result.found.append(entry)
             else:
                 result.more += 1
-    if tree.frontier(rest).root() != log.signed.checkpoint.root:
-        raise TrustError(
-            "STO-L033", "the entries read do not make up the tree that was signed"
-        )
     return result
 
 
@@ -212,8 +194,8 @@ def _matching(
         record: Record | None = None
         if leaf.kind is not LeafKind.ADMISSION:
             if records is None:
-                records = log.source.records_of_tile(start // TILE_WIDTH)
-            text = records[place] if place < len(records) else None
+                records = log.source.records_of(start // TILE_WIDTH, leaves)
+            text = records[place]
             record = None if text is None else check_record(leaf, text)
             result.without_record += record is None
         if query.fits(leaf, record):
@@ -235,25 +217,15 @@ _EXPLAINED_WITHIN = 8
 """Bundles, the admission's own first, in which its record is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundProof:
-    """A leaf, where it lies, and the proof's text; checked before it is handed out."""
-
-    index: int
-    size: int
-    leaf: bytes
-    proof: bytes
-
-
 def prove_leaf(
     location: str | Path, name: str, policy: LogPolicy | None = None
-) -> FoundProof:
-    """Return the proof of a task's leaf (newest admission first) or of a plain index.
+) -> Entry:
+    """Return a task's leaf with its proof (newest admission first) or of a plain index.
 
     The leaf itself travels in the proof's ``extra``.
 
     Raises:
-        UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy, ``STO-L057`` no such
+        UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy, ``STO-L023`` no such
             task.
         WaitError: ``STO-L056`` the leaf is not published yet.
         TrustError: the log does not prove what it says.
@@ -265,7 +237,7 @@ def prove_leaf(
     admitted = [at for at, leaf in leaves.items() if _is_admission(leaf)]
     index = max(admitted or leaves)
     leaf, proof = log.prove(index)
-    return FoundProof(index, log.size, leaf, proof)
+    return Entry(index, leaf, None, log.signed, proof=proof)
 
 
 def find_entries(
@@ -277,7 +249,7 @@ def find_entries(
     """Return the places that a name means, lowest first, never none.
 
     Raises:
-        UsageError: ``STO-L057`` when the log has none.
+        UsageError: ``STO-L023`` when the log has none.
         TrustError: the log is not what was signed.
     """
     found = _labelled(log, name)
@@ -295,7 +267,7 @@ def find_entries(
             if at < log.size and is_explained_by(entry.record, at, log.prove(at)[0]):
                 places.add(at)
     if not places:
-        raise UsageError("STO-L057", f"the log has no leaf for {name[:80]!r}")
+        raise UsageError("STO-L023", f"the log has no leaf for {name[:80]!r}")
     return sorted(places)
 
 
@@ -304,9 +276,9 @@ def _labelled(log: LogView, name: str) -> dict[int, bytes]:
     paths = log.source.paths
     if paths is None or not paths.database.exists():
         return {}
-    with contextlib.closing(DiskRecords(paths)) as records:
-        places = records.find_label(name)
-        return {at: leaf for at in places for leaf in records.leaves(at, at + 1)}
+    with contextlib.closing(LogDatabase(paths.database, read_only=True)) as rows:
+        places = rows.find_label(name)
+        return {at: leaf for at in places for leaf in rows.leaves(at, at + 1)}
 
 
 def _is_admission(leaf: bytes) -> bool:
@@ -329,14 +301,12 @@ def explain_admission(
     first = index // TILE_WIDTH
     end = min(first + _EXPLAINED_WITHIN, -(-log.size // TILE_WIDTH))
     for number in range(first, end):
-        for place, text in enumerate(log.source.records_of_tile(number)):
+        leaves = log.bundle(number)
+        for place, text in enumerate(log.source.records_of(number, leaves)):
             at = number * TILE_WIDTH + place
-            if text is None or at <= index or at >= log.size:
-                continue
-            if not is_explained_by(parse_record(text), index, data):
-                continue
-            entry = log.entry(at)
-            if is_explained_by(entry.record, index, data):
-                assert entry.record is not None  # noqa: S101 - it explains
-                return at, entry.record
+            # The record is hostile until its own leaf was proven.
+            if text and at > index and is_explained_by(parse_record(text), index, data):
+                record = log.entry(at).record
+                if record is not None and is_explained_by(record, index, data):
+                    return at, record
     return None

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
-from stoilo.audit.format.leaf import MAX_LEAF_BYTES, parse_leaf
 from stoilo.audit.format.note import MAX_NOTE_BYTES
 from stoilo.audit.format.policy import MAX_POLICY_BYTES, LogPolicy, parse_policy
+from stoilo.audit.format.proof import parse_leaf
 from stoilo.audit.format.tiles import (
     ENTRIES,
-    TILE_WIDTH,
     Tile,
     decode_bundle,
     render_tile_path,
@@ -32,7 +30,6 @@ from stoilo.audit.log.side import (
     SideStore,
     check_object,
     parse_records,
-    split_bundle,
 )
 from stoilo.audit.log.store import LogPaths, locate_log
 from stoilo.audit.log.tile_directory import TileDirectory
@@ -50,55 +47,10 @@ _LOG = "log"
 _FOLDERS = {ObjectKind.RECORD: "records", ObjectKind.SOURCE: "source"}
 
 
-class LogSource(Protocol):
+class LogSource(abc.ABC):
     """One log as its readers see it. Methods raise ``STO-L002`` when it is out of reach."""
 
-    paths: LogPaths | None
-
-    def checkpoint(self) -> bytes | None:
-        """Return the published checkpoint, None when there is none."""
-
-    def policy(self) -> bytes | None:
-        """Return the log's own copy of its policy, None when there is none."""
-
-    def tile(self, tile: Tile) -> bytes | None:
-        """Return a tile, None when it does not exist."""
-
-    def stored(self) -> Iterator[Tile]:
-        """Yield the tiles that are known to exist, if they can be listed."""
-
-    def record(self, digest: str) -> bytes | None:
-        """Return the record with this digest, None when it is not there.
-
-        It has been hashed (else ``STO-L142``); `stoilo.audit.format.leaf.check_record` says
-        whether it is what its leaf claims.
-        """
-
-    def records_of_tile(self, number: int) -> list[bytes | None]:
-        """Return the records of leaves from 256 times `number` on, as far as they go.
-
-        At most 256, None where a leaf has none (as admissions have); nothing is checked,
-        `stoilo.audit.format.leaf.check_record` is for that. Raises ``STO-L010``.
-        """
-
-    def published_source(self, digest: str) -> bytes | None:
-        """Return a source whose submitter chose publication, None when it is not there.
-
-        It has been hashed (else ``STO-L142``); its text is hostile.
-        """
-
-    def seen(self, number: int) -> bytes | None:
-        """Return a page of the checkpoints that executors saw, None beyond the last.
-
-        Hostile; `stoilo.audit.log.seen.parse_seen_page` reads it.
-        """
-
-    def partial_widths(self, tile: Tile) -> Iterable[int]:
-        """Return the widths of partial tiles at a full tile's place, if it can be listed."""
-
-
-class _PublishedFiles(abc.ABC):
-    """What readers ask for, by the names under which a log publishes it."""
+    paths: LogPaths | None = None  # where it lies below a data directory
 
     def checkpoint(self) -> bytes | None:
         """Return the published checkpoint, None when there is none."""
@@ -113,21 +65,45 @@ class _PublishedFiles(abc.ABC):
         return self._read(render_tile_path(tile), tile.max_bytes)
 
     def record(self, digest: str) -> bytes | None:
-        """Return the record with this digest, None when it is not there."""
+        """Return the record with this digest, None when it is not there.
+
+        It has been hashed (else ``STO-L141``); `stoilo.audit.format.records.check_record`
+        says whether it is what its leaf claims.
+        """
         return self._object(ObjectKind.RECORD, digest)
 
     def published_source(self, digest: str) -> bytes | None:
-        """Return a published source, None when it is not there."""
+        """Return a source whose submitter chose publication, None when it is not there.
+
+        It has been hashed (else ``STO-L141``); its text is hostile.
+        """
         return self._object(ObjectKind.SOURCE, digest)
 
     @abc.abstractmethod
-    def _read(self, name: str, limit: int) -> bytes | None: ...
+    def records_of(self, number: int, entries: Sequence[bytes]) -> list[bytes | None]:
+        """Return the record of each of `entries`, the first leaves of tile `number`.
+
+        None where a leaf has none (as admissions have); nothing is checked,
+        `stoilo.audit.format.records.check_record` is for that. Raises ``STO-L010``.
+        """
 
     @abc.abstractmethod
-    def _object(self, kind: ObjectKind, digest: str) -> bytes | None: ...
+    def seen(self, number: int) -> bytes | None:
+        """Return a page of the checkpoints that executors saw, None beyond the last.
+
+        Hostile; `stoilo.audit.log.seen.parse_seen_page` reads it.
+        """
+
+    @abc.abstractmethod
+    def _read(self, name: str, limit: int) -> bytes | None:
+        """Return at most limit+1 bytes of a file of the log, None for none."""
+
+    @abc.abstractmethod
+    def _object(self, kind: ObjectKind, digest: str) -> bytes | None:
+        """Return an object from beside the log, hashed, None for none."""
 
 
-class DirectorySource(_PublishedFiles):
+class DirectorySource(LogSource):
     """A log directory, or the one inside a data directory (then `paths` is set)."""
 
     def __init__(self, path: Path) -> None:
@@ -141,20 +117,9 @@ class DirectorySource(_PublishedFiles):
         self._beside = TileDirectory(beside)
         self._side = beside / SIDE_FILE
 
-    def stored(self) -> Iterator[Tile]:
-        """Yield the tiles on the disk."""
-        return self._files.tiles()
-
-    def partial_widths(self, tile: Tile) -> Iterable[int]:
-        """Return the widths of the partial tiles on the disk at a full tile's place."""
-        return self._files.partial_widths(tile)
-
-    def records_of_tile(self, number: int) -> list[bytes | None]:
-        """Return the records of a tile's leaves, None where a leaf has none."""
-        bundle = self._bundle(number)
-        if bundle is None:
-            return []
-        entries = split_bundle(bundle, MAX_LEAF_BYTES)
+    def records_of(self, number: int, entries: Sequence[bytes]) -> list[bytes | None]:
+        """Return the record of each of a tile's leaves, None where a leaf has none."""
+        del number  # on a disk each has a place of its own
         if not self._side.is_file():
             return [self._record_of(entry) for entry in entries]
         with contextlib.closing(SideStore.read_file(self._side)) as side:
@@ -183,21 +148,6 @@ class DirectorySource(_PublishedFiles):
         data = self._read(name, kind.max_bytes, self._beside)
         return None if data is None else check_object(kind, digest, data)
 
-    def _bundle(self, number: int) -> bytes | None:
-        """Return the widest entry bundle of a tile on the disk."""
-        full = Tile(ENTRIES, number)
-        data = self.tile(full)
-        if data is not None:
-            return data
-        folder = self._files.path / f"{render_tile_path(full)}.p"
-        widths = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
-        for width in sorted(widths, reverse=True):
-            if 0 < width < TILE_WIDTH and (
-                data := self.tile(Tile(ENTRIES, number, width))
-            ):
-                return data
-        return self.tile(full)
-
     def _read(
         self, name: str, limit: int, files: TileDirectory | None = None
     ) -> bytes | None:
@@ -209,10 +159,8 @@ class DirectorySource(_PublishedFiles):
             ) from error
 
 
-class HttpSource(_PublishedFiles):
+class HttpSource(LogSource):
     """A log below an ``http(s)://`` prefix, or below ``audit/log/`` of that prefix."""
-
-    paths: LogPaths | None = None
 
     def __init__(self, url: str) -> None:
         self._prefix = url.rstrip("/") + "/"
@@ -221,15 +169,11 @@ class HttpSource(_PublishedFiles):
             self._prefix += _BELOW_SERVER
         self._beside = self._prefix.removesuffix(f"{_LOG}/")
 
-    def stored(self) -> Iterator[Tile]:
-        """Yield nothing: a web server does not list."""
-        return iter(())
-
-    def records_of_tile(self, number: int) -> list[bytes | None]:
-        """Return the records of a tile's leaves, None where a leaf has none."""
-        url = f"{self._beside}records/tile/{number}"
-        data = self._get(url, MAX_RECORDS_BYTES)
-        return [] if data is None else parse_records(data)
+    def records_of(self, number: int, entries: Sequence[bytes]) -> list[bytes | None]:
+        """Return the record of each of a tile's leaves, None where a leaf has none."""
+        data = self._get(f"{self._beside}records/tile/{number}", MAX_RECORDS_BYTES)
+        found = parse_records(data or b"")[: len(entries)]
+        return found + [None] * (len(entries) - len(found))
 
     def seen(self, number: int) -> bytes | None:
         """Return a page of seen checkpoints, None beyond the last."""
@@ -239,10 +183,6 @@ class HttpSource(_PublishedFiles):
         url = f"{self._beside}{_FOLDERS[kind]}/{check_digest(digest)}"
         data = self._get(url, kind.max_bytes)
         return None if data is None else check_object(kind, digest, data)
-
-    def partial_widths(self, tile: Tile) -> Iterable[int]:  # noqa: ARG002
-        """Return nothing: a web server does not list."""
-        return ()
 
     def _read(self, name: str, limit: int) -> bytes | None:
         return self._get(self._prefix + name, limit)

@@ -7,10 +7,11 @@ under the key of the policy, and a size that it tells only chooses the next proo
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -36,12 +37,13 @@ from stoilo.audit.log.publisher import Prove
 from stoilo.audit.witness.protocol import (
     MAX_ANSWER_BYTES,
     AddCheckpoint,
+    Answer,
     Status,
     parse_cosignatures,
     parse_told_size,
     render_add_checkpoint,
 )
-from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
+from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import HttpClient, HttpError
 
 NO_WITNESSES = LogPolicy(())
@@ -52,7 +54,7 @@ def read_witnesses(path: str) -> LogPolicy:
     """Return the policy in file `path`, its logs left out; empty: `NO_WITNESSES`.
 
     Raises:
-        UsageError: ``STO-L116`` when it cannot be read or is malformed, ``STO-L117``
+        UsageError: ``STO-L003`` when it cannot be read or is malformed, ``STO-L003``
             when the quorum can never be reached.
     """
     if not path:
@@ -62,21 +64,21 @@ def read_witnesses(path: str) -> LogPolicy:
             text = file.read(MAX_POLICY_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            "STO-L116", f"the log policy cannot be read: {error.strerror}"
+            "STO-L003", f"the log policy cannot be read: {error.strerror}"
         ) from error
     try:
         policy = parse_policy(text)
     except TrustError as error:
-        raise UsageError("STO-L116", f"the log policy: {error.message}") from error
+        raise UsageError("STO-L003", f"the log policy: {error.message}") from error
     if policy.logs:
         raise UsageError(
-            "STO-L116",
+            "STO-L003",
             "the log policy names a log",
             hint="leave the log line out: the project's own is added",
         )
     for one in policy.witnesses:
         if one.url and not _is_reachable(one.url):
-            raise UsageError("STO-L116", f"the log policy: no such URL: {one.url!r}")
+            raise UsageError("STO-L003", f"the log policy: no such URL: {one.url!r}")
     check_witnesses(policy)
     return policy
 
@@ -91,24 +93,24 @@ def _is_reachable(url: str) -> bool:
 
 
 def check_witnesses(policy: LogPolicy) -> None:
-    """Raise ``STO-L117`` when the witnesses that have an address are no quorum."""
+    """Raise ``STO-L003`` when the witnesses that have an address are no quorum."""
     asked = {one.name for one in policy.witnesses if one.url}
     if not has_quorum(policy, asked):
         raise UsageError(
-            "STO-L117",
+            "STO-L003",
             f"the quorum {policy.quorum!r} needs witnesses that have no URL",
             hint="witness NAME VKEY URL",
         )
 
 
 def with_log(policy: LogPolicy, vkey: str) -> LogPolicy:
-    """Return `policy` with the project's own log; raises ``STO-L116``.
+    """Return `policy` with the project's own log; raises ``STO-L003``.
 
     A witness must not be the log itself under another name.
     """
     key = parse_vkey(vkey)
     if key.public in {one.key.public for one in policy.witnesses}:
-        raise UsageError("STO-L116", "a witness has the log's own key")
+        raise UsageError("STO-L003", "a witness has the log's own key")
     return dataclasses.replace(policy, logs=(key,))
 
 
@@ -121,14 +123,6 @@ def without_urls(policy: LogPolicy) -> LogPolicy:
 _PATH = "/add-checkpoint"
 _READ_S = 5.0  # as long as a quorum is waited for
 _SHORTEST_S = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A witness's answer, hostile: HTTP status and body."""
-
-    status: int
-    body: bytes
 
 
 class Wire(Protocol):
@@ -190,49 +184,13 @@ class CosignSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One checkpoint to be cosigned, and where answers go."""
+    """One checkpoint to be cosigned."""
 
     note: bytes
     text: bytes
     checkpoint: Checkpoint
     prove: Prove
-    round: _Round
     deadline: float
-
-
-class _Round:
-    """The answers to one checkpoint, as they come in."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.cosignatures: dict[str, NoteSignature] = {}
-        self.errors: dict[str, StoiloError] = {}
-
-    def add(self, name: str, answer: NoteSignature | StoiloError) -> None:
-        """Take one witness's answer."""
-        with self._changed:
-            if isinstance(answer, StoiloError):
-                self.errors[name] = answer
-            else:
-                self.cosignatures[name] = answer
-            self._changed.notify_all()
-
-    def wait(
-        self, enough: Callable[[set[str]], bool], asked: int, settings: CosignSettings
-    ) -> bool:
-        """Wait for enough cosignatures, and a moment for more; False when there is none."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: enough(set(self.cosignatures)) or self._is_complete(asked),
-                settings.timeout_s,
-            )
-            if not enough(set(self.cosignatures)):
-                return False
-            self._changed.wait_for(lambda: self._is_complete(asked), settings.linger_s)
-            return True
-
-    def _is_complete(self, asked: int) -> bool:
-        return len(self.cosignatures) + len(self.errors) >= asked
 
 
 class Cosigner:
@@ -252,8 +210,6 @@ class Cosigner:
         self._askers = [
             _Asker(one, wire(one.url), clock) for one in policy.witnesses if one.url
         ]
-        for asker in self._askers:
-            asker.start()
 
     def __call__(
         self,
@@ -266,40 +222,44 @@ class Cosigner:
             UnreachableError: ``STO-L101`` without a quorum; it says what each one said.
         """
         parsed = parse_note(note)
-        gathered = _Round()
-        job = _Job(
-            note,
-            parsed.text,
-            parse_checkpoint(parsed.text),
-            prove,
-            gathered,
-            time.monotonic() + self._settings.timeout_s,
-        )
-        for asker in self._askers:
-            asker.put(job)
-        enough = gathered.wait(
-            lambda names: has_quorum(self._policy, names),
-            len(self._askers),
-            self._settings,
-        )
-        if not enough:
-            raise self._too_few(gathered)
-        found = dict(gathered.cosignatures)
+        end = time.monotonic() + self._settings.timeout_s
+        job = _Job(note, parsed.text, parse_checkpoint(parsed.text), prove, end)
+        asked = {one.witness.name: one.begin(job) for one in self._askers}
+        found = self._gather(asked, end)
+        if not has_quorum(self._policy, found):
+            raise self._too_few(asked)
         mine = [found[one.name] for one in self._policy.witnesses if one.name in found]
         return render_note(Note(parsed.text, (*parsed.signatures, *mine)))
 
-    def close(self) -> None:
-        """End the threads; a witness that hangs is not waited for."""
-        for asker in self._askers:
-            asker.put(None)
+    def _gather(
+        self, asked: dict[str, Future[NoteSignature]], end: float
+    ) -> dict[str, NoteSignature]:
+        """Wait for a quorum, and a moment for more; return what there is then."""
 
-    def _too_few(self, gathered: _Round) -> UnreachableError:
+        def found() -> dict[str, NoteSignature]:
+            done = {name: one for name, one in asked.items() if one.done()}
+            return {name: one.result() for name, one in done.items() if _holds(one)}
+
+        while not has_quorum(self._policy, found()):
+            waiting = [one for one in asked.values() if not one.done()]
+            left = end - time.monotonic()
+            if not waiting or left <= 0:
+                return found()
+            wait(waiting, left, FIRST_COMPLETED)
+        wait(asked.values(), self._settings.linger_s)
+        return found()
+
+    def close(self) -> None:
+        """End the threads; one whose witness hangs ends at its deadline."""
+        for asker in self._askers:
+            asker.close()
+
+    def _too_few(self, asked: dict[str, Future[NoteSignature]]) -> UnreachableError:
+        silent = f"no answer in {self._settings.timeout_s:g} s"
         said = [
-            f"{one.witness.name}: {gathered.errors[one.witness.name]}"
-            if one.witness.name in gathered.errors
-            else f"{one.witness.name}: no answer in {self._settings.timeout_s:g} s"
-            for one in self._askers
-            if one.witness.name not in gathered.cosignatures
+            f"{name}: {one.exception() if one.done() else silent}"
+            for name, one in asked.items()
+            if not _holds(one)
         ]
         return UnreachableError(
             "STO-L101",
@@ -308,46 +268,36 @@ class Cosigner:
         )
 
 
-class _Asker(threading.Thread):
-    """Asks one witness, always for the newest checkpoint it was given."""
+def _holds(answer: Future[NoteSignature]) -> bool:
+    return answer.done() and not answer.cancelled() and answer.exception() is None
+
+
+class _Asker:
+    """Asks one witness, always for the newest checkpoint, in a thread of its own."""
 
     def __init__(
         self, witness: Witness, wire: Wire, clock: Callable[[], float]
     ) -> None:
-        super().__init__(name=f"witness-{witness.name}", daemon=True)
         self.witness = witness
         self._wire = wire
         self._clock = clock
-        self._arrived = threading.Condition()
-        self._next: _Job | None = None
-        self._is_open = True
+        self._thread = ThreadPoolExecutor(1, f"witness-{witness.name}")
+        self._newest: Future[NoteSignature] | None = None
         self._size = 0
 
-    def put(self, job: _Job | None) -> None:
-        """Give the next job, in the place of one that was not begun; None ends."""
-        with self._arrived:
-            # A newer checkpoint covers the older one, which nobody waits for any more.
-            self._next, self._is_open = job, job is not None
-            self._arrived.notify()
+    def begin(self, job: _Job) -> Future[NoteSignature]:
+        """Ask for a cosignature as soon as the witness has answered what it was asked."""
+        # A newer checkpoint covers the older one, which nobody waits for any more.
+        if self._newest is not None:
+            self._newest.cancel()
+        self._newest = self._thread.submit(self._ask, job)
+        return self._newest
 
-    def run(self) -> None:
-        """Answer jobs until told to end."""
-        while True:
-            with self._arrived:
-                self._arrived.wait_for(
-                    lambda: self._next is not None or not self._is_open
-                )
-                job, self._next = self._next, None
-            if job is None:
-                self._wire.close()
-                return
-            try:
-                job.round.add(self.witness.name, self._ask(job))
-            except StoiloError as error:
-                job.round.add(self.witness.name, error)
-            except Exception as error:  # noqa: BLE001 - the thread's edge
-                fault = UnreachableError("STO-L105", f"a fault in {type(error)}")
-                job.round.add(self.witness.name, fault)
+    def close(self) -> None:
+        """Give up the connection once the witness has answered."""
+        with contextlib.suppress(RuntimeError):  # closed already
+            self._thread.submit(self._wire.close)
+        self._thread.shutdown(wait=False)
 
     def _ask(self, job: _Job) -> NoteSignature:
         """Return the witness's cosignature; a size that it tells is tried at once."""
@@ -355,7 +305,7 @@ class _Asker(threading.Thread):
             if self._size > job.checkpoint.size:
                 size, self._size = self._size, 0  # it may have lied: ask anew next time
                 raise TrustError(
-                    "STO-L104",
+                    "STO-L103",
                     f"it has cosigned {size} leaves, but this log has only "
                     f"{job.checkpoint.size}",
                 )
@@ -387,10 +337,10 @@ class _Asker(threading.Thread):
                 verify_signature(job.text, item, key)
                 self._check_time(item.time)
                 return item
-        raise TrustError("STO-L102", f"no cosignature by {key.name} came back")
+        raise TrustError("STO-L010", f"no cosignature by {key.name} came back")
 
     def _check_time(self, cosigned: int) -> None:
         """Refuse a cosignature that volunteers would take for a proof of a wrong clock."""
         off = cosigned - int(self._clock())
         if abs(off) > WITNESS_SKEW_S:
-            raise TrustError("STO-L109", f"its clock is {off} s off")
+            raise TrustError("STO-L108", f"its clock is {off} s off")

@@ -67,13 +67,13 @@ def make_witness_key(
     """Make a witness's key below `directory` (made 0700), or return the one there.
 
     Raises:
-        UsageError: ``STO-L111`` for a name that cannot be one, or another one's key.
+        UsageError: ``STO-L110`` for a name that cannot be one, or another one's key.
         TrustError: ``STO-L110`` when the files cannot be trusted.
     """
     try:
         check_name(name)
     except TrustError as error:
-        raise UsageError("STO-L111", f"not a witness's name: {name[:64]!r}") from error
+        raise UsageError("STO-L110", f"not a witness's name: {name[:64]!r}") from error
     try:
         _make_files(directory, name, algorithm)
     except OSError as error:
@@ -83,7 +83,7 @@ def make_witness_key(
     found = load_witness_key(directory)
     if found.verifier.name != name:
         raise UsageError(
-            "STO-L111",
+            "STO-L110",
             f"there is a key of {found.verifier.name!r} here already",
             hint="one witness, one directory: choose another --data",
         )
@@ -162,7 +162,7 @@ def _read_private(path: Path) -> bytes:
         raise TrustError(
             "STO-L110",
             f"{path.name} cannot be read",
-            hint="make a key first: stoilo audit witness-key",
+            hint="make a key first: stoilo audit key witness",
         ) from error
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)

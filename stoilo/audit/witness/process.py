@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import re
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +29,8 @@ from stoilo.audit.format.note import VerifierKey
 from stoilo.audit.witness.keys import load_witness_key
 from stoilo.audit.witness.protocol import MAX_REQUEST_BYTES
 from stoilo.audit.witness.service import STORE_FILE, WitnessService, WitnessStore
-from stoilo.core.errors import InternalError, StoiloError, UsageError
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.listen import bracket, listen, parse_address
 
 LOGGER = logging.getLogger(__name__)
 BODY_S = 10.0
@@ -39,25 +38,6 @@ MAX_CONNECTIONS = 256
 GRACE_S = 2
 EVIDENCE_DIRECTORY = "evidence"
 _HASH = re.compile(r"[0-9a-f]{64}")
-_LARGEST_PORT = 65_535
-
-
-@dataclass(frozen=True, slots=True)
-class ListenAddress:
-    """Where to listen: host and port, 0 for any free one."""
-
-    host: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +45,20 @@ class WitnessSettings:
     """How one witness runs."""
 
     data: Path  # its own directory, with the key of `make_witness_key`
-    listen: ListenAddress
+    listen: str  # host:port
     # reads the keys of the logs that it watches; again on SIGHUP
     logs: Callable[[], Sequence[VerifierKey]]
     certificate: Path | None = None  # PEM file, needed beyond loopback
     certificate_key: Path | None = None  # PEM file of its key
 
 
-def parse_listen(text: str) -> ListenAddress:
-    """Parse ``host:port``; raises ``STO-L112``."""
-    host, _, port = text.rpartition(":")
-    host = host.strip("[]")
-    if not host or not port.isascii() or not port.isdecimal() or len(port) > 5:  # noqa: PLR2004
-        raise UsageError("STO-L112", f"{text[:80]!r} is not host:port")
-    if int(port) > _LARGEST_PORT:
-        raise UsageError("STO-L112", f"there is no port {port}")
-    return ListenAddress(host, int(port))
-
-
 def run_witness(settings: WitnessSettings, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; calls `ready` with the URL once it answers.
 
     Raises:
-        UsageError: ``STO-L112``, ``STO-L112`` beyond loopback without TLS.
+        UsageError: ``STO-R090``, ``STO-R073`` beyond loopback without TLS.
         TrustError: ``STO-L106``, ``STO-L110``.
-        InternalError: ``STO-L107``, ``STO-L112`` the address cannot be bound.
+        InternalError: ``STO-L107``, ``STO-R074`` the address cannot be bound.
     """
     _check_tls(settings)
     key = load_witness_key(settings.data)
@@ -160,10 +129,10 @@ async def _read_body(request: Request) -> bytes | None:
 def _check_tls(settings: WitnessSettings) -> None:
     """Refuse to be reachable from elsewhere without TLS."""
     has_tls = settings.certificate is not None and settings.certificate_key is not None
-    if not settings.listen.is_loopback and not has_tls:
+    if not parse_address(settings.listen).loopback and not has_tls:
         raise UsageError(
-            "STO-L112",
-            f"{settings.listen.host} is not a loopback address and has no TLS",
+            "STO-R073",
+            f"{settings.listen} is not a loopback address and has no TLS",
             hint="give --certificate and --certificate-key, or listen on 127.0.0.1",
         )
 
@@ -181,9 +150,10 @@ async def _serve(
     settings: WitnessSettings, service: WitnessService, ready: Callable[[str], None]
 ) -> None:
     """Listen, say where, and serve until told to stop."""
-    listener = _bind(settings.listen)
+    listener = listen(settings.listen)
+    listener.listen(MAX_CONNECTIONS)
     scheme = "http" if settings.certificate is None else "https"
-    host, port = settings.listen.host, listener.getsockname()[1]
+    host = bracket(parse_address(settings.listen).host)
     server = _Server(
         uvicorn.Config(
             create_witness_app(service),
@@ -202,7 +172,7 @@ async def _serve(
         loop.add_signal_handler(number, _stop, server)
     loop.add_signal_handler(signal.SIGHUP, _reload, settings, service)
     # A bound and listening socket takes connections before uvicorn has begun.
-    ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
+    ready(f"{scheme}://{host}:{listener.getsockname()[1]}/")
     await server.serve(sockets=[listener])
 
 
@@ -216,21 +186,3 @@ def _reload(settings: WitnessSettings, service: WitnessService) -> None:
         service.watch(settings.logs())
     except StoiloError as error:
         LOGGER.warning("the logs stay as they were: %s", error)
-
-
-def _bind(address: ListenAddress) -> socket.socket:
-    """Return a listening socket; raises ``STO-L112``."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Answers are small and a log waits for each of them.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        listener.bind((address.host, address.port))
-        listener.listen(MAX_CONNECTIONS)
-    except OSError as error:
-        listener.close()
-        raise InternalError(
-            "STO-L112", f"{address.host}:{address.port} cannot be bound"
-        ) from error
-    return listener

@@ -53,6 +53,15 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """A witness's answer; hostile where it came over the network."""
+
+    status: int  # of HTTP
+    body: bytes
+    media_type: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
 class AddCheckpoint:
     """A request to cosign, nothing of it verified."""
 
@@ -91,24 +100,24 @@ def parse_add_checkpoint(data: bytes) -> AddCheckpoint:
     """Parse a request's body (hostile).
 
     Raises:
-        TrustError: ``STO-L100``.
+        TrustError: ``STO-L010``.
     """
     head, blank, note = data.partition(b"\n\n")
     if not blank or len(head) > MAX_HEAD_BYTES or len(note) > MAX_NOTE_BYTES:
-        raise TrustError("STO-L100", "the request is too long or holds no checkpoint")
+        raise TrustError("STO-L010", "the request is too long or holds no checkpoint")
     if not head.isascii():
-        raise TrustError("STO-L100", "the request's head is not ASCII")
+        raise TrustError("STO-L010", "the request's head is not ASCII")
     first, *lines = head.decode().split("\n")
     if not first.startswith("old ") or len(lines) > MAX_PROOF_LINES:
-        raise TrustError("STO-L100", "the request begins with `old` and a size")
-    old = parse_size(first.removeprefix("old "), code="STO-L100")
+        raise TrustError("STO-L010", "the request begins with `old` and a size")
+    old = parse_size(first.removeprefix("old "), code="STO-L010")
     return AddCheckpoint(old, tuple(_parse_hash(line) for line in lines), note)
 
 
 def _parse_hash(line: str) -> bytes:
-    value = decode_base64(line, code="STO-L100")
+    value = decode_base64(line, code="STO-L010")
     if len(value) != HASH_BYTES:
-        raise TrustError("STO-L100", "a proof's hash has 32 bytes")
+        raise TrustError("STO-L010", "a proof's hash has 32 bytes")
     return value
 
 
@@ -199,18 +208,18 @@ def parse_cosignatures(data: bytes) -> tuple[NoteSignature, ...]:
     """Parse the body of a `COSIGNED` answer (hostile); verifies nothing.
 
     Raises:
-        TrustError: ``STO-L102``.
+        TrustError: ``STO-L010``.
     """
     try:
         note = parse_note(b"\n\n" + data)
     except TrustError as error:
-        raise TrustError("STO-L102", f"not cosignatures: {error.message}") from error
+        raise TrustError("STO-L010", f"not cosignatures: {error.message}") from error
     if note.text != b"\n":
-        raise TrustError("STO-L102", "not cosignatures: there is a blank line")
+        raise TrustError("STO-L010", "not cosignatures: there is a blank line")
     return note.signatures
 
 
 def parse_told_size(data: bytes) -> int:
-    """Parse the body of an `OTHER_SIZE` answer (hostile); raises ``STO-L102``."""
+    """Parse the body of an `OTHER_SIZE` answer (hostile); raises ``STO-L010``."""
     text = data[:MAX_TOLD_BYTES].decode("ascii", errors="replace")
-    return parse_size(text.removesuffix("\n"), code="STO-L102")
+    return parse_size(text.removesuffix("\n"), code="STO-L010")

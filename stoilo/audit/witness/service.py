@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.merkle import HASH_BYTES, Checkpoint, parse_checkpoint
+from stoilo.audit.format.merkle import Checkpoint, parse_checkpoint
 from stoilo.audit.format.misbehaviour import render_misbehaviour
 from stoilo.audit.format.note import (
     Note,
     VerifierKey,
     parse_note,
+    parse_vkey,
     render_note,
     verify_signature,
 )
@@ -28,7 +29,7 @@ from stoilo.audit.log.sqlite import connect, transaction
 from stoilo.audit.witness.keys import WitnessKey
 from stoilo.audit.witness.protocol import (
     SIZE_MEDIA_TYPE,
-    AddCheckpoint,
+    Answer,
     Judgement,
     Status,
     hash_origin,
@@ -40,7 +41,6 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory
 
 STORE_FILE = "witness.sqlite"
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS witness (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -48,10 +48,6 @@ CREATE TABLE IF NOT EXISTS witness (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS cosigned (
     origin_hash TEXT PRIMARY KEY,
-    origin TEXT NOT NULL,
-    size INTEGER NOT NULL,
-    root BLOB NOT NULL,
-    time INTEGER NOT NULL,
     note BLOB NOT NULL
 ) STRICT;
 """
@@ -63,15 +59,14 @@ class Cosigned:
 
     checkpoint: Checkpoint  # origin, size and root
     time: int  # of the cosignature, POSIX s
-    note: bytes  # with the log's signatures and this witness's cosignature
-
-
-Decide = Callable[[Cosigned | None], Cosigned | None]
-"""The last checkpoint → the next one to store, None to leave all as it is."""
+    note: bytes  # with the log's signatures and, last, this witness's cosignature
 
 
 class WitnessStore:
     """The memory of one witness key; thread-safe.
+
+    It holds what was cosigned and nothing else: whatever is read from it is verified
+    under the witness's own key.
 
     Raises:
         TrustError: ``STO-L106`` when the file belongs to another key, is damaged, or is
@@ -80,8 +75,9 @@ class WitnessStore:
     """
 
     def __init__(self, path: Path, vkey: str) -> None:
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._broken = False
+        self._key = parse_vkey(vkey)
         fresh, mark = not path.exists(), path.with_suffix(".begun")
         # The mark outlives the database: that tells a lost memory from a first start.
         if fresh and mark.exists():
@@ -97,67 +93,49 @@ class WitnessStore:
                 "INSERT INTO witness VALUES (1, ?) ON CONFLICT DO NOTHING", (vkey,)
             )
             row = self._connection.execute("SELECT vkey FROM witness").fetchone()
+            names = self._connection.execute("SELECT origin_hash FROM cosigned")
+            known = [name for (name,) in names.fetchall()]
         if not mark.exists():
             mark.touch(mode=0o600)
             sync_directory(path.parent)
         if row is None or row[0] != vkey:
             self.close()
             raise TrustError("STO-L106", "this memory belongs to another witness key")
+        for name in known:
+            self.find(name)
 
-    def entries(self) -> list[Cosigned]:
-        """Return the newest cosigned checkpoint of every log."""
-        with self._guard, self._errors():
-            hashes = self._connection.execute("SELECT origin_hash FROM cosigned")
-            found = [self._find(row[0]) for row in hashes.fetchall()]
-        return [one for one in found if one is not None]
-
-    def advance(self, origin: str, decide: Decide) -> Cosigned | None:
-        """Show `decide` the last checkpoint of `origin` and store what it returns.
-
-        One transaction; what is returned is on the disk. Whatever `decide` raises
-        leaves everything as it was.
-        """
+    @contextlib.contextmanager
+    def change(self) -> Iterator[None]:
+        """Keep what is put inside, durably, or nothing of it; one caller at a time."""
         with self._guard, self._errors(), transaction(self._connection):
-            fresh = decide(self._find(hash_origin(origin)))
-            if fresh is not None:
-                self._store(fresh)
-        return fresh
+            yield
 
-    def latest(self, origin_hash: str) -> Cosigned | None:
+    def find(self, origin_hash: str) -> Cosigned | None:
         """Return the newest cosigned checkpoint of the log with that hash."""
+        query = "SELECT note FROM cosigned WHERE origin_hash = ?"
         with self._guard, self._errors():
-            return self._find(origin_hash)
+            row = self._connection.execute(query, (origin_hash,)).fetchone()
+        if row is None:
+            return None
+        try:
+            note = parse_note(row[0])
+            mine, checkpoint = note.signatures[-1], parse_checkpoint(note.text)
+            verify_signature(note.text, mine, self._key)
+        except (TrustError, TypeError) as error:
+            raise TrustError("STO-L106", f"the memory is damaged: {error}") from error
+        if hash_origin(checkpoint.origin) != origin_hash:
+            raise TrustError("STO-L106", "the memory holds a log under another's name")
+        return Cosigned(checkpoint, mine.time, row[0])
+
+    def put(self, origin_hash: str, note: bytes) -> None:
+        """Remember what was cosigned last; inside of `change`."""
+        query = "INSERT OR REPLACE INTO cosigned VALUES (?, ?)"
+        self._connection.execute(query, (origin_hash, note))
 
     def close(self) -> None:
         """Close the file."""
         with self._guard, contextlib.suppress(sqlite3.Error):
             self._connection.close()
-
-    def _find(self, origin_hash: str) -> Cosigned | None:
-        row = self._connection.execute(
-            "SELECT origin, size, root, time, note FROM cosigned WHERE origin_hash = ?",
-            (origin_hash,),
-        ).fetchone()
-        if row is None:
-            return None
-        origin, size, root, time, note = row
-        if size < 0 or len(root) != HASH_BYTES or hash_origin(origin) != origin_hash:
-            raise TrustError("STO-L106", "the witness's memory is damaged")
-        return Cosigned(Checkpoint(origin, size, root), time, note)
-
-    def _store(self, fresh: Cosigned) -> None:
-        checkpoint = fresh.checkpoint
-        self._connection.execute(
-            "INSERT OR REPLACE INTO cosigned VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                hash_origin(checkpoint.origin),
-                checkpoint.origin,
-                checkpoint.size,
-                checkpoint.root,
-                fresh.time,
-                fresh.note,
-            ),
-        )
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -180,27 +158,13 @@ class WitnessStore:
 
 
 LOGGER = logging.getLogger(__name__)
-TEXT_MEDIA_TYPE = "text/plain; charset=utf-8"
 MAX_EVIDENCE = 64
 MAX_STEP_S = 24 * 3600
 """A clock further back than this is broken: the witness rather says nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class WitnessAnswer:
-    """What goes back: an HTTP status, a body and its media type."""
-
-    status: int
-    body: bytes
-    media_type: str = TEXT_MEDIA_TYPE
-
-
 class WitnessService:
-    """One witness; thread-safe.
-
-    Raises:
-        TrustError: ``STO-L106`` when the memory does not hold what this key signed.
-    """
+    """One witness; thread-safe."""
 
     def __init__(
         self,
@@ -219,14 +183,12 @@ class WitnessService:
         self._clock = clock
         self._evidence = evidence
         self._evidence_guard = threading.Lock()
-        for one in store.entries():
-            _check_entry(one, key.verifier)
 
     def watch(self, logs: Sequence[VerifierKey]) -> None:
         """Watch these logs from now on; what was cosigned of others is remembered."""
         self._logs = tuple(logs)
 
-    def add_checkpoint(self, body: bytes) -> WitnessAnswer:
+    def add_checkpoint(self, body: bytes) -> Answer:
         """Answer a request (hostile bytes of any length that the caller bounded).
 
         Raises:
@@ -241,41 +203,31 @@ class WitnessService:
         first = judge_checkpoint(None, request, self._logs)
         if first.checkpoint is None:  # nothing that a known log has signed
             return _refusal(first.status, first.reason)
-        return self._decide(first.checkpoint.origin, request)
+        name = hash_origin(first.checkpoint.origin)
+        with self._store.change():
+            last = newest = self._store.find(name)
+            stored = None if last is None else last.checkpoint
+            judgement = judge_checkpoint(stored, request, self._logs)
+            agreed = judgement.status is Status.COSIGNED
+            if agreed and not self._is_said(judgement, last):
+                newest = self._cosign(judgement, last)
+                self._store.put(name, newest.note)
+        if judgement.contradiction and judgement.note and last is not None:
+            self._keep_evidence(render_note(judgement.note), last.note)
+        if agreed and newest is not None:
+            mine = parse_note(newest.note).signatures[-1:]
+            return Answer(Status.COSIGNED, render_cosignatures(mine))
+        if judgement.status is Status.OTHER_SIZE:
+            size = last.checkpoint.size if last else 0
+            return Answer(409, b"%d\n" % size, SIZE_MEDIA_TYPE)
+        return _refusal(judgement.status, judgement.reason)
 
     def latest(self, origin_hash: str) -> bytes | None:
         """Return the newest cosigned note of a log, by the hash of its origin."""
         if origin_hash not in {hash_origin(key.name) for key in self._logs}:
             return None
-        found = self._store.latest(origin_hash)
+        found = self._store.find(origin_hash)
         return None if found is None else found.note
-
-    def _decide(self, origin: str, request: AddCheckpoint) -> WitnessAnswer:
-        """Judge against the memory and store, in one transaction."""
-        said: list[tuple[Judgement, Cosigned | None]] = []
-
-        def judge(last: Cosigned | None) -> Cosigned | None:
-            stored = None if last is None else last.checkpoint
-            judgement = judge_checkpoint(stored, request, self._logs)
-            said.append((judgement, last))
-            if judgement.status is not Status.COSIGNED or self._is_said(
-                judgement, last
-            ):
-                return None
-            return self._cosign(judgement, last)
-
-        fresh = self._store.advance(origin, judge)
-        judgement, last = said[0]
-        if judgement.contradiction and judgement.note and last is not None:
-            self._keep_evidence(render_note(judgement.note), last.note)
-        newest = fresh or last
-        if judgement.status is Status.COSIGNED and newest is not None:
-            mine = parse_note(newest.note).signatures[-1:]
-            return WitnessAnswer(Status.COSIGNED, render_cosignatures(mine))
-        if judgement.status is Status.OTHER_SIZE:
-            size = last.checkpoint.size if last else 0
-            return WitnessAnswer(409, b"%d\n" % size, SIZE_MEDIA_TYPE)
-        return _refusal(judgement.status, judgement.reason)
 
     def _is_said(self, judgement: Judgement, last: Cosigned | None) -> bool:
         """Whether this very checkpoint was cosigned in this second: then say it again.
@@ -330,26 +282,7 @@ def _no_node(level: int, index: int) -> bytes:
     raise TrustError("STO-L023", f"no node {level}, {index} is needed")
 
 
-def _check_entry(entry: Cosigned, key: VerifierKey) -> None:
-    """Refuse a memory whose numbers are not those that were cosigned."""
-    try:
-        note = parse_note(entry.note)
-        mine = note.signatures[-1]
-        verify_signature(note.text, mine, key)
-        same = (parse_checkpoint(note.text), mine.time) == (
-            entry.checkpoint,
-            entry.time,
-        )
-    except TrustError as error:
-        raise TrustError("STO-L106", f"the memory is damaged: {error}") from error
-    if not same:
-        raise TrustError(
-            "STO-L106",
-            f"the memory of {entry.checkpoint.origin!r} is not what was cosigned",
-        )
-
-
-def _refusal(status: Status, reason: str) -> WitnessAnswer:
+def _refusal(status: Status, reason: str) -> Answer:
     """Return a refusal in words, free of line breaks that a client might parse."""
     text = reason.encode(errors="replace").replace(b"\n", b" ")[:500]
-    return WitnessAnswer(int(status), text + b"\n")
+    return Answer(int(status), text + b"\n")

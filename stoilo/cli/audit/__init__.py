@@ -19,19 +19,13 @@ _COMMANDS = {
         "prove",
         "Print the proof that a task's admission is in the log.",
     ),
-    "check": ("entries", "check", "Verify one entry by its proof, without the log."),
+    "check": ("entries", "check", "Verify an entry's proof, or one of misbehaviour."),
     "export": ("entries", "export", "Write a bundle that verifies offline."),
     "monitor": ("monitor", "monitor", "Follow a log from outside."),
-    "check-misbehaviour": (
-        "monitor",
-        "check",
-        "Check a proof that a log signed two histories.",
-    ),
     "revoke": ("removal", "revoke", "Withdraw what must not run any more, or list it."),
     "retain": ("removal", "retain", "Delete sources, arguments, results or salts."),
-    "log-key": ("witness", "log_key", "Print the verifier key of a project's log."),
     "witness": ("witness", "witness", "Cosign the checkpoints of logs."),
-    "witness-key": ("witness", "witness_key", "Make a witness's key, or show it."),
+    "key": ("witness", "key", "Print the verifier key of a log or a witness."),
 }
 
 

@@ -12,31 +12,42 @@ from typing import Any
 import click
 import platformdirs
 
+from stoilo.audit.format.misbehaviour import (
+    MAX_MISBEHAVIOUR_BYTES,
+    check_misbehaviour,
+    is_accusation,
+)
 from stoilo.audit.format.policy import (
     MAX_POLICY_BYTES,
     LogPolicy,
     parse_policies,
-    vkey_policy,
+    parse_policy,
 )
+from stoilo.audit.log.fsck import LogReport, fsck_log
 from stoilo.audit.read.export import export_log
-from stoilo.audit.read.fsck import FsckReport, fsck_log
-from stoilo.audit.read.reader import LogReport, verify_log
+from stoilo.audit.read.reader import LogView, check_evidence, open_log, verify_log
 from stoilo.audit.read.search import find_entries, parse_query, prove_leaf, search_log
 from stoilo.audit.read.source import read_url
-from stoilo.audit.read.view import LogView, check_evidence, open_log
 from stoilo.cli.audit.text import (
     render_entries,
     render_json,
+    render_misbehaviour,
     render_refusal,
     render_search,
     show_entry,
 )
 from stoilo.core.digests import check_digest
-from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
+from stoilo.core.errors import (
+    StoiloError,
+    TrustError,
+    UnreachableError,
+    UsageError,
+    show_plainly,
+)
 from stoilo.core.limits import BOUNDS
-from stoilo.core.plaintext import show_plainly
 
 _FILE_BYTES = 1024 * 1024
+_WHOSE_KEY = "The key came from the log itself; pass --policy to pin the one you trust."
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,8 +134,8 @@ def prove(task: str, data: str | Path, policy: str | None, as_json: bool) -> Non
         json.dumps(
             {
                 "index": found.index,
-                "size": found.size,
-                "leaf": base64.b64encode(found.leaf).decode(),
+                "size": found.signed.checkpoint.size,
+                "leaf": base64.b64encode(found.data).decode(),
                 "proof": found.proof.decode(),
             }
         )
@@ -150,14 +161,19 @@ def check(
     source: str | None,
     as_json: bool,
 ) -> None:
-    """Verify one entry: a .tlog-proof file (or its URL), without asking the log.
+    """Verify one entry (a .tlog-proof file or its URL), or a proof of misbehaviour.
 
-    Exit code 0: the entry is in the log that the policy trusts; 4: it is not shown to be.
+    The log is not asked; nothing is needed but its key. Exit code 0: the entry is in the
+    log that the policy trusts, or the log has signed two histories; 4: not shown to be.
     """
     try:
+        trusted, data = read_policy(policy), _read(proof, MAX_MISBEHAVIOUR_BYTES) or b""
+        if is_accusation(data):
+            click.echo(render_misbehaviour(check_misbehaviour(data, trusted), as_json))
+            return
         found = check_evidence(
-            _read(proof, BOUNDS.proof_bytes) or b"",
-            read_policy(policy),
+            data,
+            trusted,
             leaf=_read(leaf),
             record=_read(record),
             source=_read(source, BOUNDS.source_bytes),
@@ -204,9 +220,7 @@ def export(
 
 def _say_whose_key(log: LogView, as_json: bool) -> None:
     if log.own_policy and not as_json:
-        click.echo(
-            "The key came from the log itself; pass --policy to pin the one you trust."
-        )
+        click.echo(_WHOSE_KEY)
 
 
 def _chosen(sources: str) -> frozenset[str] | None:
@@ -248,12 +262,12 @@ def read_policy(text: str) -> LogPolicy:
     (`stoilo.audit.format.policy`).
 
     Raises:
-        UsageError: ``STO-L003``, ``STO-L004`` or ``STO-L060`` when it is malformed,
+        UsageError: ``STO-L003`` or ``STO-L004`` when it is malformed,
             ``STO-U004`` when the file cannot be read.
     """
     try:
         if "+" in text and not Path(text).exists():
-            return vkey_policy(text)
+            return parse_policy(f"log {text.strip()}\nquorum none\n".encode())
         with Path(text).open("rb") as file:
             return parse_policies(file.read(MAX_POLICY_BYTES + 1))
     except TrustError as error:
@@ -294,60 +308,21 @@ def verify(
     """
     try:
         trusted = None if policy is None else read_policy(policy)
-        if every:
-            _list_faults(context, location, trusted, as_json=as_json)
-            return
-        report = verify_log(location, trusted)
+        if every and location.startswith(("http://", "https://")):
+            raise UsageError("STO-L001", "--all needs the log's own files, not a URL")
+        report = (fsck_log if every else verify_log)(location, trusted)
     except StoiloError as error:
         if not as_json or every:
             raise
         click.echo(render_refusal(error))
         context.exit(error.exit_code)
-    click.echo(render_log_json(report) if as_json else render_log(report))
-
-
-def _list_faults(
-    context: click.Context, location: str, policy: LogPolicy | None, *, as_json: bool
-) -> None:
-    if location.startswith(("http://", "https://")):
-        raise UsageError("STO-L001", "--all needs the log's own files, not a URL")
-    report = fsck_log(Path(location), policy)
-    click.echo(render_faults_json(report) if as_json else render_faults(report))
+    shown = {"verified": report.is_sound, **dataclasses.asdict(report)}
+    click.echo(json.dumps(shown) if as_json else render_report(report))
     if not report.is_sound:
         context.exit(FAULTY_EXIT)
 
 
-def render_log_json(report: LogReport) -> str:
-    """Return the machine's form of a verified log."""
-    return json.dumps({"verified": True, **dataclasses.asdict(report)})
-
-
-def render_log(report: LogReport) -> str:
-    """Return what a person reads about a verified log."""
-    lines = [
-        (
-            f"The log {show_plainly(report.origin)} holds: {report.size} leaves, "
-            f"{report.tiles_checked} tiles checked."
-        ),
-        f"root {report.root}",
-    ]
-    if report.witnesses:
-        lines.append(f"cosigned by {show_plainly(', '.join(report.witnesses))}")
-    if report.unpublished:
-        lines.append(f"{report.unpublished} acknowledged leaves await publication")
-    if report.own_policy:
-        lines.append(
-            "The key came from the log itself; pass --policy to pin the one you trust."
-        )
-    return "\n".join(lines)
-
-
-def render_faults_json(report: FsckReport) -> str:
-    """Return the machine's form of a report."""
-    return json.dumps({"sound": report.is_sound, **dataclasses.asdict(report)})
-
-
-def render_faults(report: FsckReport) -> str:
+def render_report(report: LogReport) -> str:
     """Return what a person reads: every finding, then what is known of the whole."""
     lines = []
     for one in report.findings:
@@ -356,30 +331,27 @@ def render_faults(report: FsckReport) -> str:
             lines.append(f"    {one.remedy}")
     if report.omitted:
         lines.append(f"… and {report.omitted} more findings")
-    lines.append(_summary(report))
-    if report.is_proven:
-        lines.append("The tree of the sound copies has the signed root.")
-    elif report.published:
+    name = _on_one_line(report.origin or "(unnamed)")
+    plural = "" if report.faults == 1 else "s"
+    verdict = "holds" if report.is_sound else f"has {report.faults} fault{plural}"
+    lines.append(
+        f"The log {name} {verdict}: {report.size} leaves, "
+        f"{report.tiles_checked} tiles checked."
+    )
+    lines.append(f"root {report.root}")
+    if report.witnesses:
+        lines.append(f"cosigned by {show_plainly(', '.join(report.witnesses))}")
+    if report.unpublished:
+        lines.append(f"{report.unpublished} acknowledged leaves await publication")
+    if not report.is_proven and report.size:
         lines.append("No combination of copies leads to a signed root.")
+    elif not report.is_sound:
+        lines.append("The tree of the sound copies has the signed root.")
     if report.own_policy:
-        lines.append(
-            "The key came from the log itself; pass --policy to pin the one you trust."
-        )
+        lines.append(_WHOSE_KEY)
     return "\n".join(lines)
 
 
 def _on_one_line(text: str) -> str:
     """Return foreign text, a file's name for example, as one harmless line."""
     return show_plainly(text).replace("\n", "\\n")
-
-
-def _summary(report: FsckReport) -> str:
-    name = _on_one_line(report.origin or "(unnamed)")
-    sizes = f"{report.published} leaves published"
-    if report.acknowledged is not None:
-        sizes += f", {report.acknowledged} acknowledged"
-    if report.committed is not None:
-        sizes += f", {report.committed} committed"
-    plural = "" if report.faults == 1 else "s"
-    verdict = "no fault" if report.is_sound else f"{report.faults} fault{plural}"
-    return f"The log {name}: {verdict}; {sizes}."

@@ -1,4 +1,4 @@
-"""`stoilo audit monitor` and `check-misbehaviour`: watch a log, check an accusation."""
+"""`stoilo audit monitor`: watch a log from outside."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ from pathlib import Path
 import click
 import platformdirs
 
-from stoilo.audit.format.misbehaviour import (
-    MAX_MISBEHAVIOUR_BYTES,
-    Misbehaviour,
-    check_misbehaviour,
-)
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.monitor.finding import (
     Finding,
@@ -29,7 +24,6 @@ from stoilo.audit.monitor.state import MonitorState
 from stoilo.audit.read.source import open_source
 from stoilo.cli.audit.entries import read_policy
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import UsageError
 from stoilo.executor.volunteer.wakeup import Wakeup
 
 
@@ -166,29 +160,6 @@ class _Stop:
         return self.waking.stopping
 
 
-@click.command("check-misbehaviour")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option(
-    "--policy", metavar="FILE|VKEY", required=True, help="Whose key the log has."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def check(file: Path, policy: str, as_json: bool) -> None:
-    """Check a proof that a log signed two histories; needs nothing but the log's key.
-
-    Exit code 0: it is proven; 4: the file proves nothing.
-    """
-    trusted = read_policy(policy)
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_MISBEHAVIOUR_BYTES + 1)
-    except OSError as error:
-        raise UsageError(
-            "STO-U004", f"the proof cannot be read: {error.strerror}"
-        ) from error
-    shown = check_misbehaviour(data, trusted)
-    click.echo(_render_json(shown) if as_json else _render_text(shown))
-
-
 def _default_state(policy: LogPolicy) -> Path:
     """Return this user's directory for the log that a policy names."""
     name = content_digest(policy.logs[0].name.encode())[:16]
@@ -220,33 +191,3 @@ def _show_report(report: MonitorReport, *, as_json: bool) -> None:
         )
     else:
         click.echo("Nothing of the log was verified yet.")
-
-
-def _render_json(shown: Misbehaviour) -> str:
-    pair = (shown.first, shown.second)
-    return json.dumps(
-        {
-            "proven": True,
-            "origin": shown.first.origin,
-            "checkpoints": [{"size": one.size, "root": one.root.hex()} for one in pair],
-            "root_of_second_at_first": shown.root.hex(),
-            "witnesses": sorted(shown.witnesses),
-        }
-    )
-
-
-def _render_text(shown: Misbehaviour) -> str:
-    lines = [
-        f"Proven: the log {shown.first.origin} has signed two histories.",
-        f"{shown.first.size} leaves with root {shown.first.root.hex()}",
-        f"{shown.second.size} leaves with root {shown.second.root.hex()}",
-    ]
-    if shown.first.size != shown.second.size:
-        lines.append(
-            f"whose first {shown.first.size} leaves have root {shown.root.hex()}"
-        )
-    if shown.witnesses:
-        lines.append(
-            f"These witnesses cosigned both: {', '.join(sorted(shown.witnesses))}"
-        )
-    return "\n".join(lines)

@@ -31,23 +31,6 @@ data_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """What one part of a project's revocations withdraws."""
-
-    epochs: tuple[int, ...]
-    min_epoch: int
-    digests: tuple[str, ...]
-    flavors: tuple[str, ...]
-
-
-class OnlineListed(Listed, frozen=True):
-    """The newest statement; times in s since 1970."""
-
-    sequence: int
-    issued_at: int
-    base: int
-
-
 @click.command()
 @data_option
 @click.option("--epoch", "epochs", type=int, multiple=True, help="A gate epoch.")
@@ -105,8 +88,9 @@ def revoke(
     and every workunit from then on carries it. With --offline: publishes a new offline
     list, which takes over everything withdrawn online, and can take back (--remove).
     """
-    from stoilo.server.revocation import wishes  # noqa: PLC0415 - an extra
+    from stoilo.server.data_directory import keys_of  # noqa: PLC0415 - an extra
     from stoilo.server.revocation.wishes import wish  # noqa: PLC0415 - an extra
+    from stoilo.signer.development import changes  # noqa: PLC0415 - an extra
 
     if look:
         _list(data, as_json=as_json)
@@ -116,7 +100,7 @@ def revoke(
             "STO-L162", "only the offline role can do this", hint="add --offline"
         )
     if gate:
-        min_epoch = max(min_epoch, wishes.renew_gate(data))
+        min_epoch = max(min_epoch, changes.certify_fresh_epoch(keys_of(data), _now()))
     named = bool(epochs or digests or flavors or min_epoch > 1)
     made = None
     if named or not (settle or replace_online_key):
@@ -125,9 +109,10 @@ def revoke(
         )
     if offline:
         add, gone = (None, made) if remove else (made, None)
-        listed = wishes.take_back(data, add=add, remove=gone)
+        keys = keys_of(data)
+        listed = changes.settle_revocations(keys, _now(), add=add, remove=gone)
         if replace_online_key:
-            listed = wishes.replace_key(data)
+            listed = changes.replace_online_key(keys, _now())
         _show_offline(listed, as_json=as_json)
     elif made is not None:
         _withdraw_online(data, made, wait_s, as_json=as_json)
@@ -158,54 +143,41 @@ def _list(data: Path, *, as_json: bool) -> None:
     from stoilo.server.revocation.wishes import revocations_in_force  # noqa: PLC0415 - an extra
 
     found = revocations_in_force(data)
-    offline = _offline_part(found.offline)
-    online = None if found.online is None else _online_part(found.online)
-    waiting = None if found.waiting is None else _part(found.waiting)
+    parts = {"offline": found.offline, "online": found.online, "waiting": found.waiting}
     if as_json:
-        _print_json({"offline": offline, "online": online, "waiting": waiting})
+        _print_json({name: one and _part(one) for name, one in parts.items()})
         return
     click.echo(f"offline list, online statements settled to {found.offline.settled}:")
-    _show(offline)
-    if online is not None:
-        click.echo(
-            f"online statement {online.sequence}, on offline list {online.base}:"
-        )
-        _show(online)
-    if waiting is not None:
+    _show(found.offline)
+    if found.online is not None:
+        base = found.online.base
+        click.echo(f"online statement {found.online.sequence}, on offline list {base}:")
+        _show(found.online)
+    if found.waiting is not None:
         click.echo("waiting for the server:")
-        _show(waiting)
+        _show(found.waiting)
 
 
 def _show_offline(listed: RevocationFile, *, as_json: bool) -> None:
-    part = _offline_part(listed)
     if as_json:
-        _print_json({"in_force": True, "settled": listed.settled, "offline": part})
+        shown = {"settled": listed.settled, "offline": _part(listed)}
+        _print_json({"in_force": True, **shown})
         return
     click.echo(f"published; online statements to {listed.settled} are settled:")
-    _show(part)
+    _show(listed)
 
 
-def _offline_part(listed: RevocationFile) -> Listed:
-    return Listed(listed.epochs, listed.min_epoch, listed.digests, listed.flavors)
+def _part(made: RevocationFile | RevocationStatement) -> dict[str, object]:
+    """Return what one part withdraws; of a statement also which it is, times in s."""
+    names = ["epochs", "min_epoch", "digests", "flavors"]
+    part = {name: getattr(made, name) for name in names}
+    if getattr(made, "sequence", 0):
+        part |= {name: getattr(made, name) for name in ("sequence", "time", "base")}
+        part["issued_at"] = part.pop("time")
+    return part
 
 
-def _part(made: RevocationStatement) -> Listed:
-    return Listed(made.epochs, made.min_epoch, made.digests, made.flavors)
-
-
-def _online_part(made: RevocationStatement) -> OnlineListed:
-    return OnlineListed(
-        made.epochs,
-        made.min_epoch,
-        made.digests,
-        made.flavors,
-        made.sequence,
-        made.time,
-        made.base,
-    )
-
-
-def _show(part: Listed) -> None:
+def _show(part: RevocationFile | RevocationStatement) -> None:
     """Print one part, a line each."""
     lines = [
         *(f"  epoch {epoch}" for epoch in part.epochs),
@@ -214,6 +186,10 @@ def _show(part: Listed) -> None:
         *(f"  flavor {flavor}" for flavor in part.flavors),
     ]
     click.echo("\n".join(lines or ["  nothing is withdrawn"]))
+
+
+def _now() -> int:
+    return int(time.time())
 
 
 def _print_json(value: object) -> None:
@@ -252,7 +228,7 @@ def retain(data: Path, what: str, before: str, as_json: bool) -> None:
     from stoilo.server.operations.retention import retain as delete  # noqa: PLC0415
 
     time_s = parse_day(before)
-    done = delete(data, What(what), time_s, int(time.time()), os.environ)
+    done = delete(data, What(what), time_s, _now(), os.environ)
     click.echo(render_json(done) if as_json else render_report(done, before))
 
 

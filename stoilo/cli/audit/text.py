@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import json
 from dataclasses import replace
 
 import msgspec
 
-from stoilo.audit.format.facts import LeafKind, Record, WorkunitRecord
+from stoilo.audit.format.facts import TIME_FIELDS, Record, WorkunitRecord, show_time
 from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.misbehaviour import Misbehaviour
+from stoilo.audit.format.proof import LeafKind
+from stoilo.audit.read.reader import Entry, LogView
 from stoilo.audit.read.search import Found, SearchResult, explain_admission
-from stoilo.audit.read.view import Entry, LogView
-from stoilo.core.errors import StoiloError
-from stoilo.core.plaintext import show_plainly
-from stoilo.core.strict_json import Json
+from stoilo.core.errors import StoiloError, show_plainly
+from stoilo.core.signatures import Json
 
 
 def show_entry(log: LogView, entry: Entry, *, with_source: bool) -> Entry:
@@ -93,13 +93,13 @@ def _lines(entry: Entry) -> list[str]:
     head = signed.checkpoint
     lines = [f"entry {entry.index} of {show_plainly(head.origin)}: {kind}"]
     if leaf is not None:
-        lines.append(f"  logged for: {_moment(leaf.time)}, epoch {leaf.epoch}")
+        lines.append(f"  logged for: {show_time(leaf.time)}, epoch {leaf.epoch}")
         lines.append(f"  digest: {leaf.digest}")
     lines.append(
         f"  proven under: the checkpoint of {head.size} leaves {head.root.hex()}"
     )
     if signed.witnesses:
-        when = "" if signed.time is None else f" at {_moment(signed.time)}"
+        when = "" if signed.time is None else f" at {show_time(signed.time)}"
         names = ", ".join(map(show_plainly, sorted(signed.witnesses)))
         lines.append(f"  cosigned by: {names}{when}")
     if signed.retired:
@@ -121,27 +121,11 @@ def _indented(text: str) -> list[str]:
     return [f"    {line}" for line in text.split("\n")]
 
 
-_TIMES = frozenset(
-    {"time", "admitted_at", "not_before", "not_after", "checkpoint_time"}
-    | {"start", "end", "before", "until"}
-)
-
-
 def _value(name: str, value: Json) -> str:
-    if name in _TIMES and isinstance(value, int):
-        return _moment(value) if value else "-"
+    if name in TIME_FIELDS and isinstance(value, int):
+        return show_time(value) if value else "-"
     text = value if isinstance(value, str) else json.dumps(value)
     return show_plainly(text) or "-"
-
-
-def _moment(seconds: int) -> str:
-    """Return a time in UTC; what no calendar holds stays a number."""
-    try:
-        return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime(
-            "%Y-%m-%d %H:%M:%S UTC"
-        )
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds} s"
 
 
 def render_search(result: SearchResult, *, as_json: bool) -> str:
@@ -155,7 +139,7 @@ def render_search(result: SearchResult, *, as_json: bool) -> str:
         }
         return json.dumps({"verified": True, **counts, "found": found})
     lines = [
-        f"{one.index:>9}  {_moment(one.leaf.time)}  {one.leaf.kind:<10}  "
+        f"{one.index:>9}  {show_time(one.leaf.time)}  {one.leaf.kind:<10}  "
         f"{one.leaf.digest}"
         for one in result.found
     ]
@@ -175,3 +159,25 @@ def _row(found: Found) -> dict[str, Json]:
         "time": found.leaf.time,
         "record": _fields(found.record),
     }
+
+
+def render_misbehaviour(shown: Misbehaviour, as_json: bool) -> str:
+    """Return what a proof of misbehaviour shows, for machines or for people."""
+    first, second = shown.first, shown.second
+    witnesses: list[Json] = [*sorted(shown.witnesses)]
+    if as_json:
+        trees: list[Json] = [
+            {"size": one.size, "root": one.root.hex()} for one in (first, second)
+        ]
+        fields: dict[str, Json] = {"proven": True, "origin": first.origin}
+        fields |= {"checkpoints": trees, "root_of_second_at_first": shown.root.hex()}
+        return json.dumps(fields | {"witnesses": witnesses})
+    lines = [f"Proven: the log {show_plainly(first.origin)} has signed two histories."]
+    lines += [
+        f"{one.size} leaves with root {one.root.hex()}" for one in (first, second)
+    ]
+    if first.size != second.size:
+        lines.append(f"whose first {first.size} leaves have root {shown.root.hex()}")
+    if witnesses:
+        lines.append(f"These witnesses cosigned both: {', '.join(map(str, witnesses))}")
+    return "\n".join(lines)

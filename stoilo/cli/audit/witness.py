@@ -1,4 +1,4 @@
-"""`stoilo audit witness`, `witness-key` and `log-key`: witnesses, and what they watch."""
+"""`stoilo audit witness` and `key`: witnesses, and what they watch."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command("witness-key")
-@click.option("--data", type=_FOLDER, required=True, help="The witness's directory.")
-@click.option("--name", required=True, help="Its name, for example witness.example/w1.")
+@click.command()
+@click.argument("kind", type=click.Choice(["log", "witness"]))
+@click.option("--data", type=_FOLDER, required=True, help="Its directory.")
+@click.option(
+    "--name",
+    help="Its name, for example witness.example/w1; a log's as `stoilo up` will have it.",
+)
 @click.option(
     "--algorithm",
     type=click.Choice(["ed25519", "ml-dsa-44"]),
     default="ed25519",
     show_default=True,
-    help="Of a new key.",
+    help="Of a new witness's key.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def witness_key(data: Path, name: str, algorithm: str, as_json: bool) -> None:
-    """Make a witness's key, or show the one there; prints the verifier key.
+def key(
+    kind: str, data: Path, name: str | None, algorithm: str, *, as_json: bool
+) -> None:
+    """Print the verifier key of a project's log or of a witness; made if there is none.
 
-    Example: stoilo audit witness-key --data witness --name witness.example/w1
+    Witnesses need the log's key before the project's first start, and the project needs
+    theirs. Example: stoilo audit key witness --data witness --name witness.example/w1
     """
-    from stoilo.audit.witness.keys import (  # noqa: PLC0415 - loads cryptography
-        make_witness_key,
-    )
-
-    key = make_witness_key(data, name, algorithm)
-    if as_json:
-        click.echo(json.dumps({"name": name, "vkey": key.vkey}))
+    if kind == "log":
+        name, vkey = _log_key(data, name)
     else:
-        click.echo(key.vkey)
+        from stoilo.audit.witness.keys import make_witness_key  # noqa: PLC0415 - extra
+
+        if name is None:
+            raise UsageError("STO-L110", "a witness has a name", hint="give --name")
+        vkey = make_witness_key(data, name, algorithm).vkey
+    click.echo(json.dumps({"name": name, "vkey": vkey}) if as_json else vkey)
 
 
-@click.command("log-key")
-@click.option("--data", type=_FOLDER, required=True, help="The server's directory.")
-@click.option("--origin", help="The log's name, as `stoilo up` will have it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def log_key(data: Path, origin: str | None, as_json: bool) -> None:
-    """Print the verifier key of a project's log, made now if there is none yet.
-
-    Witnesses need it before the project's first start.
-    """
+def _log_key(data: Path, origin: str | None) -> tuple[str, str]:
+    """Return name and verifier key of the log of a server's directory."""
     from stoilo.audit.format.note import KeyType, private_vkey, render_vkey  # noqa: PLC0415 - extra
     from stoilo.server.config import load_config  # noqa: PLC0415 - extra
     from stoilo.signer.key_files import ensure_key, make_private_directory  # noqa: PLC0415 - extra
@@ -64,10 +64,10 @@ def log_key(data: Path, origin: str | None, as_json: bool) -> None:
     config, _ = load_config(data.absolute(), {"origin": origin}, os.environ)
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     keys = make_private_directory(data / "keys")
-    online = make_private_directory(keys / "online")
-    key = ensure_key(online / "log.pem").key
-    vkey = render_vkey(private_vkey(config.origin, KeyType.ED25519, key))
-    click.echo(json.dumps({"origin": config.origin, "vkey": vkey}) if as_json else vkey)
+    private = ensure_key(make_private_directory(keys / "online") / "log.pem").key
+    return config.origin, render_vkey(
+        private_vkey(config.origin, KeyType.ED25519, private)
+    )
 
 
 @click.command()
@@ -96,7 +96,7 @@ def witness(
 ) -> None:
     """Cosign the checkpoints of logs, as long as each only ever grows.
 
-    Make a key first (`stoilo audit witness-key`). Prints one JSON line when it
+    Make a key first (`stoilo audit key witness`). Prints one JSON line when it
     answers: its URL and its verifier key. SIGHUP reads the file of logs again; Ctrl-C
     and SIGTERM end it.
     """
@@ -104,13 +104,12 @@ def witness(
     from stoilo.audit.witness.keys import load_witness_key  # noqa: PLC0415 - extra
     from stoilo.audit.witness.process import (  # noqa: PLC0415 - extra
         WitnessSettings,
-        parse_listen,
         run_witness,
     )
 
     settings = WitnessSettings(
         data=data,
-        listen=parse_listen(listen),
+        listen=listen,
         logs=lambda: _read_logs(log_keys, logs),
         certificate=certificate,
         certificate_key=certificate_key,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoilo.core.errors import UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import UsageError, show_plainly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

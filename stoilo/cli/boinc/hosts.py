@@ -86,7 +86,7 @@ def trust(
         raise UsageError("STO-U003", "name the account that is not trusted any more")
     with open_project(data) as roster:
         if email is not None:
-            roster.trust(email, now(), trusted=not no_more)
+            roster.trust(email, trusted=not no_more)
         known = roster.trusted()
         ended = roster.spot_checks(now() - days * 86_400)
     if as_json:

@@ -51,7 +51,7 @@ def programs(
 
     Example: stoilo boinc programs --data project --flavor pure --flavor numeric
     """
-    from stoilo.signer.development.programs import publish_programs  # noqa: PLC0415 - an extra
+    from stoilo.signer.development.changes import publish_programs  # noqa: PLC0415 - an extra
 
     if build is not None and flavors:
         raise UsageError("STO-U003", "--flavor is for building; --from names a build")
@@ -76,8 +76,8 @@ def _make_root(data: Path, now: int) -> None:
 
     A stock project wants its programs before the server starts on it.
     """
+    from stoilo.core.levels import level_files  # noqa: PLC0415
     from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415
-    from stoilo.policies.levels import level_files  # noqa: PLC0415
     from stoilo.server.config import load_config  # noqa: PLC0415
     from stoilo.server.data_directory import claim_directory  # noqa: PLC0415
     from stoilo.signer.development.root import create_development_root  # noqa: PLC0415
@@ -99,8 +99,8 @@ def _make_root(data: Path, now: int) -> None:
 def _build(directory: Path, output: Path, flavors: tuple[str, ...]) -> None:
     """Freeze the parts for the root in `directory`, under a serial of their own."""
     from stoilo.cli.flavor.build import find_manifest  # noqa: PLC0415 - an extra
-    from stoilo.flavors.tree import platform_name  # noqa: PLC0415 - an extra
-    from stoilo.signer.development.programs import next_serial, project_origin  # noqa: PLC0415
+    from stoilo.core.frozen_tree import platform_name  # noqa: PLC0415 - an extra  # noqa: PLC0415 - an extra
+    from stoilo.signer.development.changes import next_serial, project_origin  # noqa: PLC0415  # noqa: PLC0415
     from stoilo.signer.part_building import build_parts, built_file  # noqa: PLC0415
 
     origin = project_origin(directory)

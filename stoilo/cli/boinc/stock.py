@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 
 from stoilo.cli.boinc.data import DATA, JSON
-from stoilo.core.errors import UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import UsageError, show_plainly
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 

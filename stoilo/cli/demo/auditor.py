@@ -13,11 +13,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.note import Note, parse_note, render_note
 from stoilo.audit.format.policy import LogPolicy, open_checkpoint
-from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof, render_proof
+from stoilo.audit.format.proof import (
+    LeafKind,
+    ProvenLeaf,
+    check_proof,
+    parse_leaf,
+    parse_proof,
+    render_proof,
+)
 from stoilo.audit.format.tiles import decode_bundle, render_tile_path, tile_at
 from stoilo.audit.monitor.finding import Severity
 from stoilo.audit.monitor.monitor import Monitor
@@ -27,7 +32,8 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.admission import verify_admission
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
+from stoilo.signer.published.directory import read_release
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.witness import WitnessProcess, write_log_policy
 

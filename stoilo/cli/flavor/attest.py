@@ -51,8 +51,12 @@ def attest(
 
     Example: stoilo flavor attest build --key bea.builder.key --output /media/stick/ceremony
     """
-    from stoilo.signer.attestations import attestation_path, make_attestation  # noqa: PLC0415
-    from stoilo.signer.ceremony.built_parts import find_builds, read_inputs  # noqa: PLC0415
+    from stoilo.signer.attestations import (  # noqa: PLC0415 - an extra
+        attestation_path,
+        build_inputs,
+        make_attestation,
+    )
+    from stoilo.signer.ceremony.built_parts import find_builds  # noqa: PLC0415 - an extra
     from stoilo.signer.key_files import write_private_file  # noqa: PLC0415 - an extra
     from stoilo.signer.offline_keys import BUILDER_ROLE  # noqa: PLC0415 - an extra
 
@@ -66,7 +70,7 @@ def attest(
         )
     private, written = opened.ed25519(), []
     for build in builds:
-        inputs = read_inputs(build, commit, source_date_epoch)
+        inputs = build_inputs(build.part, commit, source_date_epoch)
         path = (output or folder) / attestation_path(build.part, private.public)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_private_file(path, make_attestation(build.part, inputs, private))

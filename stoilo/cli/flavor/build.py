@@ -117,10 +117,10 @@ def lock(name: str, output: Path | None, check: bool, python: Path | None) -> No
     NAME is a shipped flavor, or `verifier` or `tools`. A lock is for one platform: run it on
     each. Review what changed and commit it; builds take a lock as it is.
     """
+    from stoilo.core.frozen_tree import platform_name  # noqa: PLC0415 - as above
     from stoilo.flavors import lock as locks  # noqa: PLC0415 - used here only
     from stoilo.flavors.build import check_flavor  # noqa: PLC0415 - loads the levels
     from stoilo.flavors.freeze import base_python  # noqa: PLC0415 - as above
-    from stoilo.flavors.tree import platform_name  # noqa: PLC0415 - as above
 
     requirements: tuple[str, ...]
     if name in {"verifier", "tools"}:

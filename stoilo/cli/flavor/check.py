@@ -1,4 +1,4 @@
-"""`stoilo flavor verify` and `compare`, and what `show` tells of frozen trees."""
+"""`stoilo flavor verify` and `compare`: frozen trees and their archives."""
 
 from __future__ import annotations
 
@@ -12,34 +12,12 @@ import click
 from stoilo.core.errors import TrustError, UsageError
 
 if TYPE_CHECKING:
-    from stoilo.flavors.inspect import LoadedTree
+    from stoilo.flavors.comparison import LoadedTree
 
 
 _PATH = click.Path(path_type=Path, exists=True)
 _MANIFEST_BYTES = 16 << 20
 _SHOWN = 40
-
-
-def inspect(path: Path, *, modules: bool, as_json: bool) -> None:
-    """Show what lies in a frozen tree: files, modules, libraries; of an archive its files."""
-    from stoilo.flavors.inspect import load_tree  # noqa: PLC0415 - used here only
-
-    loaded = load_tree(path)
-    document = _summary(loaded)
-    inside = _look(path, loaded) if path.is_dir() else None
-    if inside is not None:
-        document |= {name: list(items) for name, items in inside.items()}
-    if as_json:
-        files = [dataclasses.asdict(file) for file in loaded.tree.files]
-        click.echo(json.dumps(document | {"entries": files}))
-        return
-    for name, value in document.items():
-        if not isinstance(value, list):
-            click.echo(f"{name:<10} {value}")
-        elif modules:
-            click.echo(f"{name}:\n" + "".join(f"  {one}\n" for one in value), nl=False)
-        else:
-            click.echo(f"{name:<10} {len(value)}")
 
 
 def _summary(loaded: LoadedTree) -> dict[str, object]:
@@ -56,25 +34,6 @@ def _summary(loaded: LoadedTree) -> dict[str, object]:
     return document
 
 
-def _look(path: Path, loaded: LoadedTree) -> dict[str, tuple[str, ...]]:
-    from stoilo.flavors.inspect import look_inside  # noqa: PLC0415 - as above
-
-    programs = [file.path for file in loaded.tree.files if file.executable]
-    if len(programs) != 1:
-        raise TrustError(
-            "STO-F018", f"a frozen tree has one program, this one {len(programs)}"
-        )
-    directory = path / "tree" if (path / "tree" / "MANIFEST").is_file() else path
-    inside = look_inside(directory, programs[0])
-    return {
-        "modules": inside.modules,
-        "libraries": inside.libraries,
-        "scripts": inside.scripts,
-        "options": inside.options,
-        "others": inside.files,
-    }
-
-
 @click.command()
 @click.argument("path", type=_PATH)
 @click.option("--tree", "wanted", metavar="SHA256|FILE", help="Which tree it must be.")
@@ -85,7 +44,7 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
 
     --tree takes the digest or the `.tree` file of a release. Exit code 0: it holds, 4: not.
     """
-    from stoilo.flavors.inspect import load_tree  # noqa: PLC0415 - used here only
+    from stoilo.flavors.comparison import load_tree  # noqa: PLC0415 - used here only
 
     loaded = load_tree(path)
     if packed is not None and loaded.archive != packed:
@@ -104,7 +63,7 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
 
 
 def _digest_of(wanted: str) -> str:
-    from stoilo.flavors.tree import parse_tree, tree_digest  # noqa: PLC0415 - as above
+    from stoilo.core.frozen_tree import parse_tree, tree_digest  # noqa: PLC0415 - as above
 
     file = Path(wanted)
     if not file.is_file():
@@ -124,7 +83,7 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
 
     A and B are outputs of builds, trees or archives. Exit code 0: equal, 4: they differ.
     """
-    from stoilo.flavors.inspect import compare_trees, load_tree  # noqa: PLC0415 - extra
+    from stoilo.flavors.comparison import compare_trees, load_tree  # noqa: PLC0415 - extra
 
     if first.resolve() == second.resolve():
         raise UsageError("STO-F014", "that is one build, named twice")
@@ -142,4 +101,4 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
         click.echo(f"{row.path or first.name}: {row.what}")
     if found:
         more = "" if len(found) <= _SHOWN else f", {len(found) - _SHOWN} more not shown"
-        raise TrustError("STO-F013", f"the builds differ in {len(found)} paths{more}")
+        raise TrustError("STO-F006", f"the builds differ in {len(found)} paths{more}")

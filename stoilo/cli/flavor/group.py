@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
 from stoilo.cli.flavor.attest import attest
 from stoilo.cli.flavor.build import build, lock
-from stoilo.cli.flavor.check import compare, inspect, verify
+from stoilo.cli.flavor.check import compare, verify
 from stoilo.cli.policy import read_source
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
@@ -52,22 +51,17 @@ def identify(file: str, as_json: bool) -> None:
 
 
 @flavor.command()
-@click.argument("name", metavar="NAME|PATH", required=False)
-@click.option("--modules", is_flag=True, help="Of PATH: every module and library.")
+@click.argument("name", metavar="NAME", required=False)
 @click.option("--json", "as_json", is_flag=True, help="JSON.")
-def show(name: str | None, modules: bool, as_json: bool) -> None:
+def show(name: str | None, as_json: bool) -> None:
     """Show the flavor NAME (a name, a SHA-256 or an MD5); without one, list the shipped.
 
-    Of PATH, a build's output, an unpacked tree or an archive: files, modules, libraries.
-    Nothing of it is run.
+    What lies in a built tree says its MANIFEST; `stoilo flavor verify PATH` checks it.
     """
     from stoilo.flavors.build import flavor_level  # noqa: PLC0415 - loads the levels
 
     if name is None:
         _list_flavors(as_json=as_json)
-        return
-    if name not in {one.name for one in shipped_flavors()} and Path(name).exists():
-        inspect(Path(name), modules=modules, as_json=as_json)
         return
     found = find_flavor(name)
     document = _document(found) | {"level": flavor_level(found)}

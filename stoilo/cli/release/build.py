@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from stoilo.cli.flavor.build import find_manifest
-from stoilo.cli.release.ceremony_folder import read_floors, read_small
+from stoilo.cli.keys import read_small
+from stoilo.cli.release.ceremony_folder import read_floors
 from stoilo.flavors.build import BuiltPart
 from stoilo.signer.part_building import build_parts, built_file
 

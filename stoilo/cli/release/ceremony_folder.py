@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,24 +12,26 @@ import msgspec
 
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import read_witnesses
-from stoilo.cli.keys import read_public_file
+from stoilo.cli.keys import read_public_file, read_small
 from stoilo.core.errors import UsageError
-from stoilo.core.files import read_bounded
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import BuilderKey
 from stoilo.policies.policy import Policy, parse_policy
 from stoilo.signer.ceremony.built_parts import read_attestations
-from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder
+from stoilo.signer.ceremony.folder import (
+    Ceremony,
+    add_builds,
+    begin_on,
+    read_folder,
+    write_folder,
+)
 from stoilo.signer.ceremony.key_holders import KeyHolder
-from stoilo.signer.ceremony.requests import add_builds, begin_on
-from stoilo.signer.ceremony.review import Review, review
-from stoilo.signer.ceremony.review_text import render_review
-from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, append_line
+from stoilo.signer.ceremony.review import Review, render_review, review
+from stoilo.signer.ceremony.transcript import add_line
 from stoilo.signer.offline_keys import PublicKeyFile
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
-MAX_SMALL_BYTES = 512 * 1024
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
@@ -38,17 +39,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 def clock() -> int:
     """Return this machine's time, Unix seconds."""
     return int(time.time())
-
-
-def read_small(path: Path) -> bytes:
-    """Return a small file's bytes; raises ``STO-U004`` or ``STO-K050``."""
-    try:
-        return read_bounded(path, MAX_SMALL_BYTES)
-    except OSError as error:
-        code = "STO-K050" if error.errno == errno.EFBIG else "STO-U004"
-        raise UsageError(
-            code, f"{path.name} cannot be read: {error.strerror}"
-        ) from error
 
 
 def read_named(path: Path, role: str) -> PublicKeyFile:
@@ -100,7 +90,7 @@ def refuse_present(folder: Path) -> None:
     """Refuse to begin where anything but builders' attestations lies already."""
     if folder.exists() and any(path.name != "builds" for path in folder.iterdir()):
         raise UsageError(
-            "STO-K051",
+            "STO-K050",
             f"{folder.name} is not empty",
             hint="begin every ceremony in a folder of its own",
         )
@@ -111,19 +101,19 @@ def open_or_begin(
 ) -> Ceremony:
     """Return the ceremony in `folder`, or a new one on the release in `release`.
 
-    Raises ``STO-K051`` when there is neither.
+    Raises ``STO-K050`` when there is neither.
     """
     if (folder / "ceremony.json").exists():
         if release is not None:
             raise UsageError(
-                "STO-K051",
+                "STO-K050",
                 f"{folder.name} holds a ceremony already",
                 hint="leave --release out to ask for more in it, or name a new folder",
             )
         return read_folder(folder)
     if release is None:
         raise UsageError(
-            "STO-K051",
+            "STO-K050",
             f"{folder.name} holds no ceremony yet",
             hint="say what it builds on: --release DIR",
         )
@@ -147,19 +137,9 @@ def save(
     key: str = "",
 ) -> None:
     """Write the folder and a line of its transcript, for everybody to read."""
-    # The folder first: a line about what was not written would be false.
-    write_folder(folder, ceremony)
-    append_line(
-        folder,
-        act,
-        clock(),
-        who=who,
-        key=key,
-        proposal=ceremony.digest,
-        note=note[:1024],
-    )
-    with contextlib.suppress(OSError):  # some sticks know no modes
-        (folder / TRANSCRIPT_FILE).chmod(0o644)
+    about = {"who": who, "key": key, "proposal": ceremony.digest, "note": note[:1024]}
+    transcript = add_line(ceremony.transcript, act, clock(), **about)
+    write_folder(folder, replace(ceremony, transcript=transcript))
 
 
 def print_review(found: Review, *folders: Path, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from stoilo.cli.keys import read_small
 from stoilo.cli.release.ceremony_folder import (
     FILE,
     FOLDER,
@@ -17,31 +18,24 @@ from stoilo.cli.release.ceremony_folder import (
     read_builders,
     read_holders,
     read_policies,
-    read_small,
     read_witness_policy,
     refuse_present,
 )
 from stoilo.core.errors import UsageError
+from stoilo.core.levels import level_files
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import BuilderFile
-from stoilo.policies.levels import level_files
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.built_parts import (
     read_attestations,
     read_parts_from,
 )
-from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
+from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile, add_builds
 from stoilo.signer.ceremony.key_holders import RoleSet
 from stoilo.signer.ceremony.proposal import (
-    ReleasePlan,
     first_proposal,
 )
-from stoilo.signer.ceremony.requests import (
-    FirstRelease,
-    add_builds,
-    first_targets,
-    online_role,
-)
+from stoilo.signer.ceremony.requests import first_targets, online_role
 from stoilo.signer.process.online_keys import parse_online_keys
 from stoilo.signer.roles import OFFLINE
 
@@ -138,7 +132,7 @@ def init(
     online = parse_online_keys(online_bytes)
     if origin not in {"", online.origin}:
         raise UsageError(
-            "STO-K062", f"{online_file.name} was made for {online.origin!r}"
+            "STO-K063", f"{online_file.name} was made for {online.origin!r}"
         )
     server = online_role(online)
     roles = {
@@ -147,24 +141,20 @@ def init(
     }
     keys = tuple(read_builders(builders))
     targets = first_targets(
-        FirstRelease(
-            online=online,
-            witnesses=read_witness_policy(log_policy),
-            installed=installed_release(),
-            level_files=level_files(),
-            policies=read_policies(policies) or (default_policy(),),
-            builders=BuilderFile(keys, builders_threshold if keys else 0),
-        )
+        online,
+        installed_release(),
+        witnesses=read_witness_policy(log_policy),
+        level_files=level_files(),
+        policies=read_policies(policies) or (default_policy(),),
+        builders=BuilderFile(keys, builders_threshold if keys else 0),
     )
     parts = tuple(one for place in built for one in read_parts_from(place).put)
     now = clock()
     proposal = first_proposal(
-        ReleasePlan(
-            {**roles, "snapshot": server, "timestamp": server},
-            (*targets, *parts),
-            rehearsal,
-            now,
-        )
+        {**roles, "snapshot": server, "timestamp": server},
+        (*targets, *parts),
+        now,
+        rehearsal=rehearsal,
     )
     about = CeremonyFile(
         origin=online.origin, rehearsal=rehearsal, created=now, note=note

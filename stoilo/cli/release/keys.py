@@ -211,11 +211,11 @@ def online_keys(
 
 
 def _configured_origin(data: Path) -> str:
-    """Return the origin of the server's configuration; raises ``STO-K092``."""
+    """Return the origin of the server's configuration; raises ``STO-K090``."""
     config, _ = load_config(data, {}, os.environ)
     if config.origin == DEFAULT_ORIGIN:
         raise UsageError(
-            "STO-K092",
+            "STO-K090",
             "the project has no name yet",
             hint="--origin example.org/project, the same for ever: the log has it too",
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from stoilo.cli.keys import read_public_file
+from stoilo.cli.keys import read_public_file, read_small
 from stoilo.cli.release.ceremony_folder import (
     FILE,
     FOLDER,
@@ -21,35 +21,34 @@ from stoilo.cli.release.ceremony_folder import (
     read_floors,
     read_holders,
     read_policies,
-    read_small,
     read_witness_policy,
 )
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import UsageError
+from stoilo.core.levels import level_files
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.targets import ReviewerFile, read_target
-from stoilo.executor.verifier.trust import REVIEWERS_FILE
-from stoilo.policies.levels import level_files
+from stoilo.executor.verifier.targets import ReviewerFile, RevocationFile, read_target
+from stoilo.signer.ceremony.base_release import roles_ending
 from stoilo.signer.ceremony.built_parts import (
     drop_part,
     read_attestations,
     read_parts_from,
 )
 from stoilo.signer.ceremony.content_checks import named_targets, release_parts
+from stoilo.signer.ceremony.folder import add_builds
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
+from stoilo.signer.ceremony.lists import list_target
 from stoilo.signer.ceremony.proposal import (
     Changes,
     Proposal,
     amend_proposal,
 )
 from stoilo.signer.ceremony.requests import (
-    Withdrawal,
     accept_policies,
-    add_builds,
+    allow_again,
     change_builders,
-    named_record,
+    merge_withdrawn,
     raise_floors,
-    roles_ending,
     take_levels,
     take_log_policy,
     take_online_keys,
@@ -236,7 +235,7 @@ def _reviewers(asked: Asked, _: Proposal, __: int) -> Iterator[Changes]:
     path = asked["reviewers"]
     if path is not None:
         record = read_target(read_small(path), ReviewerFile, path.name)
-        yield Changes((named_record(REVIEWERS_FILE, record),))
+        yield Changes((list_target(record),))
 
 
 def _floors(asked: Asked, proposal: Proposal, _: int) -> Iterator[Changes]:
@@ -277,13 +276,13 @@ def _keys(asked: Asked, _: Proposal, __: int) -> Iterator[Changes]:
 
 
 def _withdrawals(asked: Asked, proposal: Proposal, _: int) -> Iterator[Changes]:
-    made, builders = Withdrawal(), []
+    made, builders = RevocationFile(), []
     for text in asked["withdrawn"]:
         kind, _, what = text.partition("=")
         if kind == "part":
             name, _, platform = what.partition("/")
             yield Changes(drop=drop_part(set(named_targets(proposal)), name, platform))
-            made |= _part(proposal, name, platform)
+            made = merge_withdrawn(made, _part(proposal, name, platform))
         elif kind == "key":
             role, holders = _holder(Path(what))
             if role == "builder":
@@ -291,45 +290,43 @@ def _withdrawals(asked: Asked, proposal: Proposal, _: int) -> Iterator[Changes]:
             else:
                 yield Changes(keys=(RoleChange(role, holders),))
         else:
-            made |= _named(kind, what)
+            made = merge_withdrawn(made, _named(kind, what))
     if builders:
         yield change_builders(proposal, (), builders, None)
-    if made != Withdrawal() or asked["settle"]:
+    if made != RevocationFile() or asked["settle"]:
         yield withdraw(proposal, made, settle=asked["settle"])
 
 
 def _allowances(asked: Asked, proposal: Proposal, _: int) -> Iterator[Changes]:
-    made = Withdrawal()
-    for text in asked["allowed"]:
-        kind, _, what = text.partition("=")
-        made |= _named(kind, what)
+    rows = (text.partition("=") for text in asked["allowed"])
     if asked["allowed"]:
-        yield withdraw(proposal, made, take_back=True)
+        named = (_named(kind, what) for kind, _, what in rows)
+        yield allow_again(proposal, merge_withdrawn(RevocationFile(), *named))
 
 
-def _named(kind: str, what: str) -> Withdrawal:
-    """Return one thing of those that `RevocationFile` lists; raises ``STO-U003``."""
+def _named(kind: str, what: str) -> RevocationFile:
+    """Return the list of one thing; raises ``STO-U003``."""
     number = int(what) if what.isascii() and what.isdigit() else 0
     match kind:
         case "digest":
-            return Withdrawal(digests=(check_digest(what),))
+            return RevocationFile(digests=(check_digest(what),))
         case "flavor":
-            return Withdrawal(flavors=(check_digest(what),))
+            return RevocationFile(flavors=(check_digest(what),))
         case "epoch" if number:
-            return Withdrawal(epochs=(number,))
+            return RevocationFile(epochs=(number,))
         case "below-epoch" if number:
-            return Withdrawal(min_epoch=number)
+            return RevocationFile(min_epoch=number)
     raise UsageError("STO-U003", f"{kind[:20]}={what[:80]!r} names nothing")
 
 
-def _part(proposal: Proposal, name: str, platform: str) -> Withdrawal:
+def _part(proposal: Proposal, name: str, platform: str) -> RevocationFile:
     """Return a published part's archives, and a flavor's id where it goes as a whole."""
-    made = Withdrawal()
-    for one in release_parts(Proposal(proposal.base)) if proposal.base else ():
-        if one.part == name and platform in {"", one.platform}:
-            flavors = (one.flavor,) if one.flavor and not platform else ()
-            made |= Withdrawal((one.archive.sha256,), flavors)
-    return made
+    parts = release_parts(Proposal(proposal.base)) if proposal.base else ()
+    gone = [one for one in parts if one.part == name and platform in {"", one.platform}]
+    return RevocationFile(
+        digests=tuple(one.archive.sha256 for one in gone),
+        flavors=tuple({one.flavor for one in gone if one.flavor and not platform}),
+    )
 
 
 def _holder(path: Path) -> tuple[str, tuple[KeyHolder, ...]]:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from stoilo.cli.keys import open_key_file, passphrase_option
+from stoilo.cli.keys import open_key_file, passphrase_option, read_small, type_back
 from stoilo.cli.release.ceremony_folder import (
     FILE,
     FOLDER,
     clock,
     json_option,
     print_review,
-    read_small,
     save,
 )
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.files import write_durably
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.base_release import BaseRelease
@@ -37,19 +36,18 @@ from stoilo.signer.ceremony.key_memory import (
 )
 from stoilo.signer.ceremony.metadata import RoleFile, open_root
 from stoilo.signer.ceremony.publication import publish as put
-from stoilo.signer.ceremony.review import Review
+from stoilo.signer.ceremony.publication import refuse_problems
+from stoilo.signer.ceremony.review import Review, next_step
 from stoilo.signer.ceremony.review import review as review_ceremony
-from stoilo.signer.ceremony.review_text import next_step
 from stoilo.signer.ceremony.signatures import combine, sign_proposal, signable
-from stoilo.signer.ceremony.transcript import append_line
+from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, add_line
 from stoilo.signer.offline_keys import (
     OfflineKey,
-    check_typed_back,
-    choose_groups,
     fingerprint_digest,
     group_digest,
 )
 from stoilo.signer.process.online_keys import find_key, renew_online_metadata
+from stoilo.signer.published.directory import read_release
 
 
 @click.command()
@@ -97,9 +95,6 @@ def check_first_root(first_root: str, root_file: Path) -> None:
             f"the release in the folder does not begin with {root_file.name}",
             hint="do not sign: it is another project's, or a forged one",
         )
-
-
-TRIES = 3
 
 
 @click.command()
@@ -150,7 +145,7 @@ def sign(
         check_first_root(found.first_root, root_file)
     if not as_json:
         print_review(found, folder, as_json=False)
-    _refuse_problems(found)
+    refuse_problems(found)
     _confirm(found, expect, yes=yes)
     # Only now: nobody types a passphrase for what he would not sign.
     key = open_key_file(key_file, passphrase_fd)
@@ -158,13 +153,6 @@ def sign(
     _save(folder, signed, key)
     after = review_ceremony(signed, clock())
     _show_signed(after, folder, key, as_json=as_json)
-
-
-def _refuse_problems(found: Review) -> None:
-    """Raise the first problem: what has one is signed by nobody."""
-    if found.problems:
-        first = found.problems[0]
-        raise TrustError(first.code, first.message, hint=first.hint)
 
 
 def _confirm(found: Review, expect: str | None, *, yes: bool) -> None:
@@ -184,27 +172,10 @@ def _confirm(found: Review, expect: str | None, *, yes: bool) -> None:
             "--yes is for rehearsals",
             hint="give --expect DIGEST, read from another screen",
         )
-    for _ in range(TRIES):
-        if _is_typed_back(found.digest):
-            return
-        click.echo("that is another proposal's; look again", err=True)
-    raise TrustError("STO-K069", "the proposal is not the one that was expected")
-
-
-def _is_typed_back(digest: str) -> bool:
-    """Whether a person types two groups of `digest`, which nobody knew beforehand."""
-    # A forged proposal that shares the first digits can be had by trying; one that shares
-    # all of them cannot.
-    click.echo("From the proposer's screen, as read to you, the proposal's", err=True)
-    typed = {
-        number: str(click.prompt(f"  group {number} (of 16)", err=True))
-        for number in choose_groups(secrets.randbelow)
-    }
-    try:
-        check_typed_back(group_digest(digest), typed)
-    except TrustError:
-        return False
-    return True
+    type_back(
+        group_digest(found.digest),
+        "From the proposer's screen, as read to you, the proposal's",
+    )
 
 
 def _signed(
@@ -278,7 +249,8 @@ def publish(
         _refuse_foreign_keys(data, ceremony)
     current = put(ceremony, place, now, public=data is None)
     if os.access(folders[0], os.W_OK):  # the stick may be locked: its part is done
-        append_line(folders[0], "publish", now, proposal=ceremony.digest)
+        line = add_line(ceremony.transcript, "publish", now, proposal=ceremony.digest)
+        write_durably(folders[0] / TRANSCRIPT_FILE, line, mode=None)
     online = data is not None and _sign_online(place, now)
     _show_published(current, data, online=online, as_json=as_json)
 
@@ -313,7 +285,7 @@ def _sign_online(place: Path, now: int) -> bool:
 def _verify_as_volunteer(place: Path, now: int) -> None:
     """Raise what a volunteer would, before one does."""
     root = (place / "root.json").read_bytes()
-    load_trust(place, root, now, installed=installed_release())
+    load_trust(read_release(place), root, now, installed=installed_release())
 
 
 def _show_published(

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import msgspec
 
-from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option, read_small
-from stoilo.core.errors import StoiloError
-from stoilo.core.plaintext import show_plainly
+from stoilo.cli.keys import read_small
+from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option
+from stoilo.core.errors import StoiloError, show_plainly
 from stoilo.executor.verifier.installation import installed_release
+from stoilo.signer.ceremony.base_release import find_release, open_published
 from stoilo.signer.ceremony.change_words import render_time, show_line
-from stoilo.signer.ceremony.status import ReleaseState, read_state
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.published.history import RoleVersion
 from stoilo.signer.published.places import open_place
 from stoilo.signer.published.verify import PublishedRelease, verify_release
+from stoilo.signer.release_status import (
+    ReleaseStatus,
+    RoleHolders,
+    read_status,
+    role_holders,
+    warnings_of,
+)
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -77,7 +84,7 @@ def _document(found: PublishedRelease) -> dict[str, object]:
         "roles": [
             {
                 "role": one.role,
-                "version": one.version,
+                "version": one.signed.version,
                 "expires": int(one.signed.expires.timestamp()),
                 "threshold": one.threshold,
                 "signers": _signers(one),
@@ -124,7 +131,7 @@ def _lines(found: PublishedRelease) -> Iterator[str]:
     for one in found.roles:
         names = ", ".join(map(show_plainly, _signers(one)))
         end = datetime.fromtimestamp(one.signed.expires.timestamp(), UTC).date()
-        yield f"  {one.role:<11} version {one.version}, until {end}, signed by {names}"
+        yield f"  {one.role:<11} version {one.signed.version}, until {end}, signed by {names}"
     for part in found.parts:
         who = ", ".join(map(show_plainly, _builders(found, part.part, part.platform)))
         yield (
@@ -178,27 +185,34 @@ def status(context: click.Context, directory: Path, *, as_json: bool) -> None:
     DIRECTORY is a release, or a server's data directory. Exit code 4: something has
     expired.
     """
-    found = read_state(directory, clock())
+    base = open_published(find_release(directory))
+    found, holders = read_status(base, clock()), role_holders(base)
     if as_json:
-        click.echo(msgspec.json.encode(found).decode())
+        document = msgspec.to_builtins(found) | {
+            "holders": msgspec.to_builtins(holders),
+            "warnings": warnings_of(found),
+        }
+        click.echo(json.dumps(document))
     else:
-        _show_status(found)
+        _show_status(found, holders)
     if found.state == "expired":
         context.exit(4)
 
 
-def _show_status(found: ReleaseState) -> None:
-
+def _show_status(found: ReleaseStatus, holders: Mapping[str, RoleHolders]) -> None:
     lines = [f"Release of {found.origin}: {found.state}"]
     for role in found.roles:
         lines.append(
             f"  {role.role} {role.version}: {role.state}, ends {render_time(role.expires)}"
         )
-        if role.keys:
-            names = ", ".join(f"{one.name} [{one.fingerprint}]" for one in role.keys)
-            lines.append(f"    {role.threshold} of {len(role.keys)}: {names}")
+        keys = holders[role.role].keys
+        names = ", ".join(f"{one.name} [{one.fingerprint}]" for one in keys)
+        lines.append(f"    {holders[role.role].threshold} of {len(keys)}: {names}")
     if found.epochs_until:
         lines.append(f"  gate epochs until {render_time(found.epochs_until)}")
-    lines += [f"  {line}" for line in found.parts]
-    lines += [f"Warning: {line}" for line in found.warnings]
+    lines += [
+        f"  {part.part} {part.platform}: {part.version}, serial {part.serial}"
+        for part in found.parts
+    ]
+    lines += [f"Warning: {line}" for line in warnings_of(found)]
     click.echo(show_plainly("\n".join(lines)))

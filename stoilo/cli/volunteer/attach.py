@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -33,28 +34,53 @@ data_option = click.option(
 )
 
 
+_Command = TypeVar("_Command", bound=Callable[..., object])
+_HOW = (
+    click.option("--root", type=_FILE, help="The project's TUF root, a file."),
+    click.option(
+        "--launcher",
+        type=_FILE,
+        help="Run tasks under this launcher, by its frozen programs, as BOINC would.",
+    ),
+    click.option(
+        "--project-programs",
+        is_flag=True,
+        help="Fetch launcher and verifier from the project; --root says which are its own.",
+    ),
+    click.option(
+        "--trust-project-programs",
+        is_flag=True,
+        help="The same without --root: whatever the project sends first is started.",
+    ),
+    click.option("--ca", type=_FILE, help="CA certificate of the project's server."),
+    click.option(
+        "--slots",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Tasks at the same time.",
+    ),
+    click.option("--max-level", help="Only lowers what the opt-in says."),
+    click.option(
+        "--opt-in",
+        type=_FILE,
+        help="One more opt-in file; all files must allow a task.",
+    ),
+)
+
+
+def how_options(command: _Command) -> _Command:
+    """Add the options that say by what, and how much, tasks run here."""
+    for option in reversed(_HOW):
+        command = option(command)
+    return command
+
+
 @click.command(short_help="Attach this computer to a project.")
 @click.argument("url")
 @click.option("--key", help="Account key, or @FILE: then it is in no process list.")
 @click.option("--email", help="Ask the project for the key; the password is asked for.")
-@click.option(
-    "--root", type=_FILE, help="The project's TUF root, a file; it is copied."
-)
-@click.option("--launcher", type=_FILE, help="Run tasks under this launcher.")
-@click.option(
-    "--project-programs",
-    is_flag=True,
-    help="Run tasks by the project's own programs, compared with --root.",
-)
-@click.option(
-    "--trust-project-programs",
-    is_flag=True,
-    help="The same without a root: whatever the project sends first is started here.",
-)
-@click.option("--ca", type=_FILE, help="CA certificate of the project's server.")
-@click.option("--slots", type=click.IntRange(1, _MAX_SLOTS), default=1)
-@click.option("--max-level", default="", help="Only lowers what the opt-in says.")
-@click.option("--opt-in", "opt_in_file", type=_FILE, help="One more opt-in file.")
+@how_options
 @data_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def attach(  # noqa: PLR0917 - click passes options by name
@@ -67,8 +93,8 @@ def attach(  # noqa: PLR0917 - click passes options by name
     trust_project_programs: bool,
     ca: Path | None,
     slots: int,
-    max_level: str,
-    opt_in_file: Path | None,
+    max_level: str | None,
+    opt_in: Path | None,
     data: Path,
     as_json: bool,
 ) -> None:
@@ -80,13 +106,15 @@ def attach(  # noqa: PLR0917 - click passes options by name
     from stoilo.executor.volunteer.attachments import AttachmentFile, Attachments  # noqa: PLC0415 - an extra
     from stoilo.executor.volunteer.transfer import Transfer  # noqa: PLC0415 - an extra
 
+    if not 1 <= slots <= _MAX_SLOTS:
+        raise UsageError("STO-U003", f"--slots is 1 to {_MAX_SLOTS}")
     said = AttachmentFile(
         project=_master_url(url),
         means=_means(root, launcher, project_programs, trust_project_programs),
         launcher=str(launcher.resolve()) if launcher else "",
         slots=slots,
-        max_level=max_level,
-        opt_in=str(opt_in_file.resolve()) if opt_in_file else "",
+        max_level=max_level or "",
+        opt_in=str(opt_in.resolve()) if opt_in else "",
     )
     if email is not None or trust_project_programs:
         _check_private(said.project)
@@ -165,7 +193,9 @@ def _account_key(transfer: Transfer, key: str | None, email: str | None) -> str:
     if (key is None) == (email is None):
         raise UsageError("STO-U003", "say one of --key and --email")
     if email is not None:
-        return transfer.look_up_account(email, _password())
+        from stoilo.executor.volunteer.attachments import look_up_account  # noqa: PLC0415 - an extra
+
+        return look_up_account(transfer, email, _password())
     assert key is not None  # noqa: S101 - one of the two is there
     if key.startswith("@"):
         key = _read(Path(key[1:]), _MAX_KEY_BYTES).decode("ascii", "replace")

@@ -12,7 +12,13 @@ from typing import Any
 
 import click
 
-from stoilo.cli.volunteer.attach import attach, attachments_at, data_option, detach
+from stoilo.cli.volunteer.attach import (
+    attach,
+    attachments_at,
+    data_option,
+    detach,
+    how_options,
+)
 from stoilo.cli.volunteer.opt_in import opt_in
 from stoilo.cli.volunteer.status import resume, self_check, status, suspend, update
 from stoilo.core.errors import UsageError
@@ -80,7 +86,6 @@ def _end(children: list[subprocess.Popen[bytes]]) -> None:
             child.wait()
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _NEEDED = ("project", "key", "state")
 
 
@@ -95,32 +100,7 @@ _NEEDED = ("project", "key", "state")
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory of its own; survives restarts.  [required]",
 )
-@click.option("--root", type=_FILE, help="The project's TUF root, a file.")
-@click.option(
-    "--launcher",
-    type=_FILE,
-    help="The project's launcher: run tasks by its frozen programs, as BOINC would.",
-)
-@click.option(
-    "--project-programs",
-    is_flag=True,
-    help="Fetch launcher and verifier from the project; --root says which are its own.",
-)
-@click.option(
-    "--trust-project-programs",
-    is_flag=True,
-    help="The same without --root: whatever the project sends first is started.",
-)
-@click.option(
-    "--max-level", help="Highest level to run now; only lowers what the opt-in says."
-)
-@click.option(
-    "--opt-in",
-    type=_FILE,
-    help="One more opt-in file, your own; what all files allow is allowed.",
-)
-@click.option("--ca", type=_FILE, help="CA certificate of the project's server.")
-@click.option("--slots", default=1, show_default=True, help="Tasks at the same time.")
+@how_options
 @click.option("--verbose", is_flag=True, help="Say more on stderr.")
 @click.pass_context
 def volunteer(context: click.Context, /, **options: Any) -> int | None:  # noqa: ANN401

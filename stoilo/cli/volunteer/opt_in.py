@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import UsageError, show_plainly
 from stoilo.core.limits import RunLimits
-from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
     from stoilo.executor.verifier.optin import OptIn
@@ -58,7 +57,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 @click.group("opt-in")
 def opt_in() -> None:
-    """Show, write and check the opt-in: what this computer may be asked to run.
+    """Show and write the opt-in: what this computer may be asked to run.
 
     No server can change it. Without a file: level pure, nothing else.
     """
@@ -68,7 +67,7 @@ def opt_in() -> None:
 @file_option
 @json_option
 def show(file: Path | None, as_json: bool) -> int:
-    """Show every opt-in file and what they allow together.
+    """Show every opt-in file, checked as a volunteer would, and what they allow together.
 
     Exit code 0, or 2 when a file cannot be used: then nothing runs at all.
     """
@@ -144,23 +143,6 @@ def set_file(  # noqa: PLR0917 - click passes options by name
     write_opt_in(place, _with_limits(changed, limits), system=system)
     line = _line(describe_file(place))
     click.echo(msgspec.json.encode(line).decode() if as_json else _render_file(line))
-
-
-@opt_in.command()
-@click.argument("file", type=_FILE, required=False)
-@system_option
-@json_option
-def check(file: Path | None, system: bool, as_json: bool) -> int:
-    """Check FILE (or your own) as a volunteer would: text, owner, mode, place.
-
-    Exit code 0: usable, 2: not, or there is none.
-    """
-    from stoilo.executor.volunteer.optin_file import describe_file  # noqa: PLC0415 - POSIX
-
-    state = describe_file(_place(system, file))
-    line = _line(state)
-    click.echo(msgspec.json.encode(line).decode() if as_json else _render_file(line))
-    return 0 if state.exists and not state.error else UsageError.exit_code
 
 
 def _chosen(said: bool | None, present: bool) -> bool:

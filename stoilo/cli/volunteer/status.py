@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +13,7 @@ import msgspec
 from stoilo.cli.volunteer.attach import attachments_at, data_option
 from stoilo.cli.volunteer.opt_in import describe_allowed
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.errors import StoiloError, UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import StoiloError, UsageError, show_plainly
 
 if TYPE_CHECKING:
     from stoilo.executor.verifier.inspection import SelfCheck
@@ -189,7 +187,7 @@ def self_check(
     """
     check = _compare(project, _read(root), launcher, ca)
     if as_json:
-        click.echo(json.dumps(_document(check)))
+        click.echo(msgspec.json.encode(check).decode())
         return
     from stoilo.executor.verifier.inspection import render_check  # noqa: PLC0415 - an extra
 
@@ -222,28 +220,3 @@ def _read(path: Path, most: int = _MAX_ROOT_BYTES) -> bytes:
             return file.read(most)
     except OSError as error:
         raise UsageError("STO-U004", f"{path.name} cannot be read") from error
-
-
-def _document(check: SelfCheck) -> dict[str, object]:
-    return {
-        "origin": check.origin,
-        "development": check.development,
-        "parts": [
-            {
-                "part": one.part,
-                "version": one.version,
-                "serial": one.serial,
-                "digest": one.digest,
-            }
-            for one in check.findings
-        ],
-        "log": (
-            None
-            if check.entry is None
-            else {
-                "entry": check.entry,
-                "size": check.size,
-                "witnessed": check.witnessed,
-            }
-        ),
-    }

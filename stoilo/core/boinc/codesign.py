@@ -46,7 +46,7 @@ def check_boinc_signature(md5: str, text: str, key: BoincPublicKey) -> None:
     """Check a signature (hostile) as BOINC's client does, but in one spelling only.
 
     Raises:
-        TrustError: STO-K075 malformed, STO-K076 not over this MD5 by this key.
+        TrustError: STO-K076 malformed, STO-K076 not over this MD5 by this key.
     """
     number = int.from_bytes(parse_boinc_signature(text), "big")
     if number >= key.modulus or (
@@ -65,7 +65,7 @@ def check_key_change(new: BoincPublicKey, text: str, old: BoincPublicKey) -> Non
     """Check the signature (hostile) by which `old` names `new` as its successor.
 
     Raises:
-        TrustError: STO-K075 malformed, STO-K076 not by that key over this one.
+        TrustError: STO-K076 malformed, STO-K076 not by that key over this one.
     """
     check_boinc_signature(key_change_md5(new), text, old)
 
@@ -76,7 +76,7 @@ def render_boinc_public(key: BoincPublicKey) -> str:
 
 
 def parse_boinc_public(text: str) -> BoincPublicKey:
-    """Parse a public key's text (hostile); raises ``STO-K075``."""
+    """Parse a public key's text (hostile); raises ``STO-K076``."""
     modulus, exponent = parse_boinc_numbers(text, _PUBLIC_SIZES)
     if modulus.bit_length() != BITS or modulus % 2 == 0 or exponent != EXPONENT:
         raise unreadable(f"a BOINC key has {BITS} bits and the exponent {EXPONENT}")
@@ -84,7 +84,7 @@ def parse_boinc_public(text: str) -> BoincPublicKey:
 
 
 def parse_boinc_signature(text: str) -> bytes:
-    """Return the 128 bytes of a ``.sig`` file's text (hostile); raises ``STO-K075``."""
+    """Return the 128 bytes of a ``.sig`` file's text (hostile); raises ``STO-K076``."""
     return _parse_lines(text, BYTES)
 
 
@@ -97,7 +97,7 @@ def padded_block(md5: str) -> bytes:
     """Return the block that is raised to the private power (RFC 8017 §9.2).
 
     Raises:
-        TrustError: STO-K075 when `md5` is none.
+        TrustError: STO-K076 when `md5` is none.
     """
     if not _MD5_HEX.fullmatch(md5):
         raise unreadable("an MD5 has 32 lower-case hex digits")
@@ -115,7 +115,7 @@ def render_boinc_numbers(numbers: tuple[int, ...], sizes: tuple[int, ...]) -> st
 
 
 def parse_boinc_numbers(text: str, sizes: tuple[int, ...]) -> list[int]:
-    """Return the numbers in BOINC's text of a key (hostile); raises ``STO-K075``."""
+    """Return the numbers in BOINC's text of a key (hostile); raises ``STO-K076``."""
     first, _, rest = text[:MAX_TEXT_BYTES].partition("\n")
     if first != str(BITS):
         raise unreadable(f"a BOINC key begins with {BITS}")
@@ -128,8 +128,8 @@ def parse_boinc_numbers(text: str, sizes: tuple[int, ...]) -> list[int]:
 
 
 def unreadable(message: str) -> TrustError:
-    """Return ``STO-K075``: the refusal of a key or signature."""
-    return TrustError("STO-K075", message)
+    """Return ``STO-K076``: the refusal of a key or signature."""
+    return TrustError("STO-K076", message)
 
 
 def _hex_lines(data: bytes) -> str:

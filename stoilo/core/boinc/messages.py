@@ -78,7 +78,6 @@ class HostInfo:
     disk_free_bytes: float = 0.0  # where the client keeps its data
     os_name: str = ""  # for example `Linux Debian`
     os_version: str = ""  # of the system
-    utc_offset_s: int | None = None  # time zone, s east of UTC; None: not said
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,6 @@ class UserInfo:
     created_at: int
     total_credit: float = 0.0
     host_total_credit: float = 0.0
-    venue: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,27 +98,27 @@ class BlobRef(msgspec.Struct, frozen=True):
 
 
 def item_bytes(dtype: str) -> int:
-    """Return the size of one item of `dtype`, B; unknown dtypes raise ``STO-D003``."""
+    """Return the size of one item of `dtype`, B; unknown dtypes raise ``STO-D002``."""
     if dtype in _FIXED_BYTES:
         return _FIXED_BYTES[dtype]
     if match := re.fullmatch(_SIZED, dtype):
         return int(match["chars"]) * (4 if match["kind"] == "U" else 1)
     if re.fullmatch(_DATED, dtype):
         return 8
-    raise TrustError("STO-D003", f"arrays of dtype {dtype[:32]!r} do not travel")
+    raise TrustError("STO-D002", f"arrays of dtype {dtype[:32]!r} do not travel")
 
 
 def check_array(dtype: str, shape: tuple[int, ...], size: int) -> None:
-    """Raise ``STO-D003`` unless `size` bytes are exactly an array of that shape.
+    """Raise ``STO-D002`` unless `size` bytes are exactly an array of that shape.
 
     Empty arrays, too, have extents that libraries can multiply.
     """
     if len(shape) > MAX_DIMENSIONS or any(extent < 0 for extent in shape):
-        raise TrustError("STO-D003", "an array's shape is malformed")
+        raise TrustError("STO-D002", "an array's shape is malformed")
     if math.prod(filter(None, shape)) * item_bytes(dtype) > MAX_STRIDE:
-        raise TrustError("STO-D003", "an array's extents are beyond any memory")
+        raise TrustError("STO-D002", "an array's extents are beyond any memory")
     if math.prod(shape) * item_bytes(dtype) != size:
-        raise TrustError("STO-D003", "an array's size does not fit its shape and dtype")
+        raise TrustError("STO-D002", "an array's size does not fit its shape and dtype")
 
 
 def check_name(name: str) -> None:

@@ -91,7 +91,7 @@ class Reader:
         if self.left < 0:
             raise TrustError("STO-D005", "an encoded value has too many elements")
         if depth > self.depth:
-            raise TrustError("STO-D004", "an encoded value is nested too deep")
+            raise TrustError("STO-D005", "an encoded value is nested too deep")
         read = self.readers.get(self._take(1)[0])
         if read is None:
             raise TrustError("STO-D002", "an encoded value holds an unknown tag")
@@ -282,7 +282,7 @@ _READERS: dict[int, Callable[[Reader, int], Node]] = {
 
 
 def _refuse_reference(_: Reader, __: int) -> Node:
-    raise TrustError("STO-D008", "a reference stands where only data may")
+    raise TrustError("STO-D002", "a reference stands where only data may")
 
 
 _DATA_READERS = _READERS | dict.fromkeys(b"RCOB", _refuse_reference)

@@ -92,7 +92,7 @@ class Writer:
             )
         if depth > self.bounds.depth:
             raise UsageError(
-                "STO-D004",
+                "STO-D005",
                 f"the value is nested over {self.bounds.depth} deep or contains itself",
             )
         write = _WRITERS.get(type(node))
@@ -262,7 +262,7 @@ def _check(check: Callable[..., None], *arguments: object) -> None:
     try:
         check(*arguments)
     except TrustError as error:
-        raise UsageError(error.code, error.message, hint=error.hint) from None
+        raise UsageError("STO-D001", error.message, hint=error.hint) from None
 
 
 def encode(node: Node, bounds: SkeletonBounds = DEFAULT_BOUNDS) -> bytes:
@@ -283,9 +283,8 @@ def decode(data: Buffer, bounds: SkeletonBounds = DEFAULT_BOUNDS) -> Node:
     """Return the value in `data` (untrusted); arrays are views into it.
 
     Raises:
-        TrustError: ``STO-D002`` malformed, ``STO-D003`` arrays, ``STO-D004`` too deep,
-            ``STO-D005`` too large, ``STO-D002`` not canonical, ``STO-D002`` names,
-            ``STO-D008`` a reference where `bounds` allow data only.
+        TrustError: ``STO-D002`` malformed or not canonical, ``STO-D005`` too large or too
+            deep; ``STO-D002`` too for a reference where `bounds` allow data only.
     """
     if len(data) > bounds.size:
         raise TrustError("STO-D005", f"an encoded value is over {bounds.size} bytes")

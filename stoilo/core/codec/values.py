@@ -54,7 +54,7 @@ class _NoReferences:
 
     def from_ref(self, node: Node, convert: Callable[[Node], object]) -> object:
         del convert
-        raise TrustError("STO-D008", f"a {type(node).__name__} cannot be resolved here")
+        raise TrustError("STO-D002", f"a {type(node).__name__} cannot be resolved here")
 
 
 def _advice_for(value: object) -> str:
@@ -75,7 +75,7 @@ def to_node(
     """Return the node of `value`.
 
     Raises:
-        UsageError: ``STO-D001`` for a type that does not travel, ``STO-D004`` too deep.
+        UsageError: ``STO-D001`` for a type that does not travel, ``STO-D005`` too deep.
     """
     plain = refs is None
     refs = refs or _NoReferences()
@@ -83,7 +83,7 @@ def to_node(
     def convert(item: object, depth: int) -> Node:
         if depth > BOUNDS.value_depth:
             raise UsageError(
-                "STO-D004", "the value is nested too deep or contains itself"
+                "STO-D005", "the value is nested too deep or contains itself"
             )
         kind = type(item)
         if kind in _PLAIN:
@@ -165,7 +165,7 @@ def _dtype_name(dtype: Any) -> str:  # noqa: ANN401
 def _numpy_node(value: Any, numpy: Any) -> Ndarray:  # noqa: ANN401
     if value.dtype.hasobject or value.dtype.names is not None:
         raise UsageError(
-            "STO-D003",
+            "STO-D001",
             f"arrays of dtype {value.dtype} do not travel",
             hint="use a numeric, boolean, datetime64 or fixed-length text dtype",
         )
@@ -184,7 +184,7 @@ def _torch_node(value: Any, torch: Any) -> Tensor:  # noqa: ANN401
     name = str(value.dtype).removeprefix("torch.")
     if value.layout is not torch.strided or value.is_meta or value.is_quantized:
         raise UsageError(
-            "STO-D003",
+            "STO-D001",
             f"only dense tensors travel, and this one is {value.layout} "
             f"on device {value.device}",
             hint="send it as .to_dense(), or its indices and values",

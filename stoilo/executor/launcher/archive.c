@@ -56,7 +56,7 @@ static int open_regular(const char *path, uint64_t *size)
     struct stat status;
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 && errno != ELOOP)
-        FAIL(OURS, "STO-F050", "there is no verifier at ", path, " (", errno_name(),
+        FAIL(OURS, "STO-F052", "there is no verifier at ", path, " (", errno_name(),
              "); the project sends one with this program" AGAIN);
     if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
         FAIL(UNVERIFIED, "STO-F052", "the verifier at ", path,
@@ -72,7 +72,7 @@ static const char *read_soft_link(int fd)
     ssize_t size = pread(fd, text, SOFT_LINK_BYTES + 1, 0);
     const char *path = size < 0 ? NULL : soft_link_parse(text, (size_t)size);
     if (path == NULL)
-        FAIL(UNVERIFIED, "STO-F051",
+        FAIL(UNVERIFIED, "STO-F052",
              "the verifier's file is neither its archive nor BOINC's text "
              "<soft_link>PATH</soft_link>; nothing else is read" AGAIN);
     close(fd);
@@ -90,7 +90,7 @@ static bool is_held(int fd, uint64_t size, const char *hex)
         size_t now = size < CHUNK ? (size_t)size : CHUNK;
         const char *reason = take(&archive, chunk, now);
         if (reason == UNREADABLE)
-            FAIL(OURS, "STO-F050", "the verifier cannot be read (", errno_name(),
+            FAIL(OURS, "STO-F052", "the verifier cannot be read (", errno_name(),
                  "); the disk may be damaged" AGAIN);
         if (reason != NULL)
             return false;

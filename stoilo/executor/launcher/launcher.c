@@ -30,10 +30,10 @@ static void keep_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
-            FAIL(OURS, "STO-F060", "/dev/null cannot be opened (", errno_name(),
+            FAIL(OURS, "STO-F059", "/dev/null cannot be opened (", errno_name(),
                  "); closed streams are replaced by it; run this where it exists");
     if (close_range(STDERR_FILENO + 1, ~0U, 0) != 0)
-        FAIL(OURS, "STO-F060", "inherited descriptors cannot be closed (", errno_name(),
+        FAIL(OURS, "STO-F059", "inherited descriptors cannot be closed (", errno_name(),
              "); the kernel or a filter around this process lacks close_range; use Linux 5.13 or "
              "newer");
 }
@@ -52,14 +52,14 @@ static void reset_process(void)
 {
     const struct rlimit no_core = {0, 0};
     if (getuid() != geteuid() || getgid() != getegid())
-        FAIL(OURS, "STO-F060",
+        FAIL(OURS, "STO-F059",
              "this program was started with somebody else's rights; it is not made for setuid or "
              "setgid; remove them from the file");
     keep_streams();
     reset_signals();
     (void)umask(077);
     if (setrlimit(RLIMIT_CORE, &no_core) != 0)
-        FAIL(OURS, "STO-F060", "core files cannot be switched off (", errno_name(),
+        FAIL(OURS, "STO-F059", "core files cannot be switched off (", errno_name(),
              "); they would hold a task's data; lift the restriction around this process");
 }
 
@@ -71,7 +71,7 @@ static char *own_path(void)
     memcpy(text, option, sizeof option);
     ssize_t length = readlink("/proc/self/exe", text + sizeof option - 1, PATH_MAX);
     if (length <= 0 || length == PATH_MAX)
-        FAIL(OURS, "STO-F060", "this program cannot find itself (", errno_name(),
+        FAIL(OURS, "STO-F059", "this program cannot find itself (", errno_name(),
              "); /proc must be mounted; mount it");
     return text;
 }

@@ -16,7 +16,7 @@ void join(char path[PATH_MAX], const char *name)
 {
     size_t length = strlen(path), more = strlen(name);
     if (length + more + 2 > PATH_MAX)
-        FAIL(OURS, "STO-F056", "the path ", path,
+        FAIL(OURS, "STO-F037", "the path ", path,
              " is too long; the system takes 4,095 bytes; move BOINC's data directory to a "
              "shorter path");
     path[length] = '/';
@@ -58,7 +58,7 @@ static void begin(struct place *place)
 {
     place->fd = open(place->path[0] != '\0' ? place->path : "/", DIRECTORY);
     if (place->fd < 0)
-        FAIL(OURS, "STO-F056", "the directory ", place->path, " cannot be opened (", errno_name(),
+        FAIL(OURS, "STO-F037", "the directory ", place->path, " cannot be opened (", errno_name(),
              "); verifiers are kept in it; make it usable for this user");
 }
 
@@ -70,11 +70,11 @@ static void step(struct place *place, const char *name)
     if (mkdirat(place->fd, name, 0700) == 0 || errno == EEXIST)
         fd = openat(place->fd, name, DIRECTORY | O_NOFOLLOW);
     if (fd < 0)
-        FAIL(OURS, "STO-F056", "the directory ", place->path, " cannot be used (", errno_name(),
+        FAIL(OURS, "STO-F037", "the directory ", place->path, " cannot be used (", errno_name(),
              "); verifiers are kept there, outside of what projects write; make it a writable "
              "directory of this user, and no link");
     if (!is_private(fd))
-        FAIL(OURS, "STO-F056", "the directory ", place->path,
+        FAIL(OURS, "STO-F037", "the directory ", place->path,
              " is open to others; whoever writes there chooses what runs here; give it to this "
              "user with chown, and chmod it 700");
     close(place->fd);
@@ -85,7 +85,7 @@ static void begin_in_home(struct place *place)
 {
     const char *home = own_home();
     if (home == NULL)
-        FAIL(OURS, "STO-F056",
+        FAIL(OURS, "STO-F037",
              "this is no slot of BOINC, and HOME is no directory of this user; verifiers are kept "
              "in one of the two; set HOME");
     strcpy(place->path, home);
@@ -99,7 +99,7 @@ static void begin_in_home(struct place *place)
 void place_open(struct place *place)
 {
     if (getcwd(place->path, sizeof place->path) == NULL)
-        FAIL(OURS, "STO-F056", "the working directory has no path (", errno_name(),
+        FAIL(OURS, "STO-F037", "the working directory has no path (", errno_name(),
              "); verifiers are kept beside it; start this program in a directory that exists");
     if (cut_slot(place->path))
         begin(place);

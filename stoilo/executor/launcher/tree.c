@@ -20,7 +20,7 @@ static char tree_path[PATH_MAX]; /* for messages */
 
 _Noreturn static void refuse(const char *name, const char *what)
 {
-    FAIL(UNVERIFIED, "STO-F055", "the unpacked verifier ", tree_path, " was changed: ", name, " ",
+    FAIL(UNVERIFIED, "STO-F006", "the unpacked verifier ", tree_path, " was changed: ", name, " ",
          what, "; it is not run; find out who changed it, delete the directory and start again");
 }
 
@@ -31,7 +31,7 @@ _Noreturn static void refuse_call(const char *name, const char *what)
     if (errno == ENOENT || errno == ELOOP || errno == ENOTDIR || errno == EACCES ||
         errno == EPERM || errno == ENXIO)
         refuse(name, errno == ENOENT ? "is missing" : what);
-    FAIL(OURS, "STO-F056", "the unpacked verifier ", tree_path, " cannot be read (", errno_name(),
+    FAIL(OURS, "STO-F037", "the unpacked verifier ", tree_path, " cannot be read (", errno_name(),
          " at ", name, "); it is not run; let this user open more files, or look after the disk");
 }
 
@@ -146,7 +146,7 @@ static void read_manifest(int tree, const struct held *held)
         refuse(MANIFEST_NAME, "has other bytes");
     const char *reason = manifest_parse(text, filled, held->platform, &manifest);
     if (reason != NULL)
-        FAIL(UNVERIFIED, "STO-F054", "the list of the verifier's files is malformed: ", reason,
+        FAIL(UNVERIFIED, "STO-F052", "the list of the verifier's files is malformed: ", reason,
              "; this launcher was built for a broken verifier; tell the project");
 }
 

@@ -30,7 +30,7 @@ static char unfinished[HEX + 2 * RANDOM + 8];
 
 _Noreturn static void cannot_write(const char *path)
 {
-    FAIL(OURS, "STO-F057", "the verifier cannot be unpacked in ", path, " (", errno_name(),
+    FAIL(OURS, "STO-X008", "the verifier cannot be unpacked in ", path, " (", errno_name(),
          "); the disk may be full or read-only; make room, or make the directory writable");
 }
 
@@ -47,7 +47,7 @@ void unpack_lock(const struct place *place)
             cannot_write(place->path);
         nanosleep(&pause, NULL);
     }
-    FAIL(OURS, "STO-F058", "another launcher has been unpacking in ", place->path,
+    FAIL(OURS, "STO-X008", "another launcher has been unpacking in ", place->path,
          " for five minutes; one at a time may; end that process, or wait and start again");
 }
 
@@ -144,7 +144,7 @@ static bool finish_file(int fd, bool executable)
 
 _Noreturn static void refuse_archive(const char *reason)
 {
-    FAIL(UNVERIFIED, "STO-F053", "the verifier's archive cannot be unpacked: ", reason,
+    FAIL(UNVERIFIED, "STO-F052", "the verifier's archive cannot be unpacked: ", reason,
          "; it changed while it was read, or this launcher was built for a broken one; start "
          "again, and if it stays, tell the project");
 }

@@ -14,50 +14,166 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Generic, Protocol, TypeVar
 
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.slot.process import (
+from stoilo.executor.slot.layout import (
     ExitKind,
     Program,
     ProgramSource,
     SlotExit,
-    SlotProcess,
     SlotTask,
     copy_in,
     judge_exit,
     lay_out,
     read_state,
-    start_in_slot,
 )
+from stoilo.executor.slot.process import SlotProcess, start_in_slot
 from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.boinc_shm import Control
 from stoilo.executor.verifier.boinc_slot import FINISH_FILE
-from stoilo.executor.verifier.execution import ActiveRuns
 from stoilo.executor.verifier.installation import HOME_NAME, own_directory, replace_file
 from stoilo.executor.verifier.workunit import Work
 
 
-@runtime_checkable
-class SuspendableExecutor(Protocol):
-    """An executor whose runs can be held, watched, and go on after a restart."""
+class Executor:
+    """Turns downloaded copies into result files; does nothing that it is not made to."""
+
+    def execute(self, work: Work) -> bytes:
+        """Return the result file's bytes.
+
+        Raises:
+            InternalError: this machine's own trouble; the copy may be tried again.
+                ``STO-S008``: `cancel` or `close` ended it.
+        """
+        raise NotImplementedError
+
+    def cancel(self, result: str) -> None:
+        """Kill the run of a copy, from another thread; nothing when it does not run."""
+
+    def close(self) -> None:
+        """End every run and every jail, soon."""
 
     def suspend(self) -> None:
         """Hold every run, and those that begin."""
-        ...
 
     def resume(self) -> None:
         """Let every run go on."""
-        ...
 
     def fractions(self) -> Mapping[str, float]:
         """Return how far the runs say they are, 0 to 1, by result name."""
-        ...
+        return {}
 
     def keep(self, results: Collection[str]) -> None:
         """Drop what is kept on the disk of all copies but these."""
-        ...
+
+
+class Run(Protocol):
+    """One run, as its executor holds it."""
+
+    def cancel(self) -> None:
+        """End it."""
+
+    def suspend(self) -> None:
+        """Let it stand still."""
+
+    def resume(self) -> None:
+        """Let it go on."""
+
+
+AnyRun = TypeVar("AnyRun", bound=Run)
+
+
+class ActiveRuns(Generic[AnyRun]):
+    """The runs of one executor by result name, all held or none. Thread-safe.
+
+    Args:
+        end: ends a run when the executor is closed.
+    """
+
+    def __init__(self, end: Callable[[AnyRun], object]) -> None:
+        self._end = end
+        self._lock = threading.Condition()
+        self._runs: dict[str, AnyRun | None] = {}
+        self._unwanted: set[str] = set()
+        self._suspended = False
+        self._closed = False
+
+    @contextmanager
+    def hold(self, result: str) -> Iterator[None]:
+        """Know `result` as running while the block lasts.
+
+        Raises:
+            InternalError: ``STO-S008`` after `close`.
+        """
+        with self._lock:
+            if self._closed:
+                raise InternalError(CANCELLED, "this executor is closed")
+            self._runs[result] = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._runs[result]
+                self._unwanted.discard(result)
+
+    def watch(self, result: str, run: AnyRun, *, wait: bool = False) -> None:
+        """Take a run that begins; one that is unwanted is ended at once.
+
+        `wait`: until runs may go on, for one that could end before it is suspended.
+        """
+        with self._lock:
+            self._runs[result] = run
+            if wait:
+                self._lock.wait_for(
+                    lambda: (
+                        not self._suspended or self._closed or result in self._unwanted
+                    )
+                )
+            closed, suspended = self._closed, self._suspended
+            unwanted = result in self._unwanted
+        # It was cancelled while it was being prepared, when there was nothing to kill yet.
+        if unwanted:
+            run.cancel()
+        elif closed:
+            self._end(run)
+        elif suspended:
+            run.suspend()
+
+    def running(self) -> dict[str, AnyRun]:
+        """Return the runs that have begun."""
+        with self._lock:
+            return {name: run for name, run in self._runs.items() if run is not None}
+
+    def cancel(self, result: str) -> None:
+        """End one run, also one that is still being prepared; others are unharmed."""
+        with self._lock:
+            if result not in self._runs:
+                return
+            self._unwanted.add(result)
+            run = self._runs[result]
+            self._lock.notify_all()
+        if run is not None:
+            run.cancel()
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Hold every run, and those that begin; or let them go on."""
+        with self._lock:
+            self._suspended = suspended
+            self._lock.notify_all()
+        for run in self.running().values():
+            if suspended:
+                run.suspend()
+            else:
+                run.resume()
+
+    def close(self) -> None:
+        """End every run, let none begin, end those being prepared when they do."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+        for run in self.running().values():
+            self._end(run)
 
 
 class PutOffError(InternalError):
@@ -68,7 +184,7 @@ class PutOffError(InternalError):
     """
 
     def __init__(self, delay_s: float, reason: str) -> None:
-        super().__init__("STO-X041", f"put off for {delay_s:.0f} s: {reason}")
+        super().__init__("STO-F048", f"put off for {delay_s:.0f} s: {reason}")
         self.delay_s = delay_s
 
 
@@ -88,14 +204,10 @@ log = logging.getLogger(__name__)
 
 OPT_IN_FILE: Final = "optin.toml"
 MAX_RESULT_BYTES: Final = BOUNDS.value_bytes + BOUNDS.result_header_bytes
-QUIT_S: Final = 30.0
-"""How long a program may take to write its state down, s."""
-
-ABORT_S: Final = 5.0
 CANCELLED: Final = "STO-S008"
 
 
-class SlotExecutor:
+class SlotExecutor(Executor):
     """An `Executor` whose copies run under the launcher, each in a slot of its own.
 
     Its runs can be suspended, say how far they are, and survive restarts.
@@ -122,11 +234,8 @@ class SlotExecutor:
         self._data = data.resolve()
         self._slots = self._data / "slots"
         self._preferences = preferences
-        self._runs = ActiveRuns()
+        self._runs = ActiveRuns(SlotProcess.quit)
         self._taken: dict[int, str] = {}
-        self._started: dict[str, SlotProcess] = {}
-        self._suspended = False
-        self._closing = False
         self._lock = threading.Lock()
         home = self._data / HOME_NAME
         own_directory(home)
@@ -136,7 +245,7 @@ class SlotExecutor:
         """Return the result file's bytes; see `Executor`.
 
         Raises:
-            PutOffError: STO-X041 the program wants to be started again later.
+            PutOffError: STO-F048 the program wants to be started again later.
             LaunchFailedError: STO-F048 it failed.
             InternalError: STO-F048 it ended without a result and is to be started again,
                 STO-S008 it was ended from here, STO-X008 the disk refuses.
@@ -162,28 +271,23 @@ class SlotExecutor:
 
     def close(self) -> None:
         """Have every run write its state down and end; kill those that do not."""
-        with self._lock:
-            self._closing = True
-            running = list(self._started.values())
-        for process in running:
-            process.ask(Control.QUIT, patience_s=QUIT_S)
+        self._runs.close()
 
     def suspend(self) -> None:
-        """Hold every run; see `SuspendableExecutor`."""
-        self._hold(suspended=True)
+        """Hold every run; see `Executor`."""
+        self._runs.suspend(suspended=True)
 
     def resume(self) -> None:
-        """Let every run go on; see `SuspendableExecutor`."""
-        self._hold(suspended=False)
+        """Let every run go on; see `Executor`."""
+        self._runs.suspend(suspended=False)
 
     def fractions(self) -> Mapping[str, float]:
-        """Return how far the runs say they are; see `SuspendableExecutor`."""
-        with self._lock:
-            running = dict(self._started)
+        """Return how far the runs say they are; see `Executor`."""
+        running = self._runs.running()
         return {name: process.status.fraction_done for name, process in running.items()}
 
     def keep(self, results: Collection[str]) -> None:
-        """Drop the slots of all copies but these; see `SuspendableExecutor`."""
+        """Drop the slots of all copies but these; see `Executor`."""
         # A slot in use is never removed, whatever the ledger says meanwhile.
         with self._lock:
             taken = {str(number) for number in self._taken}
@@ -192,13 +296,6 @@ class SlotExecutor:
             if gone and slot.name not in taken:
                 shutil.rmtree(slot, ignore_errors=True)
 
-    def _hold(self, *, suspended: bool) -> None:
-        with self._lock:
-            self._suspended = suspended
-            running = list(self._started.values())
-        for process in running:
-            process.ask(Control.SUSPEND if suspended else Control.RESUME)
-
     def _run(self, slot: Path, work: Work, program: Program) -> SlotExit:
         state = read_state(slot)
         task = SlotTask(
@@ -206,21 +303,8 @@ class SlotExecutor:
         )
         lay_out(slot, task)
         process = start_in_slot(slot, program.launcher)
-        with self._lock:
-            self._started[work.result] = process
-            closing, suspended = self._closing, self._suspended
-        try:
-            self._runs.watch(
-                work.result, lambda: process.ask(Control.ABORT, patience_s=ABORT_S)
-            )
-            if closing:
-                process.ask(Control.QUIT, patience_s=QUIT_S)
-            elif suspended:
-                process.ask(Control.SUSPEND)
-            code = process.wait()
-        finally:
-            with self._lock:
-                del self._started[work.result]
+        self._runs.watch(work.result, process)
+        code = process.wait()
         ended = judge_exit(slot, code)
         # Killed on request, it says nothing about the task.
         if process.ended_by_us and ended.ending is not ExitKind.FINISHED:
@@ -232,8 +316,6 @@ class SlotExecutor:
     def _slot(self, result: str) -> Iterator[Path]:
         """Yield the copy's own slot: the one it had before, else a new one."""
         with self._lock:
-            if self._closing:
-                raise InternalError(CANCELLED, "this executor is closed")
             number = self._number(result)
             self._taken[number] = result
         slot = self._slots / str(number)

@@ -8,263 +8,33 @@ resume, quit, abort. Who does not listen is killed after BOINC's own patience.
 from __future__ import annotations
 
 import os
-import re
 import select
 import signal
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
-from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.plaintext import show_plainly
-from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.boinc_shm import (
+from stoilo.executor.slot.layout import STDERR_FILE, write_state
+from stoilo.executor.verifier.boinc_session import (
     HEARTBEAT,
     MMAP_FILE,
-    SEGMENT_BYTES,
-    AppStatus,
     Channel,
     Control,
     Segment,
     open_segment,
-    parse_status,
-    render_control,
 )
-from stoilo.executor.verifier.boinc_slot import (
-    FINISH_FILE,
-    INIT_FILE,
-    MAX_INIT_BYTES,
-    TEMPORARY_EXIT_FILE,
-    parse_init_data,
-    render_soft_link,
-)
-from stoilo.executor.verifier.workunit import Work
+from stoilo.executor.verifier.boinc_slot import read_number
+from stoilo.executor.verifier.checkpoints import AppStatus
 from stoilo.sandbox.kernel.calls import kill_with_parent
 
-VERIFIER_ARCHIVE: Final = "stoilo-verifier.tar"
-"""Open name under which the launcher finds the verifier."""
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The two files of an app version, as the project signed them for BOINC."""
-
-    launcher: Path  # what is started
-    verifier: Path  # the archive that it unpacks once
-
-    @classmethod
-    def of(cls, launcher: Path) -> Program:
-        """Return the program of `launcher`, its archive beside it.
-
-        Raises:
-            UsageError: STO-U004 one of the two is no file.
-        """
-        launcher = launcher.resolve()
-        beside = (
-            launcher.with_name(VERIFIER_ARCHIVE),
-            launcher.with_name(f"{launcher.name}.tar"),
-            launcher.parent.parent / "verifier" / f"{launcher.name}.tar",
-        )
-        verifier = next((path for path in beside if path.is_file()), None)
-        if not launcher.is_file() or verifier is None:
-            raise UsageError(
-                "STO-U004",
-                f"{launcher.name} or the verifier's archive beside it cannot be read",
-                hint=f"put {VERIFIER_ARCHIVE} beside the launcher",
-            )
-        return cls(launcher, verifier)
-
-    def ready(self, app: str) -> Program:
-        """Return itself: it serves every app; see `ProgramSource`."""
-        del app
-        return self
-
-
-class ProgramSource(Protocol):
-    """Where the program of an app comes from."""
-
-    def ready(self, app: str) -> Program:
-        """Return the program of `app`, checked and ready to be started.
-
-        Raises:
-            TrustError: there is none that may be started.
-            UnreachableError: it cannot be fetched now.
-            InternalError: the disk refuses.
-        """
-        ...
-
-
-STATE_FILE: Final = "boinc_task_state.xml"
-STDERR_FILE: Final = "stderr.txt"
-CHECKPOINT_PERIOD_S: Final = 60.0
-CLIENT_VERSION: Final = (7, 20, 5)
-STATE_BOUNDS: Final = XmlBounds(document_bytes=4096, elements=16)
-MAX_WORDS: Final = 4096
-MOST_DELAY_S: Final = 24 * 3600.0
-RESTARTED: Final = frozenset(
-    {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM}
-)
-"""Signals after which BOINC starts a task again; any other is the task's failure."""
-
-_DELAY = re.compile(r"[0-9]{1,9}")
-
-
-@dataclass(frozen=True, slots=True)
-class SlotTask:
-    """What a start needs."""
-
-    work: Work  # the copy and its inputs
-    program: Program  # launcher and verifier
-    preferences: str = ""  # the project-specific preferences, XML text; may only lower
-    cpu_s: float = 0.0  # processor time up to the last checkpoint, s
-    elapsed_s: float = 0.0  # elapsed time up to it, s
-
-
-class ExitKind(Enum):
-    """How a program's end counts."""
-
-    FINISHED = "finished"
-    PUT_OFF = "put off"
-    RESTART = "restart"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class SlotExit:
-    """One end: how it counts, the program's last words, and what goes with it."""
-
-    ending: ExitKind  # how it counts
-    words: str = ""  # bounded and plain, for people
-    delay_s: float = 0.0  # of PUT_OFF
-    exit_status: int = 0  # of FAILED, as it is reported
-
-
-def lay_out(slot: Path, task: SlotTask) -> None:
-    """Write what a client writes before it starts an app; what a task kept stays.
-
-    Raises:
-        OSError: the disk refuses.
-    """
-    (slot / INIT_FILE).write_text(_render_init_data(slot, task), "utf-8")
-    part = slot / f"{MMAP_FILE}.part"
-    part.write_bytes(bytes(SEGMENT_BYTES))
-    part.chmod(0o600)
-    part.replace(slot / MMAP_FILE)
-    (slot / TEMPORARY_EXIT_FILE).unlink(missing_ok=True)
-    files = (*task.work.files, (VERIFIER_ARCHIVE, task.program.verifier))
-    for name, path in files:
-        if workunit.open_name_bound(name) or name == VERIFIER_ARCHIVE:
-            target = os.path.relpath(path.resolve(), slot)
-            (slot / name).write_bytes(render_soft_link(target))
-
-
-def copy_in(slot: Path) -> str:
-    """Return the result name of the copy that a slot is kept for, "" for none."""
-    try:
-        with (slot / INIT_FILE).open("rb") as file:
-            return parse_init_data(file.read(MAX_INIT_BYTES)).result
-    except (OSError, TrustError):
-        return ""
-
-
-def read_state(slot: Path) -> AppStatus:
-    """Return the last checkpoint noted in a slot; zeros without one."""
-    try:
-        with (slot / STATE_FILE).open("rb") as file:
-            root = parse_xml(file.read(STATE_BOUNDS.document_bytes + 1), STATE_BOUNDS)
-            cpu = max(0.0, root.number("checkpoint_cpu_time"))
-            done = min(1.0, max(0.0, root.number("fraction_done")))
-    except (OSError, TrustError):
-        return AppStatus()
-    return AppStatus(cpu, cpu, done)
-
-
-def write_state(slot: Path, status: AppStatus) -> None:
-    """Note a checkpoint, as BOINC's client does; a full disk costs only the note."""
-    text = (
-        "<active_task>\n"
-        f"<checkpoint_cpu_time>{status.checkpoint_cpu_time:f}</checkpoint_cpu_time>\n"
-        f"<fraction_done>{status.fraction_done:f}</fraction_done>\n"
-        "</active_task>\n"
-    )
-    part = slot / f"{STATE_FILE}.part"
-    try:
-        part.write_text(text, "ascii")
-        part.replace(slot / STATE_FILE)
-    except OSError:
-        return
-
-
-def judge_exit(slot: Path, code: int) -> SlotExit:
-    """Return how the end of a program counts: BOINC's table."""
-    said = _last_words(slot / STDERR_FILE)
-    if code == 0 and (slot / FINISH_FILE).exists():
-        return SlotExit(ExitKind.FINISHED)
-    if code >= 0 and (slot / TEMPORARY_EXIT_FILE).exists():
-        delay, reason = _temporary_exit(slot / TEMPORARY_EXIT_FILE)
-        return SlotExit(ExitKind.PUT_OFF, reason or said, delay_s=delay)
-    if code == 0 or -code in RESTARTED:
-        return SlotExit(ExitKind.RESTART, said)
-    return SlotExit(ExitKind.FAILED, said, exit_status=code)
-
-
-def _render_init_data(slot: Path, task: SlotTask) -> str:
-    """Return ``init_data.xml``; it names neither account key, user nor host."""
-    major, minor, release = CLIENT_VERSION
-    fields = (
-        ("major_version", major),
-        ("minor_version", minor),
-        ("release", release),
-        ("app_name", task.work.app),
-        ("wu_name", task.work.workunit),
-        ("result_name", task.work.result),
-        ("shm_key", -1),
-        ("slot", slot.name),
-        ("client_pid", os.getpid()),
-        ("wu_cpu_time", f"{task.cpu_s:f}"),
-        ("starting_elapsed_time", f"{task.elapsed_s:f}"),
-        ("checkpoint_period", f"{CHECKPOINT_PERIOD_S:f}"),
-        ("fraction_done_start", 0),
-        ("fraction_done_end", 1),
-        ("ncpus", 1),
-    )
-    body = "".join(f"<{tag}>{escape(str(value))}</{tag}>\n" for tag, value in fields)
-    wishes = f"<project_preferences>{task.preferences}</project_preferences>\n"
-    return (
-        f"<app_init_data>\n{wishes if task.preferences else ''}{body}</app_init_data>\n"
-    )
-
-
-def _temporary_exit(path: Path) -> tuple[float, str]:
-    """Return delay, s, and reason of a temporary exit; the file is the program's."""
-    first, _, rest = _read_words(path).partition("\n")
-    match = _DELAY.match(first.lstrip(" "))
-    delay = min(float(match[0]) if match else 0.0, MOST_DELAY_S)
-    return delay, show_plainly(rest.split("\n")[0].strip())[:400]
-
-
-def _last_words(path: Path) -> str:
-    """Return the last line of a file in the slot, bounded; empty without one."""
-    said = [line.strip() for line in _read_words(path).split("\n") if line.strip()]
-    return show_plainly(said[-1])[:400] if said else ""
-
-
-def _read_words(path: Path) -> str:
-    """Return the end of a text file of the slot, empty without one."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_WORDS))
-            return file.read(MAX_WORDS).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 TICK_S: Final = 1.0
+QUIT_S: Final = 30.0
+"""How long a program may take to write its state down, s."""
+
+ABORT_S: Final = 5.0
+"""How long a program may take to end that is not wanted any more, s."""
 UNREAD_S: Final = 180.0
 """A control message that is not read for so long: the program is stuck."""
 
@@ -274,7 +44,7 @@ def start_in_slot(slot: Path, launcher: Path) -> SlotProcess:
 
     Raises:
         OSError: it cannot be started.
-        TrustError: STO-F070 the shared memory was replaced.
+        TrustError: STO-F038 the shared memory was replaced.
     """
     with (slot / STDERR_FILE).open("ab") as err:
         process = subprocess.Popen(
@@ -335,6 +105,22 @@ class SlotProcess:
                 self._deadline = min(limit, self._deadline or limit)
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
+
+    def cancel(self) -> None:
+        """Abort the task."""
+        self.ask(Control.ABORT, patience_s=ABORT_S)
+
+    def quit(self) -> None:
+        """Have the task write its state down and end."""
+        self.ask(Control.QUIT, patience_s=QUIT_S)
+
+    def suspend(self) -> None:
+        """Let the task stand still."""
+        self.ask(Control.SUSPEND)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.ask(Control.RESUME)
 
     def wait(self) -> int:
         """Keep the channels going until the end; returns the exit code."""
@@ -403,3 +189,19 @@ class SlotProcess:
         if status.checkpoint_cpu_time > self._status.checkpoint_cpu_time:
             write_state(self._slot, status)
         self._status = status
+
+
+def parse_status(text: bytes) -> AppStatus | None:
+    """Return what an application says (hostile), None when it is not all there."""
+    document = text.decode("utf-8", "replace")
+    current = read_number(document, "current_cpu_time")
+    checkpoint = read_number(document, "checkpoint_cpu_time")
+    if current is None or checkpoint is None:
+        return None
+    done = read_number(document, "fraction_done") or 0.0
+    return AppStatus(current, checkpoint, min(done, 1.0))
+
+
+def render_control(*wanted: Control) -> bytes:
+    """Return a control message."""
+    return "".join(f"<{one.value}/>" for one in wanted).encode()

@@ -11,12 +11,12 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Final
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
-from stoilo.audit.format.merkle import parse_checkpoint
-from stoilo.audit.format.note import parse_note
-from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
+from stoilo.audit.format.proof import (
+    Leaf,
+    LeafKind,
+    check_proof,
+    render_leaf,
+)
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.levels import Level
@@ -29,10 +29,11 @@ from stoilo.core.statement import (
     parse_statement,
     statement_digest,
 )
+from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.optin import LEVEL_ORDER
-from stoilo.executor.verifier.review import check_reviews
-from stoilo.executor.verifier.revocation import (
+from stoilo.executor.verifier.statements import (
     LoggedRevocations,
+    check_reviews,
     check_revocation_age,
     in_force,
     newest_seen,
@@ -42,9 +43,9 @@ from stoilo.executor.verifier.targets import Floors, GateEpoch, TrustedRelease
 from stoilo.executor.verifier.workunit import (
     HostState,
     InputFile,
-    TaskBundle,
     VerifiedAdmission,
     VerifiedTask,
+    Work,
 )
 
 CLOCK_SKEW_S: Final = 24 * 3600
@@ -61,7 +62,7 @@ def check_times(admission: VerifiedAdmission, clock: int) -> None:
     statement, epoch = admission.statement, admission.epoch
     lifetime = statement.not_after - statement.admitted_at
     if not 0 < lifetime <= MAX_LIFETIME_S:
-        raise TrustError("STO-A041", "the admission lives longer than 14 days")
+        raise TrustError("STO-A043", "the admission lives longer than 14 days")
     if clock > statement.not_after:
         raise TrustError("STO-A040", "the admission has expired")
     # A code of its own: it is our clock that lags, and the same admission is good
@@ -93,9 +94,9 @@ def check_revocations(admission: VerifiedAdmission, trust: TrustedRelease) -> No
     """Refuse withdrawn epochs, flavors and digests of any kind."""
     statement = admission.statement
     if statement.epoch in trust.revoked_epochs:
-        raise TrustError("STO-A045", "the gate's epoch is revoked")
+        raise TrustError("STO-A043", "the gate's epoch is revoked")
     if statement.flavor in trust.withdrawn_flavors:
-        raise TrustError("STO-A080", "the task's flavor is withdrawn")
+        raise TrustError("STO-A046", "the task's flavor is withdrawn")
     named = {
         admission.digest,
         statement.task_module,
@@ -115,7 +116,7 @@ def check_revocations(admission: VerifiedAdmission, trust: TrustedRelease) -> No
 def check_floors(
     admission: VerifiedAdmission, trust: TrustedRelease, floors: Floors
 ) -> None:
-    """Refuse (STO-A047, STO-A048) versions below those that this host already knows."""
+    """Refuse (STO-A047) versions below those that this host already knows."""
     if (
         trust.root_version < floors.root
         or trust.targets_version < floors.targets
@@ -124,7 +125,7 @@ def check_floors(
     ):
         raise TrustError("STO-A047", "the release or epoch is below this host's floor")
     if admission.proven.size < floors.log_size:
-        raise TrustError("STO-A048", "the log is shorter than at this release")
+        raise TrustError("STO-A047", "the log is shorter than at this release")
 
 
 def check_verifier_floor(trust: TrustedRelease, host: HostState) -> None:
@@ -145,18 +146,18 @@ def check_verifier_floor(trust: TrustedRelease, host: HostState) -> None:
 def check_runtime_floor(
     statement: Statement, trust: TrustedRelease, host: HostState
 ) -> None:
-    """Refuse (STO-A091, STO-A092) a frozen runtime below a floor, or withdrawn."""
+    """Refuse (STO-A047, STO-A046) a frozen runtime below a floor, or withdrawn."""
     part = trust.flavor_part(statement.flavor, host.platform)
     if not host.platform or part is None:
         return
     floor = max(host.floors.serial(part.part), trust.floors.serials.get(part.part, 0))
     if part.serial < floor:
         raise TrustError(
-            "STO-A091",
+            "STO-A047",
             f"the release offers {part.part} {part.serial}, this host needs {floor}",
         )
     if {part.tree, part.archive.sha256} & trust.denied:
-        raise TrustError("STO-A092", "the task's frozen runtime is withdrawn")
+        raise TrustError("STO-A046", "the task's frozen runtime is withdrawn")
 
 
 def check_review_rules(statement: Statement, trust: TrustedRelease, clock: int) -> int:
@@ -166,45 +167,46 @@ def check_review_rules(statement: Statement, trust: TrustedRelease, clock: int) 
     `clock`: Unix seconds.
 
     Raises:
-        TrustError: STO-A055, STO-A061 for a review of one's own task, STO-A062 where
+        TrustError: STO-A055 for a review of one's own task, STO-A055 where
             the policy demands a review and there is none.
     """
     reviews = check_reviews(statement, trust.reviewers, clock)
     # The statement's own word would not do: a thief of the gate key writes statements.
     if not reviews and trust.needs_review(statement.policy_digest, statement.level):
-        raise TrustError("STO-A062", "the policy demands a review and there is none")
+        raise TrustError("STO-A055", "the policy demands a review and there is none")
     return reviews
 
 
-NOT_INCLUDED: Final = "STO-L020"
-
-
-def verify_bundle(
-    bundle: TaskBundle, trust: TrustedRelease, host: HostState, now: int
+def verify_work(
+    work: Work, trust: TrustedRelease, host: HostState, now: int
 ) -> VerifiedTask:
     """Return the task if it may run here and now; fails closed.
 
     Args:
-        bundle: the workunit, hostile.
+        work: the workunit, hostile.
         trust: the verified release.
         host: this volunteer's own opt-in, floors and memory of time.
         now: the host's clock, Unix seconds; may be wrong. In force is the latest of it,
             the newest cosignature here and the newest one ever verified on this host.
 
     Raises:
-        TrustError: a code of STO-A001 to STO-A092, or the log's STO-L codes.
-        PolicyRefusal: STO-A050 to STO-A053, STO-A090 and STO-X013, not for this host.
+        TrustError: a code of STO-A001 to STO-A046, or the log's STO-L codes.
+        PolicyRefusal: STO-A050 to STO-A050, STO-A090 and STO-X013, not for this host.
     """
     with ExitStack() as opened:
-        _check_sizes(bundle)
-        inputs = [opened.enter_context(one) for one in _open_inputs(bundle)]
-        admission = verify_admission(bundle.envelope, bundle.proof, trust)
-        withdrawn = open_revocations(bundle.revocations, trust)
+        # All sizes come first: nothing is parsed that is not bounded.
+        blobs = work.blobs()
+        if len(blobs) > BOUNDS.blobs_per_task:
+            raise TrustError("STO-A023", "more blobs came than any task may have")
+        names = (workunit.TASK_MODULE, workunit.ARGUMENTS, *blobs)
+        inputs = [opened.enter_context(work.open(name)) for name in names]
+        envelope, proof = work.read(workunit.ADMISSION), work.read(workunit.PROOF)
+        admission = verify_admission(envelope, proof, trust)
+        withdrawn = open_revocations(work.read(workunit.REVOCATIONS), trust)
         statement = admission.statement
-        _check_identity(bundle, statement, trust)
-        _check_flavor(bundle, statement)
-        level = _check_level(bundle, statement, trust)
-        module, arguments, *blobs = _check_digests(inputs, statement)
+        _check_identity(work, statement, trust)
+        level = _check_level(work, statement, trust)
+        module, arguments, *data = _check_digests(inputs, statement)
     cosigned = (admission.proven.checkpoint_time, withdrawn.proven.checkpoint_time)
     clock = max(now, host.newest_time, *(time or 0 for time in cosigned))
     check_times(admission, clock)
@@ -216,14 +218,15 @@ def verify_bundle(
     check_runtime_floor(statement, trust, host)
     reviews = check_review_rules(statement, trust, clock)
     _check_opt_in(statement, level, host, reviews)
-    _check_runtime(bundle, statement, host)
+    if statement.flavor not in host.flavors:
+        raise PolicyRefusal("STO-X013", "the task's flavor is not installed here")
     return VerifiedTask(
         admission=admission,
         level=level,
         limits=_limits_in_force(statement, level, host),
         task_module=module,
         arguments=arguments,
-        blobs=tuple(blobs),
+        blobs=tuple(data),
     )
 
 
@@ -233,45 +236,21 @@ def verify_admission(
     """Check signatures and log proof only: what an auditor can check of any task.
 
     Raises:
-        TrustError: STO-A001 to STO-A016, STO-A044, STO-A056, and the log's STO-L codes.
+        TrustError: STO-A001 to STO-A016, STO-A043, STO-A057, and the log's STO-L codes.
     """
     parsed = parse_envelope(envelope)
     epoch = _signing_epoch(parsed, trust)
     statement = parse_statement(parsed.payload)
     if statement.epoch != epoch.number:
         raise TrustError(
-            "STO-A044", "the admission names an epoch whose key did not sign it"
+            "STO-A043", "the admission names an epoch whose key did not sign it"
         )
     if not 0 < len(proof) <= BOUNDS.proof_bytes:
-        raise TrustError("STO-A056", "the log proof is missing or too large")
+        raise TrustError("STO-A057", "the log proof is missing or too large")
     digest = statement_digest(parsed.payload)
     leaf = admission_leaf(statement, parsed.payload)
-    proven = prove_leaf(proof, leaf, trust.log_policy)
+    proven = check_proof(proof, leaf, trust.log_policy)
     return VerifiedAdmission(statement, digest, epoch, proven)
-
-
-def prove_leaf(proof: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf:
-    """Return where `leaf` stands; say when the path is another checkpoint's.
-
-    Raises:
-        TrustError: STO-A058 when the path does not fit the checkpoint's size, else the
-            log's STO-L codes (STO-L020: the proof is another leaf's).
-    """
-    try:
-        return check_proof(proof, leaf, policy)
-    except TrustError as error:
-        if error.code == NOT_INCLUDED and not _path_fits(proof):
-            raise TrustError(
-                "STO-A058", "the log proof was made for another checkpoint"
-            ) from error
-        raise
-
-
-def _path_fits(proof: bytes) -> bool:
-    parsed = parse_proof(proof)
-    size = parse_checkpoint(parse_note(parsed.checkpoint).text).size
-    inner = (parsed.index ^ (size - 1)).bit_length()
-    return len(parsed.path) == inner + (parsed.index >> inner).bit_count()
 
 
 def admission_leaf(statement: Statement, payload: bytes) -> bytes:
@@ -295,31 +274,6 @@ def check_validator_module(statement: Statement, source: bytes) -> None:
         raise TrustError("STO-A024", "the validator module is not the admitted one")
 
 
-def _check_sizes(bundle: TaskBundle) -> None:
-    """Bound what is parsed; the inputs are bounded as they are opened."""
-    if len(bundle.envelope) > BOUNDS.envelope_bytes:
-        raise TrustError("STO-A001", "the admission envelope is too large")
-    if not 0 < len(bundle.proof) <= BOUNDS.proof_bytes:
-        raise TrustError("STO-A056", "the log proof is missing or too large")
-    if len(bundle.blobs) > BOUNDS.blobs_per_task:
-        raise TrustError("STO-A026", "more blobs came than any task may have")
-
-
-def _open_inputs(bundle: TaskBundle) -> list[InputFile]:
-    wanted = [
-        (bundle.task_module, BOUNDS.source_bytes, "the task module"),
-        (bundle.arguments, BOUNDS.inline_arguments_bytes, "the arguments file"),
-        *((blob, BOUNDS.blob_bytes, "a blob") for blob in bundle.blobs),
-    ]
-    with ExitStack() as opened:
-        inputs = [
-            opened.enter_context(InputFile(source, max_bytes=bound, what=what))
-            for source, bound, what in wanted
-        ]
-        opened.pop_all()
-    return inputs
-
-
 def _signing_epoch(envelope: Envelope, trust: TrustedRelease) -> GateEpoch:
     """Return the epoch whose keys signed; the newest is tried first."""
     refusal = TrustError("STO-A006", "the release certifies no gate key")
@@ -334,34 +288,25 @@ def _signing_epoch(envelope: Envelope, trust: TrustedRelease) -> GateEpoch:
     raise refusal
 
 
-def _check_identity(
-    bundle: TaskBundle, statement: Statement, trust: TrustedRelease
-) -> None:
+def _check_identity(work: Work, statement: Statement, trust: TrustedRelease) -> None:
     if statement.origin != trust.origin:
         raise TrustError("STO-A020", "the admission is for another project")
-    if statement.task_id != bundle.task_id:
-        raise TrustError("STO-A021", "the admission is for another task")
-    if statement.attempt != bundle.attempt:
-        raise TrustError("STO-A022", "the admission is for another attempt")
+    if statement.task_id != work.task_id:
+        raise TrustError("STO-A020", "the admission is for another task")
+    if statement.attempt != work.attempt:
+        raise TrustError("STO-A020", "the admission is for another attempt")
     if statement.python != trust.python:
-        raise TrustError("STO-A034", f"the task needs Python {statement.python}")
+        raise TrustError("STO-A032", f"the task needs Python {statement.python}")
     if statement.codec != CODEC_VERSION:
-        raise TrustError("STO-A035", "the values are in another version of the codec")
+        raise TrustError("STO-A032", "the values are in another version of the codec")
     if trust.policies and statement.policy_digest not in trust.policies:
         raise TrustError(
             "STO-A049", "the policy is not one that the policy role signed"
         )
 
 
-def _check_flavor(bundle: TaskBundle, statement: Statement) -> None:
-    if bundle.flavor and statement.flavor != bundle.flavor:
-        raise TrustError("STO-A029", "the flavor is not the admitted one")
-
-
-def _check_level(
-    bundle: TaskBundle, statement: Statement, trust: TrustedRelease
-) -> Level:
-    if statement.level != bundle.app_level:
+def _check_level(work: Work, statement: Statement, trust: TrustedRelease) -> Level:
+    if statement.level != work.app:
         raise TrustError(
             "STO-A030", f"the app is not one for tasks of level {statement.level}"
         )
@@ -369,9 +314,9 @@ def _check_level(
     if level is None:
         raise TrustError("STO-A032", "this release has no such level")
     if statement.level_digest != level.digest:
-        raise TrustError("STO-A031", "the level's file is not one this release holds")
+        raise TrustError("STO-A032", "the level's file is not one this release holds")
     if statement.language_digest not in trust.languages:
-        raise TrustError("STO-A033", "the source was judged by another language layer")
+        raise TrustError("STO-A032", "the source was judged by another language layer")
     return level
 
 
@@ -380,15 +325,15 @@ def _check_digests(inputs: list[InputFile], statement: Statement) -> list[bytes]
     if content_digest(module) != statement.task_module:
         raise TrustError("STO-A023", "the task module is not the admitted one")
     if content_digest(arguments) != statement.arguments:
-        raise TrustError("STO-A025", "the arguments are not the admitted ones")
+        raise TrustError("STO-A023", "the arguments are not the admitted ones")
     if len(inputs) - 2 != len(statement.blobs):
-        raise TrustError("STO-A026", "the number of blobs is not the admitted one")
+        raise TrustError("STO-A023", "the number of blobs is not the admitted one")
     blobs = [one.read() for one in inputs[2:]]
     found = tuple(content_digest(blob) for blob in blobs)
     if found != statement.blobs:
         if Counter(found) == Counter(statement.blobs):
-            raise TrustError("STO-A028", "the blobs are not in the admitted order")
-        raise TrustError("STO-A027", "a blob is not the admitted one")
+            raise TrustError("STO-A023", "the blobs are not in the admitted order")
+        raise TrustError("STO-A023", "a blob is not the admitted one")
     return [module, arguments, *blobs]
 
 
@@ -402,7 +347,7 @@ def _check_statement(
     """Return the release with what this host knows to be withdrawn online.
 
     Raises:
-        TrustError: STO-A074 to STO-A078.
+        TrustError: STO-A074 to STO-A076.
     """
     seen = newest_seen(host.revocations, withdrawn.statement, trust).statement
     check_revocation_age(
@@ -421,16 +366,11 @@ def _check_opt_in(
     if level.order > LEVEL_ORDER.get(host.max_level, 0):
         raise PolicyRefusal("STO-A050", f"this host allows {host.max_level} at most")
     if host.require_review and not reviews:
-        raise PolicyRefusal("STO-A051", "this host runs only reviewed tasks")
+        raise PolicyRefusal("STO-A050", "this host runs only reviewed tasks")
     if host.require_public_source and not statement.public_source:
-        raise PolicyRefusal("STO-A052", "this host runs only tasks of public source")
+        raise PolicyRefusal("STO-A050", "this host runs only tasks of public source")
     if host.topics and not host.topics & set(statement.topics):
-        raise PolicyRefusal("STO-A053", "the task carries none of this host's topics")
-
-
-def _check_runtime(bundle: TaskBundle, statement: Statement, host: HostState) -> None:
-    if not bundle.flavor and statement.flavor not in host.flavors:
-        raise PolicyRefusal("STO-X013", "the task's flavor is not installed here")
+        raise PolicyRefusal("STO-A050", "the task carries none of this host's topics")
 
 
 def _limits_in_force(statement: Statement, level: Level, host: HostState) -> RunLimits:

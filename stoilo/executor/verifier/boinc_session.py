@@ -5,37 +5,143 @@ whether the client still lives. Suspend and resume reach the jailed child; quit,
 lost client end its run, and the process's main thread then leaves with the ending's code,
 without a result. Should it be busy elsewhere (a large runtime is being unpacked), the
 process ends anyway: what it writes is written so that it may stop anywhere.
-Source: boinc.md §4.3, §4.4.
+
+The two talk through shared memory: eight channels of one message each, in a mapped file of
+the slot that the client makes.
+
+    offset = channel · 1024:  byte 0 full (1) or empty (0), then text, ended by NUL
+
+A sender writes only into an empty channel, text first and flag last; a receiver copies,
+then clears the flag. What the other side wrote is hostile: at most 1,023 bytes a message are
+looked at, for the few tags that are known, and all else is ignored.
+Source: BOINC, ``lib/app_ipc.h`` and ``api/boinc_api.cpp`` (facts: boinc.md §4.3, §4.4).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
+import mmap
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
-from types import TracebackType
-from typing import Final, Protocol, Self
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Final, Self
 
-from stoilo.core.errors import StoiloError
-from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.boinc_shm import (
-    HEARTBEAT,
-    AppStatus,
-    Channel,
-    Control,
-    Segment,
-    parse_control,
+from stoilo.core.errors import InternalError, StoiloError
+from stoilo.executor.verifier.boinc_slot import SlotInfo
+from stoilo.executor.verifier.checkpoints import (
+    Checkpoint,
+    CheckpointFile,
+    KeptRun,
+    Reckoning,
     render_status,
 )
-from stoilo.executor.verifier.boinc_slot import SlotInfo
-from stoilo.executor.verifier.checkpoints import Checkpoint, CheckpointFile, KeptRun
 from stoilo.sandbox.process.channel import Progress
 from stoilo.sandbox.process.exchange import Exchange
+
+log = logging.getLogger(__name__)
+
+MMAP_FILE: Final = "boinc_mmap_file"
+CHANNEL_BYTES: Final = 1024
+SEGMENT_BYTES: Final = 8 * CHANNEL_BYTES
+HEARTBEAT: Final = b"<heartbeat/>"
+"""A client's sign of life; what it measured of the application may follow."""
+
+_TEXT_BYTES: Final = CHANNEL_BYTES - 2  # the flag before it, NUL after it
+_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Channel(IntEnum):
+    """The channels that we use, by their place in the segment."""
+
+    CONTROL_REQUEST = 0
+    HEARTBEAT = 4
+    APP_STATUS = 5
+
+
+class Control(Enum):
+    """What a client may ask of an application; of its other words none is for us."""
+
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    QUIT = "quit"
+    ABORT = "abort"
+
+
+class Segment:
+    """A mapped segment; either side's."""
+
+    def __init__(self, memory: mmap.mmap | bytearray) -> None:
+        self._memory = memory
+
+    def put(self, channel: Channel, text: bytes) -> bool:
+        """Send `text`; False when the last message has not been read yet.
+
+        Raises:
+            ValueError: `text` is longer than a channel holds, or has a NUL in it.
+        """
+        if len(text) > _TEXT_BYTES or b"\0" in text:
+            raise ValueError("the message does not fit")
+        start = channel * CHANNEL_BYTES
+        if self._memory[start]:
+            return False
+        self._memory[start + 1 : start + 2 + len(text)] = text + b"\0"
+        self._memory[start] = 1  # last: the other side looks at this byte alone
+        return True
+
+    def take(self, channel: Channel) -> bytes | None:
+        """Return the message that waits, None when there is none."""
+        start = channel * CHANNEL_BYTES
+        if not self._memory[start]:
+            return None
+        message = bytes(self._memory[start + 1 : start + CHANNEL_BYTES])
+        self._memory[start] = 0
+        return message.partition(b"\0")[0]
+
+    def close(self) -> None:
+        """Unmap it."""
+        if isinstance(self._memory, mmap.mmap):
+            self._memory.close()
+
+
+def open_segment(path: Path) -> Segment | None:
+    """Map the segment at `path`; None when there is no file.
+
+    Raises:
+        InternalError: STO-F038 it is a link, no plain file, somebody else's, or of another
+            size than a client makes.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable("it is a link or cannot be opened") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise _unusable("it is no plain file of this user")
+        if status.st_size != SEGMENT_BYTES:
+            raise _unusable(f"it is not {SEGMENT_BYTES} bytes long")
+        return Segment(mmap.mmap(descriptor, SEGMENT_BYTES))
+    except (OSError, ValueError) as error:
+        raise _unusable("it cannot be mapped") from error
+    finally:
+        os.close(descriptor)
+
+
+def parse_control(text: bytes) -> frozenset[Control]:
+    """Return what a control message asks for; unknown words ask for nothing."""
+    return frozenset(one for one in Control if f"<{one.value}/>".encode() in text)
+
+
+def _unusable(reason: str) -> InternalError:
+    return InternalError("STO-F038", f"{MMAP_FILE} cannot be used: {reason}")
+
 
 SILENCE_S: Final = 30.0
 """How long a client whose process cannot be found may be silent, s."""
@@ -50,11 +156,6 @@ class QuitReason(Enum):
 
     QUIT = 0
     ABORT = 194
-
-    @property
-    def exit_code(self) -> int:
-        """What the process ends with."""
-        return int(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,169 +181,17 @@ def heed(standing: Standing, wanted: frozenset[Control]) -> Standing:
     return Standing(suspended, ending)
 
 
-@dataclass(frozen=True, slots=True)
-class Lookout:
-    """What is known of the client's life."""
+def is_lost(
+    silent_s: float, *, exists: bool, was_parent: bool, is_parent: bool
+) -> bool:
+    """Whether the client has gone.
 
-    heard: float  # when it was last heard of, s
-    is_parent: bool  # whether it started this very process
-
-    def hear(self, now: float) -> Lookout:
-        """Return the lookout after a sign of life."""
-        return dataclasses.replace(self, heard=now)
-
-    def is_lost(self, now: float, *, exists: bool, is_parent: bool) -> bool:
-        """Whether the client has gone.
-
-        A process of its number may be another by now, or not be visible from here: so the
-        end of our parent is believed at once, and a missing number only in silence.
-
-        `now`: s.
-        """
-        # Orphans get another parent at once, whereas a number can be given out again.
-        if self.is_parent and not is_parent:
-            return True
-        return not exists and now - self.heard > SILENCE_S
-
-
-ALMOST: Final = 0.99
-"""As far as a task gets that does not tell: its time says nothing about its end."""
-
-
-class Child(Protocol):
-    """What is asked of a run: `stoilo.sandbox.process.exchange.Exchange`."""
-
-    def cpu_s(self) -> float:
-        """Return the child's processor time, s."""
-        ...
-
-    def group_cpu_s(self) -> float:
-        """Return the same with the zygote's, s."""
-        ...
-
-    def elapsed_s(self) -> float:
-        """Return how long the run has lasted, s."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A checkpoint that is to be written, and the task's time at its state, s."""
-
-    checkpoint: Checkpoint
-    cpu_time: float
-
-
-class Reckoning:
-    """The account of one slot's task.
-
-    Args:
-        info: what the client said of the task.
-        now: monotonic, s.
-        own_cpu: this process's own processor time, s.
+    A process of its number may be another by now, or not be visible from here: so the
+    end of our parent is believed at once, and a missing number only in silence.
     """
+    # Orphans get another parent at once, whereas a number can be given out again.
+    return (was_parent and not is_parent) or (not exists and silent_s > SILENCE_S)
 
-    def __init__(
-        self,
-        info: SlotInfo,
-        now: float,
-        own_cpu: Callable[[], float] = time.process_time,
-    ) -> None:
-        self._info = info
-        self._own_cpu = own_cpu
-        self._saved_at = now
-        self._cpu_time = self._checkpoint_cpu = info.cpu_s
-        self._run: KeptRun | None = None
-        self._kept: Checkpoint | None = None
-        self._child: Child | None = None
-        self._newest: Due | None = None
-        self._told = 0.0
-
-    def begin(self, run: KeptRun, kept: Checkpoint | None) -> None:
-        """Take up a task that goes on from `kept`, or begins."""
-        self._run, self._kept, self._newest = run, kept, None
-        self._told = kept.fraction if kept else 0.0
-
-    def take_child(self, child: Child) -> None:
-        """Take the child that runs it."""
-        self._child = child
-
-    def forget(self) -> None:
-        """Forget what it went on from: it begins again."""
-        self._kept = self._newest = None
-        self._told = 0.0
-
-    def hear(self, progress: Progress) -> None:
-        """Take what the child tells (hostile, its fraction within 0 to 1)."""
-        if progress.fraction is not None:
-            self._told = progress.fraction
-        if progress.state is None or self._run is None or self._child is None:
-            return
-        before = self._kept
-        checkpoint = Checkpoint(
-            admission=self._run.admission,
-            step=progress.step,
-            state=progress.state,
-            cpu_s=self._child.cpu_s() + (before.cpu_s if before else 0.0),
-            wall_s=self._child.elapsed_s() + (before.wall_s if before else 0.0),
-            fraction=self._told,
-        )
-        if checkpoint.fits(self._run.admission, self._run.limits):
-            self._newest = Due(checkpoint, self._count())
-
-    def due(self, now: float, *, at_once: bool) -> Due | None:
-        """Return what to write now, None for nothing.
-
-        `now`: monotonic, s.
-        """
-        waited = now - self._saved_at >= self._info.checkpoint_period_s
-        return self._newest if at_once or waited else None
-
-    def settle(self, due: Due, now: float, *, saved: bool) -> None:
-        """Note that `due` was written, or could not be: then a newer one is tried."""
-        self._saved_at = now
-        if self._newest is due:
-            self._newest = None
-        if saved:
-            self._checkpoint_cpu = due.cpu_time
-
-    def finish(self) -> None:
-        """Note that the task is done."""
-        self._told = 1.0
-
-    def status(self) -> AppStatus:
-        """Return what the client is told.
-
-        It finds our processes below this one by itself; named as ``other_pid`` as well, their
-        time and memory would count twice (BOINC, ``lib/procinfo.cpp``).
-        """
-        start, end = self._info.fraction_start, self._info.fraction_end
-        return AppStatus(
-            current_cpu_time=self._count(),
-            checkpoint_cpu_time=self._checkpoint_cpu,
-            fraction_done=start + (end - start) * self._fraction(),
-        )
-
-    def _count(self) -> float:
-        """Return the task's processor time, s; it never falls."""
-        child = self._child.group_cpu_s() if self._child else 0.0
-        total = self._info.cpu_s + self._own_cpu() + child
-        # A child that ends may take its time out of the sum; a client expects one that
-        # only grows.
-        self._cpu_time = max(self._cpu_time, total)
-        return self._cpu_time
-
-    def _fraction(self) -> float:
-        if self._told:
-            return self._told
-        if self._run is None or self._child is None:
-            return 0.0
-        limits: RunLimits = self._run.limits
-        earlier = self._kept.cpu_s if self._kept else 0.0
-        return min((self._child.cpu_s() + earlier) / limits.cpu_s, ALMOST)
-
-
-log = logging.getLogger(__name__)
 
 LISTEN_S: Final = 0.1
 REPORT_S: Final = 1.0
@@ -279,7 +228,8 @@ class Session:
         self._file: CheckpointFile | None = None
         self._lock = threading.Condition()  # notified when the standing changes
         self._standing = Standing()
-        self._lookout = Lookout(clock(), os.getppid() == info.client_pid)
+        self._heard = clock()
+        self._was_parent = os.getppid() == info.client_pid
         self._reckoning = Reckoning(info, clock())
         self._exchange: Exchange | None = None
         self._quit_asked = False  # no Event: a signal handler may hold its lock
@@ -291,17 +241,13 @@ class Session:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         self._thread.join()
         if self._segment is not None:
+            self._segment.take(Channel.APP_STATUS)
             last = render_status(self._reckoning.status())
-            self._segment.replace(Channel.APP_STATUS, last)  # read when we have ended
+            self._segment.put(Channel.APP_STATUS, last)  # read when we have ended
             self._segment.close()
 
     @property
@@ -321,8 +267,6 @@ class Session:
         """Report the task as done, at the latest when the session ends."""
         with self._lock:
             self._reckoning.finish()
-
-    # ------------------------------------------------------------- the executor's side
 
     def begin(self, run: KeptRun) -> Checkpoint | None:
         """Take up a task.
@@ -359,8 +303,6 @@ class Session:
         with self._lock:
             self._reckoning.hear(progress)
 
-    # --------------------------------------------------------------- the client's side
-
     def _serve(self) -> None:
         report_at = self._clock()
         while not self._closed.wait(LISTEN_S) and self.ending is None:
@@ -369,8 +311,10 @@ class Session:
                 report_at = self._clock() + REPORT_S
                 self._look_out()
                 self._report()
-        if self.ending is not None:
-            self._end(self.ending)
+        # Where the main thread takes long to leave: BOINC would kill us after a minute
+        # with SIGKILL, and with it the exit code is lost.
+        if self.ending is not None and not self._closed.wait(self._patience_s):
+            self._leave(self.ending.value)
 
     def _listen(self) -> None:
         """Take heartbeat and control; obey."""
@@ -378,15 +322,18 @@ class Session:
         if self._segment is not None:
             beat = self._segment.take(Channel.HEARTBEAT)
             if beat is not None and HEARTBEAT in beat:
-                self._lookout = self._lookout.hear(self._clock())
+                self._heard = self._clock()
             asked = self._segment.take(Channel.CONTROL_REQUEST)
             wanted |= parse_control(asked) if asked is not None else frozenset()
         self._obey(wanted)
 
     def _look_out(self) -> None:
         pid = self._info.client_pid
-        if pid and self._lookout.is_lost(
-            self._clock(), exists=_exists(pid), is_parent=os.getppid() == pid
+        if pid and is_lost(
+            self._clock() - self._heard,
+            exists=_exists(pid),
+            was_parent=self._was_parent,
+            is_parent=os.getppid() == pid,
         ):
             log.warning("the client has gone")
             self._obey(frozenset({Control.QUIT}))
@@ -440,13 +387,6 @@ class Session:
             saved = False
         with self._lock:
             self._reckoning.settle(due, self._clock(), saved=saved)
-
-    def _end(self, ending: QuitReason) -> None:
-        """Wait for the main thread to leave; leave without it where that takes long."""
-        # BOINC would kill us after a minute with SIGKILL, and with it the exit code is
-        # lost.
-        if not self._closed.wait(self._patience_s):
-            self._leave(ending.exit_code)
 
 
 def _exists(pid: int) -> bool:

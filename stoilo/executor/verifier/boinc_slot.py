@@ -117,26 +117,26 @@ def _preferences(wishes: str) -> ServerPreferences:
 
 def _disk_bytes(document: str) -> int | None:
     """Return the least of what BOINC's preferences leave it of the disk, bytes."""
-    total = _number(document, "d_total")
-    most = _number(document, "disk_max_used_gb")
-    percent = _number(document, "disk_max_used_pct")
+    total = read_number(document, "d_total")
+    most = read_number(document, "disk_max_used_gb")
+    percent = read_number(document, "disk_max_used_pct")
     bounds = [most * GIGABYTE] if most else []
     if percent is not None and total:
         bounds.append(total * min(percent, 100.0) / 100)
     return int(min(bounds)) if bounds else None
 
 
-def _number(document: str, tag: str) -> float | None:
+def read_number(document: str, tag: str) -> float | None:
     """Return an element's number from 0 to 10^18, None when it is none."""
     text = _text(document, tag)
-    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?(e\+[0-9]{1,2})?", text):
+    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?(e[+-][0-9]{1,2})?", text):
         return None
     value = float(text)
     return value if value <= GIGABYTE**2 else None
 
 
 def _within(document: str, tag: str, default: float, most: float) -> float:
-    value = _number(document, tag)
+    value = read_number(document, tag)
     return default if value is None or value > most else value
 
 
@@ -199,7 +199,7 @@ def hold_slot(slot: Slot) -> Iterator[None]:
     A client that was killed may be back before its task has noticed, and starts it again.
 
     Raises:
-        InternalError: STO-F071 another one is in it.
+        InternalError: STO-F038 another one is in it.
     """
     descriptor = os.open(slot.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -207,7 +207,7 @@ def hold_slot(slot: Slot) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise InternalError(
-                "STO-F071",
+                "STO-F038",
                 "this task already runs in this slot",
                 hint="BOINC tries again soon",
             ) from error
@@ -223,7 +223,7 @@ def finish(slot: Slot, data: bytes) -> None:
     earlier start left behind would undo it.
 
     Raises:
-        InternalError: STO-F044 when the disk refuses.
+        InternalError: STO-X008 when the disk refuses.
         TrustError: STO-F038 when the result's place is none of a result of this task.
     """
     target = _result_place(slot)
@@ -234,7 +234,7 @@ def finish(slot: Slot, data: bytes) -> None:
 
 
 def put_off(slot: Slot, delay_s: int, reason: str) -> None:
-    """Tell BOINC to start the task again after `delay_s`, s; raises ``STO-F044``."""
+    """Tell BOINC to start the task again after `delay_s`, s; raises ``STO-X008``."""
     words = " ".join(reason.split())[:200]
     text = f"{min(delay_s, MOST_DELAY_S)}\n{words}\n"
     path = slot.directory / TEMPORARY_EXIT_FILE
@@ -347,7 +347,7 @@ def write_in_slot(part: Path, target: Path, data: bytes) -> None:
     """Give `target` the content `data`, durably, by way of `part`.
 
     Raises:
-        InternalError: STO-F044.
+        InternalError: STO-X008.
     """
     try:
         # By way of the slot: the target may lie in the project's directory, where a
@@ -355,7 +355,7 @@ def write_in_slot(part: Path, target: Path, data: bytes) -> None:
         write_durably(target, data, mode=0o600, draft=part)
     except OSError as error:
         raise InternalError(
-            "STO-F044",
+            "STO-X008",
             f"{target.name} cannot be written (errno {error.errno})",
             hint="make room on the disk; BOINC starts the task again",
         ) from error

@@ -1,4 +1,4 @@
-"""The checkpoint of one task: its last yielded state, as a file of the slot.
+"""The checkpoint of one task: its last yielded state, as a file of the slot; its account.
 
     {"format":"stoilo-checkpoint/1", …} LF <64 hex digits of a MAC> LF <state>
 
@@ -16,17 +16,23 @@ import hmac
 import logging
 import math
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Protocol
 
 import msgspec
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.boinc_slot import open_plain, write_in_slot
+from stoilo.executor.verifier.boinc_slot import (
+    SlotInfo,
+    open_plain,
+    write_in_slot,
+)
 from stoilo.executor.verifier.installation import replace_file
-from stoilo.sandbox.process.channel import MOST_STEPS, largest_state
+from stoilo.sandbox.process.channel import MOST_STEPS, Progress, largest_state
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +43,19 @@ MAX_HEADER_BYTES: Final = 1024
 _MAC_CHARS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """From where a task goes on."""
+class Checkpoint(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="format",
+    tag="stoilo-checkpoint/1",
+):
+    """From where a task goes on; the file's first line is all of it but the state."""
 
     admission: str  # digest of the admission under which it runs
     step: int  # how many states it has yielded
-    state: bytes  # the last of them, encoded; the jail's, hostile
+    state: bytes = b""  # the last of them, encoded; the jail's, hostile
     cpu_s: float = 0.0  # processor time of the jailed child up to it, s
     wall_s: float = 0.0  # elapsed time of the runs up to it, s
     fraction: float = 0.0  # how far the task said it was, 0 to 1
@@ -70,29 +82,9 @@ class Checkpoint:
         )
 
 
-class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line of the file."""
-
-    format: Literal["stoilo-checkpoint/1"]
-    admission: str
-    step: int
-    cpu_s: float
-    wall_s: float
-    fraction: float
-
-
 def render_checkpoint(checkpoint: Checkpoint, key: bytes) -> bytes:
     """Return the file's bytes."""
-    line = msgspec.json.encode(
-        _Header(
-            format="stoilo-checkpoint/1",
-            admission=checkpoint.admission,
-            step=checkpoint.step,
-            cpu_s=checkpoint.cpu_s,
-            wall_s=checkpoint.wall_s,
-            fraction=checkpoint.fraction,
-        )
-    )
+    line = msgspec.json.encode(msgspec.structs.replace(checkpoint, state=b""))
     mac = _mac(key, line, checkpoint.state)
     return b"\n".join((line, mac, checkpoint.state))
 
@@ -108,17 +100,10 @@ def parse_checkpoint(data: bytes, key: bytes) -> Checkpoint | None:
     if not hmac.compare_digest(mac, _mac(key, line, state)):
         return None
     try:
-        header = msgspec.json.decode(line, type=_Header)
+        known = msgspec.json.decode(line, type=Checkpoint)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-    return Checkpoint(
-        header.admission,
-        header.step,
-        state,
-        header.cpu_s,
-        header.wall_s,
-        header.fraction,
-    )
+    return msgspec.structs.replace(known, state=state)
 
 
 class CheckpointFile:
@@ -162,7 +147,7 @@ class CheckpointFile:
         Half of what the workunit may use is left for the result.
 
         Raises:
-            InternalError: STO-F044, STO-X008 the disk refuses.
+            InternalError: STO-X008 the disk refuses.
         """
         data = render_checkpoint(checkpoint, self._key())
         # BOINC aborts a task that exceeds its disk bound, and the result has to fit
@@ -206,3 +191,160 @@ class KeptRun:
 
     admission: str  # digest of its admission
     limits: RunLimits  # of the whole task, however often it is interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class AppStatus:
+    """What an application tells about itself."""
+
+    # processor time of the task, earlier starts included, s
+    current_cpu_time: float = 0.0
+    checkpoint_cpu_time: float = 0.0  # the same at the last checkpoint, s
+    fraction_done: float = 0.0  # 0 to 1
+
+
+def render_status(status: AppStatus) -> bytes:
+    """Return the status in the order and form of BOINC's own library."""
+    words = (
+        f"<current_cpu_time>{status.current_cpu_time:e}</current_cpu_time>\n"
+        f"<checkpoint_cpu_time>{status.checkpoint_cpu_time:e}</checkpoint_cpu_time>\n"
+        f"<fraction_done>{status.fraction_done:e}</fraction_done>\n"
+    )
+    return words.encode()
+
+
+ALMOST: Final = 0.99
+"""As far as a task gets that does not tell: its time says nothing about its end."""
+
+
+class Child(Protocol):
+    """What is asked of a run: `stoilo.sandbox.process.exchange.Exchange`."""
+
+    def cpu_s(self) -> float:
+        """Return the child's processor time, s."""
+        ...
+
+    def group_cpu_s(self) -> float:
+        """Return the same with the zygote's, s."""
+        ...
+
+    def elapsed_s(self) -> float:
+        """Return how long the run has lasted, s."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A checkpoint that is to be written, and the task's time at its state, s."""
+
+    checkpoint: Checkpoint
+    cpu_time: float
+
+
+class Reckoning:
+    """The account of one slot's task.
+
+    Args:
+        info: what the client said of the task.
+        now: monotonic, s.
+        own_cpu: this process's own processor time, s.
+    """
+
+    def __init__(
+        self,
+        info: SlotInfo,
+        now: float,
+        own_cpu: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._info = info
+        self._own_cpu = own_cpu
+        self._saved_at = now
+        self._cpu_time = self._checkpoint_cpu = info.cpu_s
+        self._run: KeptRun | None = None
+        self._kept: Checkpoint | None = None
+        self._child: Child | None = None
+        self._newest: Due | None = None
+        self._told = 0.0
+
+    def begin(self, run: KeptRun, kept: Checkpoint | None) -> None:
+        """Take up a task that goes on from `kept`, or begins."""
+        self._run, self._kept, self._newest = run, kept, None
+        self._told = kept.fraction if kept else 0.0
+
+    def take_child(self, child: Child) -> None:
+        """Take the child that runs it."""
+        self._child = child
+
+    def forget(self) -> None:
+        """Forget what it went on from: it begins again."""
+        self._kept = self._newest = None
+        self._told = 0.0
+
+    def hear(self, progress: Progress) -> None:
+        """Take what the child tells (hostile, its fraction within 0 to 1)."""
+        if progress.fraction is not None:
+            self._told = progress.fraction
+        if progress.state is None or self._run is None or self._child is None:
+            return
+        before = self._kept
+        checkpoint = Checkpoint(
+            admission=self._run.admission,
+            step=progress.step,
+            state=progress.state,
+            cpu_s=self._child.cpu_s() + (before.cpu_s if before else 0.0),
+            wall_s=self._child.elapsed_s() + (before.wall_s if before else 0.0),
+            fraction=self._told,
+        )
+        if checkpoint.fits(self._run.admission, self._run.limits):
+            self._newest = Due(checkpoint, self._count())
+
+    def due(self, now: float, *, at_once: bool) -> Due | None:
+        """Return what to write now, None for nothing.
+
+        `now`: monotonic, s.
+        """
+        waited = now - self._saved_at >= self._info.checkpoint_period_s
+        return self._newest if at_once or waited else None
+
+    def settle(self, due: Due, now: float, *, saved: bool) -> None:
+        """Note that `due` was written, or could not be: then a newer one is tried."""
+        self._saved_at = now
+        if self._newest is due:
+            self._newest = None
+        if saved:
+            self._checkpoint_cpu = due.cpu_time
+
+    def finish(self) -> None:
+        """Note that the task is done."""
+        self._told = 1.0
+
+    def status(self) -> AppStatus:
+        """Return what the client is told.
+
+        It finds our processes below this one by itself; named as ``other_pid`` as well, their
+        time and memory would count twice (BOINC, ``lib/procinfo.cpp``).
+        """
+        start, end = self._info.fraction_start, self._info.fraction_end
+        return AppStatus(
+            current_cpu_time=self._count(),
+            checkpoint_cpu_time=self._checkpoint_cpu,
+            fraction_done=start + (end - start) * self._fraction(),
+        )
+
+    def _count(self) -> float:
+        """Return the task's processor time, s; it never falls."""
+        child = self._child.group_cpu_s() if self._child else 0.0
+        total = self._info.cpu_s + self._own_cpu() + child
+        # A child that ends may take its time out of the sum; a client expects one that
+        # only grows.
+        self._cpu_time = max(self._cpu_time, total)
+        return self._cpu_time
+
+    def _fraction(self) -> float:
+        if self._told:
+            return self._told
+        if self._run is None or self._child is None:
+            return 0.0
+        limits: RunLimits = self._run.limits
+        earlier = self._kept.cpu_s if self._kept else 0.0
+        return min((self._child.cpu_s() + earlier) / limits.cpu_s, ALMOST)

@@ -3,27 +3,38 @@
 Fails closed: whatever does not verify ends in a result file that says so with its code,
 and what this volunteer did not allow ends in "not for this host". The level comes from the
 admission alone; argv and environment select nothing here (I4).
+
+A frozen verifier holds no libraries for tasks: each flavor is an unpacked tree of its own,
+whose every byte is hashed again before it starts.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Final
 
 import msgspec
 
 from stoilo.core.codec import skeleton
-from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
+from stoilo.core.digests import Digest
+from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.levels import Level
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor.verifier.boinc_session import Session
 from stoilo.executor.verifier.checkpoints import KeptRun
-from stoilo.executor.verifier.host_verifier import HostVerifier
-from stoilo.executor.verifier.runtimes import InstalledRuntimes, Runtimes
+from stoilo.executor.verifier.host_verifier import HostVerifier, Runtimes
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.trees import (
+    WantedTree,
+    check_tree,
+    evict_trees,
+    hold_tree,
+    set_aside,
+)
 from stoilo.executor.verifier.workunit import (
     Disposition,
     HostState,
@@ -32,103 +43,110 @@ from stoilo.executor.verifier.workunit import (
     Work,
     render_result,
 )
-from stoilo.sandbox.process.channel import UNREADABLE_STATE, largest_state
+from stoilo.sandbox.process.channel import (
+    TASK_JOB,
+    UNREADABLE_STATE,
+    TaskRequest,
+    largest_state,
+)
 from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.report import (
     JailReport,
     JailStatus,
-    TaskRequest,
     read_items,
     read_outcome,
     read_refusal,
 )
 from stoilo.sandbox.process.supervisor import Jail
 
-CANCELLED = "STO-S008"
-
-
-class ActiveRuns:
-    """The runs of one executor by result name. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._cancels: dict[str, Callable[[], object] | None] = {}
-        self._unwanted: set[str] = set()
-        self._closed = False
-
-    @contextmanager
-    def hold(self, result: str) -> Iterator[None]:
-        """Know `result` as running while the block lasts.
-
-        Raises:
-            InternalError: ``STO-S008`` after `close`.
-        """
-        with self._lock:
-            if self._closed:
-                raise InternalError(CANCELLED, "this executor is closed")
-            self._cancels[result] = None
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._cancels[result]
-                self._unwanted.discard(result)
-
-    def watch(self, result: str, cancel: Callable[[], object]) -> None:
-        """Take what ends a run that begins; one that is unwanted is ended at once."""
-        with self._lock:
-            self._cancels[result] = cancel
-            unwanted = self._closed or result in self._unwanted
-        # It was cancelled while it was being prepared, when there was nothing to kill yet.
-        if unwanted:
-            cancel()
-
-    def cancel(self, result: str) -> None:
-        """End one run, also one that is still being prepared; others are unharmed."""
-        with self._lock:
-            if result not in self._cancels:
-                return
-            self._unwanted.add(result)
-            cancel = self._cancels[result]
-        if cancel is not None:
-            cancel()
-
-    def close(self) -> None:
-        """End every run and let none begin."""
-        with self._lock:
-            self._closed = True
-            running = list(self._cancels)
-        for result in running:
-            self.cancel(result)
-
-
 log = logging.getLogger(__name__)
 
-VERIFIER_VERSION = "0.1.0"
-MESSAGE_CHARS = 500
-TELL_MS = 500
+VERIFIER_VERSION: Final = "0.1.0"
+MESSAGE_CHARS: Final = 500
+TELL_MS: Final = 500
 """How often a run tells of its progress at most, ms."""
 
+RUNTIME_PROGRAM: Final = "stoilo-runtime"
+"""The one program of a flavor's tree: the zygote; nothing on its command line."""
 
-class Executor(Protocol):
-    """Turns downloaded copies into result files."""
+Watch = Callable[[Exchange], object]
+"""Takes a run that is about to begin."""
 
-    def execute(self, work: Work) -> bytes:
-        """Return the result file's bytes.
+
+def _frozen_jail(level: Level, command: Sequence[str]) -> Jail:
+    """Return a jail whose zygote is a frozen runtime."""
+    return Jail(level, TASK_JOB, command=lambda: command)
+
+
+class TreeRuntimes:
+    """Runs the one task of this process with a frozen flavor of a release.
+
+    Args:
+        directory: this computer's own, of unpacked trees.
+        platform: of this computer.
+        cap_bytes: what the trees may take.
+        make: makes a jail for a level, from a command.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        platform: str,
+        cap_bytes: int,
+        *,
+        make: Callable[[Level, Sequence[str]], Jail] = _frozen_jail,
+    ) -> None:
+        self.platform = platform
+        self._directory = directory
+        self._cap = cap_bytes
+        self._make = make
+        self._held = ExitStack()
+
+    def flavors(self, trust: TrustedRelease) -> frozenset[str]:
+        """Return the flavors that the release has for this computer."""
+        return frozenset(
+            part.flavor
+            for part in trust.parts
+            if part.flavor and part.platform == self.platform
+        )
+
+    def jail(
+        self, level: Level, flavor: str, trust: TrustedRelease, archive: Path | None
+    ) -> Jail:
+        """Return a jail, in the flavor's tree, for tasks of `level`.
 
         Raises:
-            InternalError: this machine's own trouble; the copy may be tried again.
-                ``STO-S008``: `cancel` or `close` ended it.
+            TrustError: STO-F006 and the codes of `read_archive`: archive or tree are not
+                the release's.
+            PolicyRefusal: STO-X013 there is none for this computer, or no room.
+            InternalError: STO-X008 the disk refuses.
         """
-        ...
-
-    def cancel(self, result: str) -> None:
-        """Kill the run of a copy, from another thread; nothing when it does not run."""
-        ...
+        part = trust.flavor_part(flavor, self.platform)
+        if part is None:
+            raise PolicyRefusal(
+                "STO-X013", f"the release has no such flavor for {self.platform}"
+            )
+        digest = Digest(part.tree)
+        wanted = WantedTree(digest, Digest(part.archive.sha256), part.archive.size)
+        # Held while the jail lives, so that nobody evicts the tree.
+        place = self._held.enter_context(
+            hold_tree(self._directory, wanted, archive, self._cap)
+        )
+        try:
+            check_tree(place, digest)
+        except TrustError:
+            self._held.close()
+            set_aside(self._directory, digest)  # the next task unpacks it anew
+            raise
+        jail = self._make(level, (str(place / RUNTIME_PROGRAM),))
+        self._held.callback(jail.close)  # before the tree that its zygote runs in
+        return jail
 
     def close(self) -> None:
-        """End every run and every jail, soon."""
-        ...
+        """End every jail and let the trees go; the least used, where the cap fell."""
+        self._held.close()
+        with suppress(OSError):  # no reason to lose a result that is there
+            evict_trees(self._directory, self._cap)
 
 
 class VerifiedExecutor:
@@ -139,7 +157,7 @@ class VerifiedExecutor:
         state: this host's own directory, outside of what a project writes.
         host: what this volunteer allows, and its compiled floors.
         clock: s since 1970.
-        runtimes: where tasks run; this installation's own libraries unless said.
+        runtimes: where tasks run.
         version: of this verifier, for the result's header.
         release_build: whether marked roots are refused.
         keeper: keeps what tasks yield and holds their children; None: nobody does, and an
@@ -153,13 +171,13 @@ class VerifiedExecutor:
         host: HostState,
         *,
         clock: Callable[[], float],
-        runtimes: Runtimes | None = None,
+        runtimes: Runtimes,
         version: str = VERIFIER_VERSION,
         release_build: bool = False,
         keeper: Session | None = None,
     ) -> None:
         self._keeper = keeper
-        self._runtimes = runtimes or InstalledRuntimes()
+        self._runtimes = runtimes
         self._verifier = HostVerifier(
             root,
             state,
@@ -169,10 +187,15 @@ class VerifiedExecutor:
             release_build=release_build,
         )
         self._version = version
-        self._runs = ActiveRuns()
 
-    def execute(self, work: Work) -> bytes:
-        """Return the result file's bytes; see `Executor`."""
+    def execute(self, work: Work, watch: Watch = lambda _: None) -> bytes:
+        """Return the result file's bytes.
+
+        `watch`: gets the run before it begins, and may end it from another thread.
+
+        Raises:
+            InternalError: this machine's own trouble; the copy may be tried again.
+        """
         header = ResultHeader(
             format="stoilo-result/1",
             result=work.result,
@@ -180,37 +203,34 @@ class VerifiedExecutor:
             disposition=Disposition.REFUSED,
             verifier=self._version,
         )
-        # Known as running from the first check on, so that it can be cancelled while
-        # verified.
-        with self._runs.hold(work.result):
-            try:
-                verified = self._verifier.verify(work)
-                task = verified.task
-                source = _text_of(task)
-                jail = self._runtimes.jail(
-                    task.level,
-                    task.admission.statement.flavor,
-                    verified.trust,
-                    work.runtime_archive(),
-                )
-            except PolicyRefusal as error:
-                return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
-            except TrustError as error:
-                return _refuse(header, error, Disposition.REFUSED)
-            header = msgspec.structs.replace(header, checkpoint=verified.checkpoint)
-            return self._run(task, source, jail, header)
-
-    def cancel(self, result: str) -> None:
-        """Kill the run of a copy; see `Executor`."""
-        self._runs.cancel(result)
+        try:
+            verified = self._verifier.verify(work)
+            task = verified.task
+            source = _text_of(task)
+            jail = self._runtimes.jail(
+                task.level,
+                task.admission.statement.flavor,
+                verified.trust,
+                work.runtime_archive(),
+            )
+        except PolicyRefusal as error:
+            return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
+        except TrustError as error:
+            return _refuse(header, error, Disposition.REFUSED)
+        header = msgspec.structs.replace(header, checkpoint=verified.checkpoint)
+        return self._run(task, source, jail, header, watch)
 
     def close(self) -> None:
-        """End every run and every jail."""
-        self._runs.close()
+        """End every jail."""
         self._runtimes.close()
 
     def _run(
-        self, task: VerifiedTask, source: str, jail: Jail, header: ResultHeader
+        self,
+        task: VerifiedTask,
+        source: str,
+        jail: Jail,
+        header: ResultHeader,
+        watch: Watch,
     ) -> bytes:
         statement = task.admission.statement
         request = TaskRequest(
@@ -222,10 +242,6 @@ class VerifiedExecutor:
             now=statement.admitted_at,
             items=statement.map_items,
         )
-
-        def watch(exchange: Exchange) -> None:
-            self._runs.watch(header.result, exchange.cancel)
-
         if self._keeper is None:
             report, step = jail.run(request.encode(), task.limits, watch=watch), 0
         else:
@@ -258,7 +274,7 @@ def _run_kept(
     request: TaskRequest,
     jail: Jail,
     keeper: Session,
-    watch: Callable[[Exchange], object],
+    watch: Watch,
 ) -> tuple[JailReport, int]:
     """Run from the task's checkpoint on; from the beginning where it is of no use.
 
@@ -289,7 +305,7 @@ def _text_of(task: VerifiedTask) -> str:
     try:
         return task.task_module.decode()
     except UnicodeDecodeError as error:
-        raise TrustError("STO-A093", "the task module is no UTF-8 text") from error
+        raise TrustError("STO-A023", "the task module is no UTF-8 text") from error
 
 
 def _refuse(

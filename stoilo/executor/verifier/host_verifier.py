@@ -17,33 +17,33 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
 from stoilo.audit.format.proof import parse_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.levels import Level
 from stoilo.core.statement import MAX_LIFETIME_S
 from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.admission import verify_bundle
+from stoilo.executor.verifier.admission import verify_work
 from stoilo.executor.verifier.installation import Built, installed_release, replace_file
-from stoilo.executor.verifier.revocation import (
+from stoilo.executor.verifier.statements import (
     SeenRevocations,
     newest_seen,
     open_revocations,
 )
-from stoilo.executor.verifier.runtimes import Runtimes
 from stoilo.executor.verifier.targets import LOWEST, Floors, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust, parse_release_pack
-from stoilo.executor.verifier.tuf_client import ROLLBACK_CODES
+from stoilo.executor.verifier.tuf_client import OLDER
 from stoilo.executor.verifier.workunit import (
     HostState,
-    TaskBundle,
     VerifiedTask,
     Work,
     seen_checkpoint,
 )
+from stoilo.sandbox.process.supervisor import Jail
 
 MEMORY_FILE: Final = "memory.json"
 MAX_MEMORY_BYTES: Final = 256 * 1024
@@ -195,6 +195,27 @@ def newest_release(state: Path, built: Built, now: int) -> TrustedRelease:
     )
 
 
+class Runtimes(Protocol):
+    """Gives a jail for a task whose verification has ended well."""
+
+    platform: str
+    """Of frozen trees; empty where tasks run in what is installed."""
+
+    def flavors(self, trust: TrustedRelease) -> frozenset[str]:
+        """Return the ids of the flavors that could run here."""
+        ...
+
+    def jail(
+        self, level: Level, flavor: str, trust: TrustedRelease, archive: Path | None
+    ) -> Jail:
+        """Return the jail for tasks of `level` that need `flavor`."""
+        ...
+
+    def close(self) -> None:
+        """End every jail; no other starts."""
+        ...
+
+
 class HostVerifier:
     """Judges copies one after the other; see `VerifiedExecutor` for the arguments.
 
@@ -231,11 +252,11 @@ class HostVerifier:
         """Return the task, if it may run here and now.
 
         Raises:
-            TrustError: the release's codes and those of `verify_bundle`.
+            TrustError: the release's codes and those of `verify_work`.
             PolicyRefusal: it is not for this host.
             InternalError: this machine's own trouble.
         """
-        envelope = work.read(workunit.ADMISSION)
+        work = work.with_documents()
         pack = work.read(workunit.RELEASE)
         # A client starts several tasks at once, and each raises what this host
         # remembers.
@@ -245,8 +266,7 @@ class HostVerifier:
             now = max(int(self._clock()), newest)
             trust = self._load_trust(pack, now)
             self._memory.learn_release(trust)
-            bundle = _bundle(work, envelope)
-            self._memory.learn_revocations(bundle.revocations, trust)
+            self._memory.learn_revocations(work.read(workunit.REVOCATIONS), trust)
             host = dataclasses.replace(
                 self._host,
                 newest_time=newest,
@@ -254,11 +274,11 @@ class HostVerifier:
                 floors=self._memory.known.floors,
                 flavors=self._runtimes.flavors(trust),
             )
-            task = verify_bundle(bundle, trust, host, now)
+            task = verify_work(work, trust, host, now)
             # Only a task that passed everything teaches time: a refused one could come
             # from a thief.
             self._memory.learn_time(task.admission.proven.agreed_time)
-        checkpoint = seen_checkpoint(parse_proof(bundle.proof).checkpoint)
+        checkpoint = seen_checkpoint(parse_proof(work.read(workunit.PROOF)).checkpoint)
         return VerifiedWorkunit(task, trust, checkpoint)
 
     def _load_trust(self, pack: bytes, now: int) -> TrustedRelease:
@@ -266,7 +286,7 @@ class HostVerifier:
 
         Copies sent out before a refresh carry the older pack; they are verified by the
         newest release that this host has seen. Expiry is verified by the day of the
-        admission (`verify_bundle`); here only what no admission could be old enough for
+        admission (`verify_work`); here only what no admission could be old enough for
         is refused, because nothing of the admission is read before its signature holds.
         """
         digest, oldest = content_digest(pack), now - MAX_LIFETIME_S
@@ -277,7 +297,7 @@ class HostVerifier:
         try:
             trust = self._load(pack, now, oldest)
         except TrustError as error:
-            older = _read_pack(newest) if error.code in ROLLBACK_CODES else b""
+            older = _read_pack(newest) if error.code == OLDER else b""
             # Nothing newer is known here, so the pack itself is at fault.
             if not older:
                 raise
@@ -329,20 +349,4 @@ def _disk(words: str, error: OSError) -> InternalError:
         "STO-X008",
         f"{words} (errno {error.errno})",
         hint="make room on the disk, or make it writable",
-    )
-
-
-def _bundle(work: Work, envelope: bytes) -> TaskBundle:
-    task_id, _, attempt = work.workunit.rpartition("_")
-    return TaskBundle(
-        envelope=envelope,
-        proof=work.read(workunit.PROOF),
-        task_id=task_id,
-        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
-        app_level=work.app,
-        flavor="",
-        task_module=work.file(workunit.TASK_MODULE),
-        arguments=work.file(workunit.ARGUMENTS),
-        blobs=work.blobs(),
-        revocations=work.read_if_there(workunit.REVOCATIONS),
     )

@@ -8,33 +8,28 @@ that the project published and its log names.
 
 from __future__ import annotations
 
-import hashlib
-import os
-import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from stoilo.audit.format.proof import (
+import msgspec
+
+from stoilo.audit.format.proof import ProvenLeaf
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     LoggedRelease,
-    ProvenLeaf,
     check_release_proof,
 )
-from stoilo.core.digests import Digest
-from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.digests import Digest, content_digest
+from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError, show_plainly
+from stoilo.core.files import read_bounded
+from stoilo.core.frozen_tree import MANIFEST_BYTES, MANIFEST_NAME, tree_digest
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 from stoilo.executor.verifier.trees import check_tree
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask
-from stoilo.flavors.tree import MANIFEST_NAME, tree_digest
-
-if TYPE_CHECKING:
-    from stoilo.executor.verifier.targets import PartFile, TrustedRelease
-
 
 MIB = 1024 * 1024
 _WIDTH = 10
@@ -50,7 +45,10 @@ def explain_task(
     """
     statement = task.admission.statement
     rows = [
-        ("what", f"function {statement.entry!r} of the source {task_digest(task)}"),
+        (
+            "what",
+            f"function {statement.entry!r} of the source {_short(statement.task_module)}",
+        ),
         ("", _size_words(task)),
         ("for whom", f"project {trust.origin}, account {_short(statement.submitter)}"),
         ("", f"task {statement.task_id}, attempt {statement.attempt}"),
@@ -70,15 +68,6 @@ def explain_task(
     return f"This computer may run the task.\n{_table(rows)}"
 
 
-def summarize_task(task: VerifiedTask) -> str:
-    """Return one line about a task that is about to run, for the log of a slot."""
-    statement = task.admission.statement
-    return (
-        f"runs {statement.task_id} attempt {statement.attempt} at level "
-        f"{task.level.name}, log entry {task.admission.proven.index}"
-    )
-
-
 def explain_refusal(error: StoiloError) -> str:
     """Return why this computer does not run a task, and what would help."""
     kind = (
@@ -91,11 +80,6 @@ def explain_refusal(error: StoiloError) -> str:
         ("help", error.hint or f"stoilo explain {error.code}"),
     ]
     return f"{kind}\n{_table(rows)}"
-
-
-def task_digest(task: VerifiedTask) -> str:
-    """Return the source's digest, shortened."""
-    return _short(task.admission.statement.task_module)
 
 
 def _size_words(task: VerifiedTask) -> str:
@@ -168,8 +152,7 @@ def _day(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
-MAX_PROGRAM_BYTES: Final = 512 * 1024 * 1024
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+MAX_PROGRAM_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +166,7 @@ class OwnParts:
     serial: int = 0  # that both say of themselves; 0 when not known
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One comparison that held: part, its release, its digest."""
 
     part: str
@@ -193,20 +175,22 @@ class Finding:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class SelfCheck:
+class LogPlace(msgspec.Struct, frozen=True):
+    """Where the log names the same parts."""
+
+    entry: int
+    size: int  # leaves of that log
+    witnessed: int | None  # newest cosignature, Unix seconds; None without witnesses
+
+
+class SelfCheck(msgspec.Struct, frozen=True):
     """What held."""
 
     origin: str  # the project
     development: bool  # whether its root is one of development
-    findings: tuple[Finding, ...]  # the parts compared
-    # place in the log of the record that names the same parts; None when no proof was
-    # at hand
-    entry: int | None = None
-    size: int = 0  # leaves of that log
-    # newest cosignature, Unix seconds; None without witnesses
-    witnessed: int | None = None
-    rehearsal: bool = False  # whether its root is one of a rehearsal
+    rehearsal: bool  # whether it is one of a rehearsal
+    parts: tuple[Finding, ...]  # the parts compared
+    log: LogPlace | None  # None when no proof was at hand
 
 
 def check_self(
@@ -216,7 +200,7 @@ def check_self(
 
     Raises:
         TrustError: STO-F045 another program, STO-F046 the release names none for this
-            computer or a newer one, STO-F047 the log tells of other parts.
+            computer or a newer one, STO-F045 the log tells of other parts.
     """
     findings = tuple(
         _compare(trust, name, own, found)
@@ -225,42 +209,41 @@ def check_self(
     )
     if not findings:
         raise _nothing("neither launcher nor verifier of this computer is known")
-    if logged is None:
-        return SelfCheck(
-            trust.origin, trust.development, findings, rehearsal=trust.rehearsal
-        )
+    place = None if logged is None else _place(trust, own, findings, logged)
+    return SelfCheck(trust.origin, trust.development, trust.rehearsal, findings, place)
+
+
+def _place(
+    trust: TrustedRelease,
+    own: OwnParts,
+    findings: tuple[Finding, ...],
+    logged: LoggedRelease,
+) -> LogPlace:
+    """Return where the log tells of the same parts; raises ``STO-F045``."""
     told = {(one.name, one.digest) for one in logged.record.parts}
     for finding in findings:
         part = trust.part(finding.part, own.platform)
         name = f"{finding.part}/{own.platform}"
         if part is None or (name, part.archive.sha256) not in told:
-            raise TrustError("STO-F047", f"the log tells of another {finding.part}")
+            raise TrustError("STO-F045", f"the log tells of another {finding.part}")
     proven = logged.proven
-    return SelfCheck(
-        trust.origin,
-        trust.development,
-        findings,
-        proven.index,
-        proven.size,
-        proven.checkpoint_time,
-        trust.rehearsal,
-    )
+    return LogPlace(proven.index, proven.size, proven.checkpoint_time)
 
 
 def render_check(check: SelfCheck) -> str:
     """Return the findings for a person."""
     lines = [
         f"{one.part} is release {one.serial} ({one.version}) of {check.origin}: {one.digest}"
-        for one in check.findings
+        for one in check.parts
     ]
-    if check.entry is None:
+    if check.log is None:
         lines.append(
             "not compared with the project's log: no proof of it was at hand "
             "(stoilo volunteer self-check --project URL fetches it)"
         )
     else:
-        by = "witnessed" if check.witnessed else "without independent witnesses"
-        lines.append(f"in the log, entry {check.entry} of {check.size}, {by}")
+        by = "witnessed" if check.log.witnessed else "without independent witnesses"
+        lines.append(f"in the log, entry {check.log.entry} of {check.log.size}, {by}")
     if check.development:
         lines.append("the root is one of DEVELOPMENT: its keys lie on the server")
     if check.rehearsal:
@@ -270,26 +253,20 @@ def render_check(check: SelfCheck) -> str:
 
 def hash_program(path: Path) -> Digest:
     """Return the SHA-256 of a program's file; raises ``STO-F046`` if it cannot be read."""
-    state, left = hashlib.sha256(), MAX_PROGRAM_BYTES
     try:
-        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
-            while left and (chunk := file.read(min(1 << 20, left))):
-                state.update(chunk)
-                left -= len(chunk)
+        return content_digest(read_bounded(path.resolve(), MAX_PROGRAM_BYTES))
     except OSError as error:
         raise _nothing(f"{path.name} cannot be read") from error
-    return Digest(state.hexdigest())
 
 
 def hash_own_tree(directory: Path) -> Digest:
     """Return the digest of the tree in `directory`, every file of it hashed again.
 
     Raises:
-        TrustError: STO-F041 it is not what its own list says, STO-F046 there is none.
+        TrustError: STO-F006 it is not what its own list says, STO-F046 there is none.
     """
     try:
-        with (directory / MANIFEST_NAME).open("rb") as file:
-            digest = tree_digest(file.read(BOUNDS.metadata_bytes * 32 + 1))
+        digest = tree_digest(read_bounded(directory / MANIFEST_NAME, MANIFEST_BYTES))
     except OSError as error:
         raise _nothing("the verifier's list of files cannot be read") from error
     check_tree(directory, digest)
@@ -300,7 +277,7 @@ def read_logged(directory: Path, trust: TrustedRelease) -> LoggedRelease | None:
     """Return what the proof in `directory` proves; None when there is none.
 
     Raises:
-        TrustError: STO-F047 it proves nothing.
+        TrustError: STO-F045 it proves nothing.
     """
     try:
         record = _read(directory / RELEASE_RECORD_FILE)
@@ -311,12 +288,12 @@ def read_logged(directory: Path, trust: TrustedRelease) -> LoggedRelease | None:
 
 
 def prove_release(record: bytes, proof: bytes, trust: TrustedRelease) -> LoggedRelease:
-    """Return what hostile `proof` proves under the release's log policy; STO-F047."""
+    """Return what hostile `proof` proves under the release's log policy; STO-F045."""
     try:
         return check_release_proof(record, proof, trust.log_policy)
     except TrustError as error:
         raise TrustError(
-            "STO-F047", f"the log's proof of the release does not hold: {error.message}"
+            "STO-F045", f"the log's proof of the release does not hold: {error.message}"
         ) from error
 
 
@@ -350,27 +327,20 @@ def _is_older(part: PartFile, own: OwnParts, trust: TrustedRelease) -> bool:
 
 
 def _read(path: Path) -> bytes:
-    """Return a small plain file; what is longer than a proof may be does not parse.
+    """Return a small plain file; a slot holds what a server sent.
 
     Raises:
         FileNotFoundError: there is none.
-        TrustError: STO-F047 something else has its name: a slot holds what a server sent.
+        TrustError: STO-F045 something else has its name.
     """
     try:
-        descriptor = os.open(path, _FLAGS | os.O_NOFOLLOW)
+        return read_bounded(path, BOUNDS.metadata_bytes)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _no_proof(path) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _no_proof(path)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(BOUNDS.metadata_bytes)
-
-
-def _no_proof(path: Path) -> TrustError:
-    return TrustError("STO-F047", f"{path.name} is no plain file and proves nothing")
+        raise TrustError(
+            "STO-F045", f"{path.name} is no plain file and proves nothing"
+        ) from error
 
 
 def _nothing(reason: str) -> TrustError:

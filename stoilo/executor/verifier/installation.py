@@ -27,8 +27,8 @@ import msgspec
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import write_durably
+from stoilo.core.levels import load_levels, load_older_levels
 from stoilo.executor.verifier.targets import LOWEST, Floors, InstalledRelease
-from stoilo.policies.levels import load_levels, load_older_levels
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 
 HOME_NAME: Final = "stoilo"

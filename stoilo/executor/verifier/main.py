@@ -23,17 +23,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
-import stoilo.executor.verifier.lean_start  # noqa: F401 - before whatever imports python-tuf
 from stoilo.core.errors import (
     InternalError,
     PolicyRefusal,
     StoiloError,
     TrustError,
     UsageError,
+    show_plainly,
 )
-from stoilo.core.plaintext import show_plainly
-from stoilo.executor.verifier.boinc_session import QuitReason, Session
-from stoilo.executor.verifier.boinc_shm import MMAP_FILE, open_segment
+from stoilo.executor.verifier.boinc_session import (
+    MMAP_FILE,
+    QuitReason,
+    Session,
+    open_segment,
+)
 from stoilo.executor.verifier.boinc_slot import (
     Slot,
     SlotInfo,
@@ -44,8 +47,16 @@ from stoilo.executor.verifier.boinc_slot import (
     read_slot,
 )
 from stoilo.executor.verifier.checkpoints import CheckpointFile
-from stoilo.executor.verifier.execution import MESSAGE_CHARS, VerifiedExecutor
-from stoilo.executor.verifier.host_verifier import HostVerifier, newest_release
+from stoilo.executor.verifier.execution import (
+    MESSAGE_CHARS,
+    TreeRuntimes,
+    VerifiedExecutor,
+)
+from stoilo.executor.verifier.host_verifier import (
+    HostVerifier,
+    Runtimes,
+    newest_release,
+)
 from stoilo.executor.verifier.installation import (
     Built,
     Home,
@@ -61,7 +72,6 @@ from stoilo.executor.verifier.optin import (
     load_opt_in,
     lower_by_server,
 )
-from stoilo.executor.verifier.runtimes import Runtimes, TreeRuntimes
 from stoilo.executor.verifier.trees import tree_cap
 from stoilo.executor.verifier.workunit import (
     Disposition,
@@ -83,7 +93,7 @@ MOST_BROKEN_RUNS: Final = 3
 A machine short of memory kills, but a task may also find a way to be killed, and BOINC
 would start it again a hundred times.
 """
-_BROKEN_RUN: Final = frozenset({"STO-S005", "STO-S007"})
+_BROKEN_RUN: Final = frozenset({"STO-S005"})
 _EXIT_CHILD_FAILED: Final = 195  # BOINC: EXIT_CHILD_FAILED
 
 _LAUNCHER: Final = "--launcher="
@@ -149,7 +159,7 @@ def _run_process() -> int:
     except Exception as error:  # noqa: BLE001 - process edge: nothing was run
         name = f"{type(error).__name__} in {_place(error)}"
         return _say(
-            sys.stderr, InternalError("STO-F049", f"the verifier failed: {name}")
+            sys.stderr, InternalError("STO-F048", f"the verifier failed: {name}")
         )
 
 
@@ -208,7 +218,7 @@ def run_verifier(arguments: Sequence[str], around: Surroundings) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> tuple[Path | None, str]:
-    """Return launcher and action; raises ``STO-F036`` for every other word."""
+    """Return launcher and action; raises ``STO-U003`` for every other word."""
     launcher, actions = None, []
     for word in arguments:
         if word.startswith(_LAUNCHER) and launcher is None:
@@ -216,9 +226,9 @@ def _parse(arguments: Sequence[str]) -> tuple[Path | None, str]:
         elif word in _ACTIONS:
             actions.append(word)
         else:
-            raise UsageError("STO-F036", f"the verifier does not know {word[:40]!r}")
+            raise UsageError("STO-U003", f"the verifier does not know {word[:40]!r}")
     if len(actions) > 1:
-        raise UsageError("STO-F036", f"only one of {', '.join(_ACTIONS)} at a time")
+        raise UsageError("STO-U003", f"only one of {', '.join(_ACTIONS)} at a time")
     return launcher, next(iter(actions), "")
 
 
@@ -245,9 +255,9 @@ def _work_for(session: Session, slot: Slot, around: Surroundings) -> int:
         # Killed on request: the run's error is then only the echo of it.
         if session.ending is None:
             raise
-        return session.ending.exit_code
+        return int(session.ending.value)
     if session.ending is QuitReason.ABORT:
-        return session.ending.exit_code
+        return int(session.ending.value)
     finish(slot, data)
     session.finish()
     return 0

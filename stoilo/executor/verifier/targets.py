@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import msgspec
-from tuf.api.metadata import TargetFile
 
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
-from stoilo.core.signatures import PublicKey, parse_public_key
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import PublicKey, parse_public_key, parse_strict_json
+
+if TYPE_CHECKING:  # loaded by `tuf_client`, in its own way
+    from tuf.api.metadata import TargetFile
 
 PART_FORMAT: Final = "stoilo-part/1"
 MAX_EPOCHS = 16
@@ -297,25 +298,15 @@ class TrustedRelease:
 
     def part(self, name: str, platform: str) -> PartFile | None:
         """Return the record of part `name` for `platform`, None without one."""
-        return next(
-            (
-                part
-                for part in self.parts
-                if (part.part, part.platform) == (name, platform)
-            ),
-            None,
-        )
+        wanted = (name, platform)
+        found = (one for one in self.parts if (one.part, one.platform) == wanted)
+        return next(found, None)
 
     def flavor_part(self, flavor: str, platform: str) -> PartFile | None:
         """Return the record of the flavor whose manifest is `flavor` (SHA-256)."""
-        return next(
-            (
-                part
-                for part in self.parts
-                if flavor and (part.flavor, part.platform) == (flavor, platform)
-            ),
-            None,
-        )
+        wanted = (flavor, platform)
+        found = (one for one in self.parts if (one.flavor, one.platform) == wanted)
+        return next(found, None) if flavor else None
 
 
 def read_epoch(data: bytes, number: int) -> GateEpoch:
@@ -343,11 +334,6 @@ _PART: Final = re.compile(
 _SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}
 
 
-def is_part_file(name: str) -> bool:
-    """Whether target `name` belongs to a launcher, a verifier or a flavor."""
-    return name.startswith(("launcher/", "verifier/", "flavor/"))
-
-
 def part_target(part: str, platform: str) -> str:
     """Return the target name of part `part`, without suffix (``verifier/x86_64-linux``)."""
     folder = part if part in _SUFFIXES else f"flavor/{part}"
@@ -361,9 +347,9 @@ def read_epochs(files: Mapping[str, bytes]) -> tuple[GateEpoch, ...]:
         TrustError: STO-K013 malformed, STO-K014 missing, STO-K001, STO-K002 bad keys.
     """
     name = "gate/epochs.json"
-    listed = read_target(_read(files, name), EpochsFile, name)
+    listed = read_target(find(files, name), EpochsFile, name)
     return tuple(
-        read_epoch(_read(files, f"gate/{number}.json"), number)
+        read_epoch(find(files, f"gate/{number}.json"), number)
         for number in sorted(set(listed.epochs))
     )
 
@@ -378,7 +364,7 @@ def read_parts(
         infos: size and digest of every target, by name.
 
     Raises:
-        TrustError: STO-K013 malformed; STO-K081 a record and the files it is about
+        TrustError: STO-K013 malformed; STO-K013 a record and the files it is about
             disagree.
     """
     found = []
@@ -406,12 +392,12 @@ def _check_part(
     )
     if not agrees or infos[archive].length != part.archive.size:
         raise TrustError(
-            "STO-K081", f"{target}.json and the files it is about disagree"
+            "STO-K013", f"{target}.json and the files it is about disagree"
         )
 
 
-def _read(files: Mapping[str, bytes], name: str) -> bytes:
-    """Return file `name`, or raise ``STO-K014``."""
+def find(files: Mapping[str, bytes], name: str) -> bytes:
+    """Return target `name`, or raise ``STO-K014``."""
     data = files.get(name)
     if data is None:
         raise TrustError("STO-K014", f"the release does not name {name}")

@@ -16,7 +16,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -24,13 +24,15 @@ from typing import BinaryIO, Final
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
 from stoilo.core.files import read_bounded, sync_directory
-from stoilo.flavors.archive import ArchiveMember, XzReader, read_archive
-from stoilo.flavors.tree import (
+from stoilo.core.frozen_tree import (
     MANIFEST_BYTES,
     MANIFEST_NAME,
+    ArchiveMember,
     Tree,
     TreeFile,
+    XzReader,
     parse_tree,
+    read_archive,
     tree_digest,
 )
 
@@ -47,22 +49,8 @@ _TEMPORARY = re.compile(r"\.([0-9a-f]{64})\.[0-9a-f]{1,64}\.tmp")
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """One tree on the disk: when it was last used, s since 1970, and its bytes."""
-
-    used: float
-    digest: str
-    size: int
-
-
 def tree_cap(disk_bytes: int | None, own: int = DEFAULT_CAP_BYTES) -> int:
-    """Return how many bytes the trees may take: preferences only lower this.
-
-    Args:
-        disk_bytes: what BOINC may use by its user's preference; None: it does not say.
-        own: this computer's own cap.
-    """
+    """Return how many bytes the trees may take; what BOINC may use only lowers it."""
     return own if disk_bytes is None else min(own, disk_bytes // SHARE_OF_DISK)
 
 
@@ -93,25 +81,17 @@ def lock_tree(
         os.close(lock)
 
 
-def touch_tree(directory: Path, digest: Digest) -> None:
-    """Note that tree `digest` is used now; a read-only disk is no reason to stop."""
-    try:
-        os.utime(directory / f"{digest}.lock")
-    except OSError:
-        pass
-
-
 def check_tree(directory: Path, digest: Digest) -> Tree:
     """Return the tree in `directory` if every byte of it is what `digest` says.
 
     Raises:
-        TrustError: STO-F041 it is not: a file is missing, changed, linked or too many.
+        TrustError: STO-F006 it is not: a file is missing, changed, linked or too many.
     """
     if directory.is_symlink():
-        raise _damaged("it is a link")
+        raise _refused("it is a link")
     manifest = _read_manifest(directory)
     if tree_digest(manifest) != digest:
-        raise _damaged("its list of files is another one")
+        raise _refused("its list of files is another one")
     tree = parse_tree(manifest)
     _check_names(directory, tree)
     workers = min(MOST_THREADS, os.cpu_count() or 1)
@@ -136,15 +116,15 @@ def evict_trees(
         Bytes that may be added now; negative when too much is in use.
     """
     _sweep_unfinished(directory)
-    kept = sorted(_kept(directory), key=lambda one: one.used)
-    total = sum(one.size for one in kept)
-    for one in kept:
+    kept = sorted(_kept(directory))
+    total = sum(size for _, _, size in kept)
+    for _, digest, size in kept:
         if total + needed <= cap_bytes:
             break
         # A tree in use is passed over: its lock is held, and waiting could last a whole
         # task.
-        if one.digest != keep and set_aside(directory, Digest(one.digest)):
-            total -= one.size
+        if digest != keep and set_aside(directory, Digest(digest)):
+            total -= size
     return cap_bytes - total
 
 
@@ -190,7 +170,8 @@ def remove_directory(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _kept(directory: Path) -> Iterator[_Kept]:
+def _kept(directory: Path) -> Iterator[tuple[float, str, int]]:
+    """Yield of each tree when it was last used, s since 1970, digest and bytes."""
     for path in directory.iterdir():
         if not _DIGEST.fullmatch(path.name) or path.is_symlink():
             continue
@@ -199,7 +180,7 @@ def _kept(directory: Path) -> Iterator[_Kept]:
         # Without a lock nobody ever used it: the first to go.
         except OSError:
             used = 0.0
-        yield _Kept(used, path.name, _measure(path))
+        yield used, path.name, _measure(path)
 
 
 def _measure(directory: Path) -> int:
@@ -207,10 +188,8 @@ def _measure(directory: Path) -> int:
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:
-            try:
+            with suppress(FileNotFoundError):
                 total += (Path(folder) / name).lstat().st_size
-            except FileNotFoundError:
-                continue
     return total
 
 
@@ -218,7 +197,7 @@ def _read_manifest(directory: Path) -> bytes:
     try:
         return read_bounded(directory / MANIFEST_NAME, MANIFEST_BYTES)
     except OSError as error:
-        raise _damaged(
+        raise _refused(
             "its list of files is no plain file or cannot be read"
         ) from error
 
@@ -228,16 +207,16 @@ def _check_names(directory: Path, tree: Tree) -> None:
     folders = {folder for path in listed for folder in _folders_of(path)}
     found = set(_walk(directory, "", folders))
     if extra := found - listed:
-        raise _damaged(f"{min(extra)[:80]!r} does not belong to it")
+        raise _refused(f"{min(extra)[:80]!r} does not belong to it")
     if missing := listed - found:
-        raise _damaged(f"{min(missing)[:80]!r} is missing")
+        raise _refused(f"{min(missing)[:80]!r} is missing")
 
 
 def _walk(directory: Path, below: str, folders: set[str]) -> Iterator[str]:
     try:
         entries = list(os.scandir(directory / below))
     except OSError as error:
-        raise _damaged("a directory cannot be read") from error
+        raise _refused("a directory cannot be read") from error
     for entry in entries:
         path = f"{below}/{entry.name}" if below else entry.name
         if path in folders and entry.is_dir(follow_symlinks=False):
@@ -250,16 +229,16 @@ def _check_file(directory: Path, file: TreeFile) -> None:
     try:
         descriptor = os.open(directory / file.path, _FILE)
     except OSError as error:
-        raise _damaged(f"{file.path[:80]!r} is a link or cannot be read") from error
+        raise _refused(f"{file.path[:80]!r} is a link or cannot be read") from error
     try:
         status = os.fstat(descriptor)
         same_kind = bool(status.st_mode & stat.S_IXUSR) == file.executable
         if not stat.S_ISREG(status.st_mode) or not same_kind:
-            raise _damaged(f"{file.path[:80]!r} is another kind of file")
+            raise _refused(f"{file.path[:80]!r} is another kind of file")
         if status.st_size != file.size or _hash(descriptor, file.size) != file.digest:
-            raise _damaged(f"{file.path[:80]!r} has changed")
+            raise _refused(f"{file.path[:80]!r} has changed")
     except OSError as error:
-        raise _damaged(f"{file.path[:80]!r} cannot be read") from error
+        raise _refused(f"{file.path[:80]!r} cannot be read") from error
     finally:
         os.close(descriptor)
 
@@ -276,11 +255,11 @@ def _hash(descriptor: int, size: int) -> str:
     return state.hexdigest()
 
 
-def _damaged(reason: str) -> TrustError:
+def _refused(reason: str) -> TrustError:
     return TrustError(
-        "STO-F041",
-        f"an unpacked runtime is not what it was: {reason}",
-        hint="it does not run; where nobody uses it, the next task unpacks it anew",
+        "STO-F006",
+        f"the task's runtime is not the one of the release: {reason}",
+        hint="it does not run; it is unpacked anew, or fetched after a reset of the project",
     )
 
 
@@ -308,10 +287,10 @@ def hold_tree(
     `archive`: the archive's file, hostile; None when the task brought none.
 
     Raises:
-        TrustError: STO-F039 the archive is another one or missing, and the codes of
+        TrustError: STO-F006 the archive is another one or missing, and the codes of
             `read_archive`.
-        PolicyRefusal: STO-F043 the tree does not fit under the cap.
-        InternalError: STO-F042 the disk is full or takes no changes.
+        PolicyRefusal: STO-X013 the tree does not fit under the cap.
+        InternalError: STO-X008 the disk is full or takes no changes.
     """
     place = directory / wanted.digest
     # Unpacking needs the lock alone and use shares it; between the two somebody may
@@ -319,11 +298,12 @@ def hold_tree(
     while True:
         with lock_tree(directory, wanted.digest, alone=False):
             if os.path.lexists(place):
-                touch_tree(directory, wanted.digest)
+                with suppress(OSError):  # read-only: no reason to stop
+                    os.utime(directory / f"{wanted.digest}.lock")  # used now
                 yield place
                 return
         if archive is None:
-            raise _other_archive("the task brought no archive of its runtime")
+            raise _refused("the task brought no archive of its runtime")
         _unpack(directory, wanted, archive, cap_bytes)
 
 
@@ -343,8 +323,13 @@ def _unpack(directory: Path, wanted: WantedTree, archive: Path, cap_bytes: int) 
             # to what lasts.
             temporary.rename(directory / wanted.digest)
             sync_directory(directory)
+        # A disk that fails while reading comes here too.
         except OSError as error:
-            raise _no_room(error) from error
+            raise InternalError(
+                "STO-X008",
+                f"the task's runtime cannot be unpacked: {os.strerror(error.errno or 0)}",
+                hint="make room on the disk, or make it writable; it is tried again",
+            ) from error
         finally:
             remove_directory(temporary)
 
@@ -355,18 +340,13 @@ def _open_archive(path: Path, wanted: WantedTree) -> Iterator[BinaryIO]:
         descriptor = os.open(path, _FILE)
         file = os.fdopen(descriptor, "rb", buffering=0)
     except OSError as error:
-        raise _other_archive("it cannot be opened") from error
+        raise _refused("it cannot be opened") from error
     with file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size != wanted.archive_bytes:
-            raise _other_archive("it is no file of that size")
-        state, left = hashlib.sha256(), wanted.archive_bytes + 1
-        while left and (chunk := file.read(min(_CHUNK, left))):
-            state.update(chunk)
-            left -= len(chunk)
-        # One byte more was asked for than announced, so that a longer file is noticed.
-        if left != 1 or state.hexdigest() != wanted.archive_digest:
-            raise _other_archive("its digest is another one")
+            raise _refused("it is no file of that size")
+        if _hash(descriptor, wanted.archive_bytes) != wanted.archive_digest:
+            raise _refused("its digest is another one")
         file.seek(0)
         yield file
 
@@ -401,7 +381,7 @@ def _make_room(directory: Path, digest: Digest, size: int, cap_bytes: int) -> No
     left = evict_trees(directory, cap_bytes, needed=size, keep=digest)
     if size > left:
         raise PolicyRefusal(
-            "STO-F043",
+            "STO-X013",
             f"the task's runtime takes {size:,} bytes and {max(left, 0):,} are left",
             hint="give BOINC more of the disk, in its own preferences",
         )
@@ -416,27 +396,8 @@ def _write(temporary: Path, member: ArchiveMember, chunks: Iterator[bytes]) -> N
     """Write one file: new, no link, durable."""
     mode = 0o555 if member.file.executable else 0o444
     descriptor = os.open(temporary / member.file.path, _WRITE, mode)
-    with os.fdopen(descriptor, "wb", buffering=0) as target:
-        for chunk in chunks:
-            view = memoryview(chunk)
-            while view:
-                view = view[target.write(view) :]
+    with os.fdopen(descriptor, "wb") as target:
+        target.writelines(chunks)
+        target.flush()
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
-
-
-def _other_archive(reason: str) -> TrustError:
-    return TrustError(
-        "STO-F039",
-        f"the archive of the task's runtime is not the one of the release: {reason}",
-        hint="BOINC fetches it again after a reset of the project",
-    )
-
-
-def _no_room(error: OSError) -> InternalError:
-    """Return ``STO-F042``; a disk that fails while reading comes here too."""
-    return InternalError(
-        "STO-F042",
-        f"the task's runtime cannot be unpacked: {os.strerror(error.errno or 0)}",
-        hint="make room on the disk, or make it writable; the task is tried again",
-    )

@@ -3,164 +3,131 @@
 The workflow (root chain, thresholds, rollback, expiry, hashes) is python-tuf's. Ours is what it
 leaves open: one encoding of metadata, every key counted once, no two roles for one name, and
 which attack a refusal is, since its dozen kinds of error mean other things at other steps.
+
+Importing it whole would load an HTTP client with TLS, and signers that talk to clouds, hardware
+and gpg: a third of a verifier's start, and code that no volunteer has reviewed. While it is
+imported here, those modules are stood in for by empty ones; the keys that they would read are
+unknown afterwards, so metadata that names one is refused.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final, Literal
-
-from tuf.api import exceptions
-from tuf.api.metadata import Delegations, Metadata, Role, Root, TargetFile, Targets
-from tuf.api.serialization import DeserializationError
-from tuf.ngclient.config import UpdaterConfig
-from tuf.ngclient.fetcher import FetcherInterface
-from tuf.ngclient.updater import Updater
+from types import ModuleType
+from typing import Any, Final
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import parse_strict_json
 
-if TYPE_CHECKING:
-    from tuf.ngclient._internal.trusted_metadata_set import TrustedMetadataSet
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseFiles:
-    """A release's public files, hostile: ``metadata/…`` and ``targets/…`` by name."""
-
-    files: tuple[tuple[str, bytes], ...]
-
-    def get(self, name: str) -> bytes | None:
-        """Return the bytes of file `name`."""
-        return next((data for known, data in self.files if known == name), None)
-
-
-def travels(name: str) -> bool:
-    """Whether release file or target `name` travels with every workunit.
-
-    Metadata and small records do; launchers, archives, their manifests and their bills
-    of materials are fetched by those who need them.
-    """
-    return name.endswith((".json", ".txt", ".toml")) and not name.endswith(".sbom.json")
+LEFT_OUT: Final = {
+    "tuf.ngclient.urllib3_fetcher": ("Urllib3Fetcher",),
+    "securesystemslib.signer._aws_signer": ("AWSSigner",),
+    "securesystemslib.signer._azure_signer": ("AzureSigner",),
+    "securesystemslib.signer._gcp_signer": ("GCPSigner",),
+    "securesystemslib.signer._gpg_signer": ("GPGKey", "GPGSigner"),
+    "securesystemslib.signer._hsm_signer": ("HSMSigner",),
+    "securesystemslib.signer._sigstore_signer": ("SigstoreKey", "SigstoreSigner"),
+    "securesystemslib.signer._tkey_signer": ("TKeySigner",),
+    "securesystemslib.signer._vault_signer": ("VaultSigner",),
+}
+"""Modules that are not loaded → the classes that others take from them."""
 
 
-Phase = Literal["root", "timestamp", "snapshot", "targets", "file"]
-"""Step of the client's workflow; the delegated roles are ``targets`` too."""
+class _Absent:
+    """Stands for a class of a module that is left out."""
 
-ROLLBACK_CODES: Final = frozenset(
-    {"STO-K010", "STO-K016", "STO-K017", "STO-K018", "STO-K044"}
-)
+    SCHEME = ""
+
+
+@contextmanager
+def _lean() -> Iterator[None]:
+    """Let imports find empty modules in place of `LEFT_OUT`, unless they are loaded."""
+    added = []
+    for name, classes in LEFT_OUT.items():
+        if name in sys.modules or name.rpartition(".")[0] in sys.modules:
+            continue
+        stand_in = ModuleType(name)
+        for one in classes:
+            setattr(stand_in, one, type(one, (_Absent,), {}))
+        sys.modules[name] = stand_in
+        added.append(name)
+    try:
+        yield
+    finally:
+        for name in added:
+            del sys.modules[name]
+
+
+with _lean():
+    from securesystemslib.signer import (
+        KEY_FOR_TYPE_AND_SCHEME,
+        SIGNER_FOR_URI_SCHEME,
+    )
+    from tuf.api import exceptions
+    from tuf.api.metadata import Delegations, Metadata, Role, Root, TargetFile, Targets
+    from tuf.api.serialization import DeserializationError
+    from tuf.ngclient.config import UpdaterConfig
+    from tuf.ngclient.fetcher import FetcherInterface
+    from tuf.ngclient.updater import Updater
+
+_tables: tuple[dict[Any, type], ...] = (KEY_FOR_TYPE_AND_SCHEME, SIGNER_FOR_URI_SCHEME)
+for _table in _tables:
+    for _key in [key for key, kind in _table.items() if issubclass(kind, _Absent)]:
+        del _table[_key]
+
+
+OLDER: Final = "STO-K010"
 """The release is older than one seen here: honest for a task of yesterday, whose own
 metadata is then judged by the newer release that is known; else an attack."""
-
-_EXPIRED: Final = {
-    "root": "STO-K033",
-    "timestamp": "STO-K011",
-    "snapshot": "STO-K034",
-    "targets": "STO-K035",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Setback:
-    """An error of python-tuf's client, and where it came up."""
-
-    phase: Phase  # the step
-    name: str  # role or file that was being loaded
-    error: Exception  # the client's
-    known: TrustedMetadataSet  # what it had accepted by then
-    highest_root: int  # the highest version of a root that the release has
-
-
-def named_refusal(setback: Setback) -> TrustError:
-    """Return our refusal, with the code of the attack that it looks like."""
-    for kind, name in _NAMED:
-        if isinstance(setback.error, kind):
-            return name(setback)
-    return _malformed(setback)
-
-
-def _expired(setback: Setback) -> TrustError:
-    role = _expired_role(setback.known) or setback.name
-    return TrustError(_EXPIRED.get(role, "STO-K036"), f"{role} has expired")
-
-
-def _expired_role(known: TrustedMetadataSet) -> str:
-    """Return the first top-level role that has expired, empty for none."""
-    for name in ("root", "timestamp", "snapshot"):
-        role = known.get(name)
-        if role is not None and role.is_expired(known.reference_time):
-            return name
-    return ""
-
-
-def _missing(setback: Setback) -> TrustError:
-    return TrustError("STO-K014", f"{setback.name}: {setback.error}")
-
-
-def _too_long(setback: Setback) -> TrustError:
-    return TrustError("STO-K037", f"{setback.name} is longer than it may be")
-
-
-def _exchanged(setback: Setback) -> TrustError:
-    code = "STO-K038" if setback.phase == "file" else "STO-K019"
-    return TrustError(code, f"{setback.name} is not the file that the metadata names")
-
-
-def _unsigned(setback: Setback) -> TrustError:
-    known, highest = setback.known.root.version, setback.highest_root
-    if setback.phase == "root":
-        return TrustError(
-            "STO-K031", f"a new root is not of the old one's line: {setback.error}"
-        )
-    # Signed by a root that has been replaced here: honest for a task of yesterday.
-    if 0 < highest < known:
-        return TrustError(
-            "STO-K044", f"the release is of root {highest}, {known} is known here"
-        )
-    return TrustError("STO-K012", f"too few signatures: {setback.error}")
-
-
-def _bad_version(setback: Setback) -> TrustError:
-    """Return the refusal of a version: too low, or not the one that was named."""
-    text = str(setback.error)
-    if setback.phase == "root":
-        return TrustError("STO-K032", f"a root's version does not follow: {text}")
-    if setback.phase == "timestamp":
-        # python-tuf has one class for both and tells them apart by its words alone.
-        code = "STO-K016" if text.startswith("New snapshot") else "STO-K010"
-        return TrustError(code, f"a version went back: {text}")
-    rolled = setback.phase == "snapshot" and not text.startswith("Expected snapshot")
-    return TrustError("STO-K017" if rolled else "STO-K019", f"{setback.name}: {text}")
-
-
-def _malformed(setback: Setback) -> TrustError:
-    text = str(setback.error)
-    if any(words in text for words in _VANISHED):
-        return TrustError("STO-K018", f"a role has vanished: {text}")
-    return TrustError("STO-K013", f"{setback.name} cannot be read: {text}")
-
 
 _VANISHED: Final = (
     "missing info",
     "not contain information",
     "not part of snapshot",
 )
-_NAMED: Final[tuple[tuple[type[Exception], Callable[[Setback], TrustError]], ...]] = (
-    (exceptions.ExpiredMetadataError, _expired),
-    (exceptions.BadVersionNumberError, _bad_version),
-    (exceptions.UnsignedMetadataError, _unsigned),
-    (exceptions.LengthOrHashMismatchError, _exchanged),
-    (exceptions.DownloadLengthMismatchError, _too_long),
-    (exceptions.DownloadError, _missing),
-)
+
+
+def _code_of(error: Exception, phase: str, *, replaced: bool) -> str:
+    """Return the code of the attack that an error of python-tuf's client looks like.
+
+    Args:
+        error: the client's.
+        phase: the role that was being loaded, ``file`` for a target.
+        replaced: whether a root is known here that is newer than any of the release's.
+    """
+    text, code = str(error), "STO-K013"
+    match error:
+        case exceptions.ExpiredMetadataError():
+            code = "STO-K011"
+        case (
+            exceptions.BadVersionNumberError() | exceptions.UnsignedMetadataError()
+        ) if phase == "root":
+            code = "STO-K031"
+        case exceptions.BadVersionNumberError():
+            # python-tuf has one class for a version that went back and for one that is
+            # not the one named above, and tells them apart by its words alone.
+            back = phase == "snapshot" and not text.startswith("Expected snapshot")
+            code = OLDER if back or phase == "timestamp" else "STO-K019"
+        case exceptions.UnsignedMetadataError():
+            # Signed by a root that has been replaced here: honest for a task of
+            # yesterday.
+            code = OLDER if replaced else "STO-K012"
+        case exceptions.LengthOrHashMismatchError():
+            code = "STO-K019"
+        case exceptions.DownloadError() if not isinstance(
+            error, exceptions.DownloadLengthMismatchError
+        ):
+            code = "STO-K014"
+        case _ if any(words in text for words in _VANISHED):
+            code = OLDER
+    return code
 
 
 def check_form(data: bytes, name: str) -> None:
@@ -169,7 +136,7 @@ def check_form(data: bytes, name: str) -> None:
     `data`: a metadata file, hostile.
 
     Raises:
-        TrustError: STO-K042, keys in another order, white space, a name twice, floats,
+        TrustError: STO-K013, keys in another order, white space, a name twice, floats,
             a field left to its default …
     """
     try:
@@ -178,16 +145,16 @@ def check_form(data: bytes, name: str) -> None:
     except DeserializationError:
         return  # the client names what is wrong with it
     except TrustError as error:
-        raise TrustError("STO-K042", f"{name}: {error.message}") from error
+        raise TrustError("STO-K013", f"{name}: {error.message}") from error
     if read != data:
-        raise TrustError("STO-K042", f"{name} is not written in its one form")
+        raise TrustError("STO-K013", f"{name} is not written in its one form")
 
 
 def check_keys(delegator: Root | Delegations) -> None:
     """Refuse a role that one key could sign for twice, under two key ids.
 
     Raises:
-        TrustError: STO-K040.
+        TrustError: STO-K012.
     """
     roles: Iterable[tuple[str, Role]] = (delegator.roles or {}).items()
     for name, role in roles:
@@ -195,7 +162,7 @@ def check_keys(delegator: Root | Delegations) -> None:
         values = [str(key.keyval.get("public")) for key in known]
         # Key ids are chosen by who writes the metadata, so one key may stand under two.
         if len(set(values)) != len(values):
-            raise TrustError("STO-K040", f"role {name} names one key twice")
+            raise TrustError("STO-K012", f"role {name} names one key twice")
         if len(values) < role.threshold:
             raise TrustError("STO-K012", f"role {name} has fewer keys than it needs")
 
@@ -222,8 +189,8 @@ _CONFIG: Final = UpdaterConfig(
 class _MemoryFetcher(FetcherInterface):
     """Serves a release's files to python-tuf's client."""
 
-    def __init__(self, files: ReleaseFiles) -> None:
-        self._files = dict(files.files)
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         """Yield a file's bytes; a missing one is the client's HTTP 404."""
@@ -256,9 +223,8 @@ class ReleaseUpdater(Updater):
     """python-tuf's client with the caller's clock, and targets kept in memory.
 
     Args:
-        folder: the cache's directory; None keeps nothing, so that a killed process leaves
-            nothing either.
-        files: the release, hostile.
+        folder: the cache's directory; None keeps nothing.
+        files: the release's by name, hostile.
         root: the trusted root metadata.
         at: the time to judge expiry by, Unix seconds.
 
@@ -267,7 +233,7 @@ class ReleaseUpdater(Updater):
     """
 
     def __init__(
-        self, folder: Path | None, files: ReleaseFiles, root: bytes, at: int
+        self, folder: Path | None, files: Mapping[str, bytes], root: bytes, at: int
     ) -> None:
         self._memory = _MemoryFetcher(files)
         self._keeps = folder is not None
@@ -289,25 +255,24 @@ class ReleaseUpdater(Updater):
             min(at, _LAST_SECOND), UTC
         )
 
-    def read_all(self) -> dict[str, bytes]:
-        """Return every target that travels, by name, checked against the metadata.
+    def read_all(self, infos: Mapping[str, TargetFile]) -> dict[str, bytes]:
+        """Return the targets in `infos` by name, each as the metadata has it.
 
         Raises:
-            TrustError: STO-K014 for a missing file, STO-K037 for one that is longer than
-                it may be, STO-K038 for another than the metadata names; `infos`' codes.
+            TrustError: STO-K014 for a missing file, STO-K013 for one that is longer than
+                it may be, STO-K019 for another than the metadata names.
         """
         found = {}
-        for name, info in self.infos().items():
-            if travels(name):
-                with self._phase("file", name):
-                    found[name] = self._read(info)
+        for name, info in infos.items():
+            with self._phase("file", name):
+                found[name] = self._read(info)
         return found
 
     def infos(self) -> dict[str, TargetFile]:
         """Return what the targets role and those it delegates to name, by name.
 
         Raises:
-            TrustError: STO-K083 where two roles speak for a name, or a role for names
+            TrustError: STO-K013 where two roles speak for a name, or a role for names
                 outside of its own folder; this module's codes.
         """
         targets = self._trusted_set.targets
@@ -318,9 +283,9 @@ class ReleaseUpdater(Updater):
             folder = f"{name}/"
             strange = [path for path in own.targets if not path.startswith(folder)]
             if role.paths != [f"{folder}*"] or strange or own.delegations is not None:
-                raise TrustError("STO-K083", f"role {name} speaks beyond {folder}")
+                raise TrustError("STO-K013", f"role {name} speaks beyond {folder}")
             if any(path.startswith(folder) for path in targets.targets):
-                raise TrustError("STO-K083", f"targets and {name} both name {folder}")
+                raise TrustError("STO-K013", f"targets and {name} both name {folder}")
             found |= own.targets
         return found
 
@@ -345,7 +310,6 @@ class ReleaseUpdater(Updater):
         return frozenset(self._trusted_set.root.unrecognized_fields)
 
     def _read(self, info: TargetFile) -> bytes:
-        """Return the bytes of one target."""
         path = PurePosixPath("targets", info.path)
         stored = path.with_name(f"{next(iter(info.hashes.values()))}.{path.name}")
         data = self._memory.download_bytes(f"{_BASE}{stored}", info.length)
@@ -353,17 +317,14 @@ class ReleaseUpdater(Updater):
         return data
 
     def _persist_metadata(self, rolename: str, data: bytes) -> None:
-        """Remember a role's metadata; see `Updater`."""
         if self._keeps:
             super()._persist_metadata(rolename, data)
 
     def _persist_root(self, version: int, data: bytes) -> None:
-        """Remember a root; see `Updater`."""
         if self._keeps:
             super()._persist_root(version, data)
 
     def _update_root_symlink(self) -> None:
-        """Name the newest root that is remembered; see `Updater`."""
         if self._keeps:
             super()._update_root_symlink()
 
@@ -374,25 +335,22 @@ class ReleaseUpdater(Updater):
         version, highest = self._trusted_set.root.version, self._memory.highest_root()
         if self._memory.has(f"metadata/{version + 1}.root.json"):
             raise TrustError(
-                "STO-K039",
+                "STO-K031",
                 f"more than {MAX_ROOT_ROTATIONS} versions of the root to follow",
             )
         if highest > version:
-            raise TrustError("STO-K043", f"the root's version {version + 1} is missing")
+            raise TrustError("STO-K031", f"the root's version {version + 1} is missing")
         check_keys(self._trusted_set.root)
 
     def _load_timestamp(self) -> None:
-        """Load the timestamp; see `Updater`."""
         with self._phase("timestamp"):
             super()._load_timestamp()
 
     def _load_snapshot(self) -> None:
-        """Load the snapshot; see `Updater`."""
         with self._phase("snapshot"):
             super()._load_snapshot()
 
     def _load_targets(self, role: str, parent_role: str) -> Targets:
-        """Load a targets role; see `Updater`."""
         with self._phase("targets", role):
             targets = super()._load_targets(role, parent_role)
         if targets.delegations is not None:
@@ -400,23 +358,20 @@ class ReleaseUpdater(Updater):
         return targets
 
     @contextmanager
-    def _phase(self, phase: Phase, name: str = "") -> Iterator[None]:
+    def _phase(self, phase: str, name: str = "") -> Iterator[None]:
         try:
             with _machine_errors():
                 yield
         except (exceptions.RepositoryError, exceptions.DownloadError) as error:
-            known, highest = self._trusted_set, self._memory.highest_root()
-            raise named_refusal(
-                Setback(phase, name or phase, error, known, highest)
+            replaced = 0 < self._memory.highest_root() < self._trusted_set.root.version
+            raise TrustError(
+                _code_of(error, phase, replaced=replaced), f"{name or phase}: {error}"
             ) from error
 
 
 @contextmanager
 def cache_directory(cache: Path | None) -> Iterator[Path | None]:
     """Yield the client's own directory, locked: several tasks start at once.
-
-    Args:
-        cache: kept between calls; None for none.
 
     Raises:
         InternalError: STO-X008 when it cannot be used.

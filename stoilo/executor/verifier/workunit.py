@@ -1,9 +1,9 @@
 """What a workunit brings, what the verifier makes of it, and the result file that goes back.
 
-`Work` is one result as it was downloaded: hostile names and files. `TaskBundle` is the same in
-the verifier's form, `HostState` this computer, `VerifiedTask` what may then run. Files are
-opened once, never through links, and hashed from what was opened, so that there is no moment
-in which one could be exchanged between check and use. A result file is
+`Work` is one result as it was downloaded: hostile names and files. `HostState` is this
+computer, `VerifiedTask` what may then run. Files are opened once, never through links, and
+hashed from what was opened, so that there is no moment in which one could be exchanged between
+check and use. A result file is
 
     {"format":"stoilo-result/1", …} LF <frame_bytes of frame> <output_bytes of output>
 
@@ -18,10 +18,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 import msgspec
@@ -35,7 +34,7 @@ from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.statement import MAX_REVOCATIONS_BYTES, Statement
 from stoilo.core.types import RunLayer, RunStatus
 from stoilo.executor.verifier.optin import OptIn
-from stoilo.executor.verifier.revocation import SeenRevocations
+from stoilo.executor.verifier.statements import SeenRevocations
 from stoilo.executor.verifier.targets import LOWEST, Floors, GateEpoch
 from stoilo.sandbox.process.channel import MOST_STEPS
 
@@ -59,6 +58,7 @@ _BOUND_OF = {
     REVOCATIONS: MAX_REVOCATIONS_BYTES,
     FLAVOR: FLAVOR_BYTES,
 }
+_DOCUMENTS = (ADMISSION, PROOF, REVOCATIONS)
 
 
 def blob_name(index: int) -> str:
@@ -71,51 +71,6 @@ def open_name_bound(open_name: str) -> int:
     if re.fullmatch(r"blob_[0-9]{3}", open_name):
         return BOUNDS.blob_bytes
     return _BOUND_OF.get(open_name, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One downloaded copy."""
-
-    result: str  # BOINC result name
-    workunit: str  # workunit name, ``<task id>_<attempt>``
-    app: str  # BOINC app under which it came: must be the admission's level
-    # (open name, file) of every input; hostile content
-    files: tuple[tuple[str, Path], ...]
-
-    def file(self, open_name: str) -> Path:
-        """Return the file behind an open name, or raise ``STO-X011``."""
-        for name, path in self.files:
-            if name == open_name:
-                return path
-        raise TrustError("STO-X011", f"the workunit lacks its file {open_name!r}")
-
-    def read(self, open_name: str) -> bytes:
-        """Return a small file's bytes, bounded; raises ``STO-X011``."""
-        path, bound = self.file(open_name), open_name_bound(open_name)
-        try:
-            with path.open("rb") as stream:
-                data = stream.read(bound + 1)
-        except OSError as error:
-            raise TrustError("STO-X011", f"{open_name} cannot be read") from error
-        if len(data) > bound:
-            raise TrustError("STO-X011", f"{open_name} is larger than {bound} bytes")
-        return data
-
-    def read_if_there(self, open_name: str) -> bytes:
-        """Return a small file's bytes, b"" when the workunit lacks it; see `read`."""
-        named = any(name == open_name for name, _ in self.files)
-        return self.read(open_name) if named else b""
-
-    def blobs(self) -> tuple[Path, ...]:
-        """Return the blob files in order; they are numbered without gaps."""
-        names = {name for name, _ in self.files}
-        count = sum(name.startswith("blob_") for name in names)
-        return tuple(self.file(blob_name(index)) for index in range(count))
-
-    def runtime_archive(self) -> Path | None:
-        """Return the file of the flavor's archive, None when the workunit lacks it."""
-        return next((path for name, path in self.files if name == FLAVOR), None)
 
 
 Source = bytes | Path
@@ -173,12 +128,7 @@ class InputFile:
         """Return the file itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the descriptor."""
         self.close()
 
@@ -191,29 +141,61 @@ def _open(path: Path, what: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskBundle:
-    """One workunit as it arrived; everything here is hostile."""
+class Work:
+    """One downloaded copy; everything here is hostile."""
 
-    envelope: bytes  # the admission, DSSE JSON
-    proof: bytes  # the log proof, tlog-proof text
-    task_id: str  # the task that the workunit claims to be
-    attempt: int  # the attempt that the workunit claims to be
-    app_level: str  # level of the BOINC app under which it came
-    # id (SHA-256 of the manifest's bytes) of the runtime that would run it; empty when
-    # any of `HostState.flavors` could
-    flavor: str
-    task_module: Source  # the source
-    arguments: Source  # the encoded arguments
-    blobs: tuple[Source, ...] = ()  # in the workunit's order
-    # the project's newest revocation statement, with its log proof
-    revocations: bytes = b""
+    result: str  # BOINC result name
+    workunit: str  # workunit name, ``<task id>_<attempt>``
+    app: str  # BOINC app under which it came: must be the admission's level
+    # (open name, file) of every input; what was read already is bytes
+    files: tuple[tuple[str, Source], ...]
+
+    @property
+    def task_id(self) -> str:
+        """The task that it claims to be of."""
+        return self.workunit.rpartition("_")[0]
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that it claims to be, 0 for none."""
+        number = self.workunit.rpartition("_")[2]
+        return int(number) if number.isascii() and number.isdigit() else 0
+
+    def open(self, open_name: str) -> InputFile:
+        """Open a file of known bound; raises ``STO-A057``."""
+        for name, source in self.files:
+            if name == open_name:
+                bound = open_name_bound(name)
+                return InputFile(source, max_bytes=bound, what=name)
+        raise TrustError("STO-A057", f"the workunit lacks its file {open_name!r}")
+
+    def read(self, open_name: str) -> bytes:
+        """Return a small file's bytes; see `open`."""
+        with self.open(open_name) as file:
+            return file.read()
+
+    def with_documents(self) -> Work:
+        """Return it with what is signed read, once, so that no reading differs."""
+        kept = [(n, source) for n, source in self.files if n not in _DOCUMENTS]
+        read = [(name, self.read(name)) for name in _DOCUMENTS]
+        return replace(self, files=(*read, *kept))
+
+    def blobs(self) -> tuple[str, ...]:
+        """Return the open names of the blobs, in order; numbered without gaps."""
+        count = sum(name.startswith("blob_") for name, _ in self.files)
+        return tuple(blob_name(index) for index in range(count))
+
+    def runtime_archive(self) -> Path | None:
+        """Return the file of the flavor's archive, None when the workunit lacks it."""
+        found = (file for name, file in self.files if name == FLAVOR)
+        return next((file for file in found if isinstance(file, Path)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class HostState(OptIn):
     """What this volunteer allows, what it has learnt, and what runs here."""
 
-    # ids of the runtimes unpacked here, for bundles that name none
+    # ids (SHA-256 of the manifest's bytes) of the flavors that can run here
     flavors: frozenset[str] = frozenset()
     floors: Floors = LOWEST
     newest_time: int = 0  # of any cosignature ever verified on this host, POSIX s
@@ -371,7 +353,7 @@ def parse_result(data: bytes) -> ResultFile:
     """Return the parts of a hostile result file.
 
     Raises:
-        TrustError: ``STO-X020`` for a bad header, ``STO-X021`` for lengths that differ
+        TrustError: ``STO-X020`` for a bad header, ``STO-X020`` for lengths that differ
             from what the header says.
     """
     header = parse_result_header(data)
@@ -379,5 +361,5 @@ def parse_result(data: bytes) -> ResultFile:
     middle = start + header.frame_bytes
     end = middle + header.output_bytes
     if min(header.frame_bytes, header.output_bytes) < 0 or end != len(data):
-        raise TrustError("STO-X021", "the result file is not as long as it says")
+        raise TrustError("STO-X020", "the result file is not as long as it says")
     return ResultFile(header, data[start:middle], data[middle:end])

@@ -17,11 +17,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import urlencode
 
 import msgspec
 
 from stoilo.core.boinc.messages import ResultState
-from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
+from stoilo.core.errors import (
+    DeniedError,
+    InternalError,
+    StoiloError,
+    TrustError,
+    UsageError,
+)
 from stoilo.executor.verifier.installation import own_directory, replace_file
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.scheduler import (
@@ -145,14 +153,14 @@ class Attachments:
         """Attach, durably and whole or not at all.
 
         Raises:
-            UsageError: STO-X046 it is attached already.
+            UsageError: STO-X045 it is attached already.
             TrustError: STO-X047 the directory is open to others.
             InternalError: STO-X008.
         """
         own_base(self._base)
         target = self._base / directory_name(said.project)
         if target.exists():
-            raise UsageError("STO-X046", f"{said.project} has a directory here already")
+            raise UsageError("STO-X045", f"{said.project} has a directory here already")
         made = self._base / f".new-{secrets.token_hex(8)}"
         files = {KEY: f"{key}\n".encode(), ROOT: root, CA: ca}
         try:
@@ -241,6 +249,46 @@ def _write(path: Path, data: bytes) -> None:
     path.chmod(0o600)
 
 
+ACCOUNT_BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, elements=64)
+_ACCOUNT_KEY = re.compile(r"[0-9A-Za-z_]{16,256}")
+
+
+def look_up_account(transfer: Transfer, email: str, password: str) -> str:
+    """Return the account key for an e-mail address and password (BOINC's web RPC).
+
+    Raises:
+        UnreachableError: ``STO-X001``.
+        DeniedError: ``STO-X003`` the project does not know them.
+        TrustError: ``STO-X030`` for an answer that cannot be read.
+    """
+    return parse_account(transfer.get(render_lookup(email, password)))
+
+
+def render_lookup(email: str, password: str) -> str:
+    """Return the address of the question, relative to the master URL."""
+    given = (password + email.lower()).encode()
+    hashed = hashlib.md5(given, usedforsecurity=False).hexdigest()
+    query = urlencode({"email_addr": email, "passwd_hash": hashed})
+    return f"lookup_account.php?{query}"
+
+
+def parse_account(data: bytes) -> str:
+    """Return the account key in a (hostile) answer.
+
+    Raises:
+        DeniedError: STO-X003 the project says no.
+        TrustError: STO-X030 the answer cannot be read.
+    """
+    root = parse_xml(data, ACCOUNT_BOUNDS)
+    if root.tag == "error":
+        words = root.string("error_msg", longest=1000)[:200]
+        raise DeniedError("STO-X003", f"the project refused the account: {words}")
+    key = root.string("authenticator")
+    if not _ACCOUNT_KEY.fullmatch(key):
+        raise TrustError("STO-X030", "the project's answer holds no account key")
+    return key
+
+
 log = logging.getLogger(__name__)
 
 EXIT_ABORTED_BY_USER = 203  # BOINC: aborted by the person at the computer
@@ -251,7 +299,7 @@ def leave_project(attachment: Attachment, *, abort_tasks: bool) -> bool:
     """Report every copy of an attachment as over; returns whether the project heard it.
 
     Raises:
-        UsageError: STO-X049 copies are unfinished and were not to be aborted,
+        UsageError: STO-X045 copies are unfinished and were not to be aborted,
             STO-X007 the volunteer runs.
         InternalError: STO-X008.
     """
@@ -262,7 +310,7 @@ def leave_project(attachment: Attachment, *, abort_tasks: bool) -> bool:
     try:
         unfinished = [copy for copy in ledger.copies() if not is_over(copy)]
         if unfinished and not abort_tasks:
-            raise UsageError("STO-X049", f"{len(unfinished)} tasks are unfinished here")
+            raise UsageError("STO-X045", f"{len(unfinished)} tasks are unfinished here")
         for copy in unfinished:
             ledger.save(failed(copy, ResultState.ABORTED, EXIT_ABORTED_BY_USER, ""))
         return not ledger.copies() or _report(attachment, ledger)

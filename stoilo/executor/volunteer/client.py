@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
 
 import msgspec
 
@@ -27,14 +26,11 @@ from stoilo.core.errors import (
     StoiloError,
     TrustError,
     UnreachableError,
-    UsageError,
+    show_plainly,
 )
-from stoilo.core.plaintext import show_plainly
-from stoilo.executor.slot.executor import PutOffError, SuspendableExecutor
-from stoilo.executor.verifier.execution import Executor
+from stoilo.executor.slot.executor import Executor, PutOffError
 from stoilo.executor.volunteer.host_info import HostDescription
 from stoilo.executor.volunteer.ledger import HostRecord, Ledger, Phase, ResultRecord
-from stoilo.executor.volunteer.preferences import PreferenceFiles
 from stoilo.executor.volunteer.project_file import ProjectFile
 from stoilo.executor.volunteer.scheduler import (
     Caller,
@@ -54,8 +50,6 @@ from stoilo.executor.volunteer.wakeup import Wakeup
 
 log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
-
 EXIT_ABORTED = 202  # BOINC: aborted by the project
 LOOK_S = 1.0  # how soon a person's wish is noticed
 
@@ -67,11 +61,10 @@ class Volunteer:
         settings: how it works.
         ledger: what it must not lose.
         transfer: to the project.
-        executor: judges and runs copies; see also `Steered`.
+        executor: judges and runs copies.
         clock: s since 1970; only deadlines are judged by it.
         on_app_versions: takes what the project sends as programs.
         project: what is remembered of it; read from the ledger's directory when missing.
-        preferences: when and how much is computed; likewise.
     """
 
     def __init__(
@@ -84,7 +77,6 @@ class Volunteer:
         clock: Callable[[], float] = time.time,
         on_app_versions: Callable[[tuple[AppVersion, ...]], None] = lambda _: None,
         project: ProjectFile | None = None,
-        preferences: PreferenceFiles | None = None,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -93,7 +85,6 @@ class Volunteer:
         self._learn_programs = on_app_versions
         self._project = project or ProjectFile(ledger.directory)
         self._control = ControlFile(ledger.directory)
-        self._preferences = preferences or PreferenceFiles(ledger.directory)
         self._updates = self._control.control.updates
         self._suspended = False
         self._standing = StatusFile(ledger.directory)
@@ -101,7 +92,6 @@ class Volunteer:
         self._waking = Wakeup()
         self._running: dict[str, Future[None]] = {}
         self._unwanted: set[str] = set()
-        self._held: set[str] = set()  # runs that were ended because we are suspended
         self._put_offs: dict[str, int] = {}
         self._retries = Retries(settings.backoff_s)
         self._caller = Caller(settings, ledger, transfer)
@@ -161,7 +151,7 @@ class Volunteer:
 
     def _obey(self) -> None:
         control = self._control.look()
-        suspended = control.suspended or not self._may_compute()
+        suspended = control.suspended
         if control.updates != self._updates:
             self._updates = control.updates
             self._caller.insist()
@@ -170,52 +160,21 @@ class Volunteer:
         if suspended == self._suspended:
             return
         self._suspended = suspended
-        steered = (
-            self._executor if isinstance(self._executor, SuspendableExecutor) else None
-        )
-        if not self._suspended:
-            if steered:
-                steered.resume()
-        elif steered:
-            steered.suspend()
-        else:  # what cannot be held begins again later
-            self._held |= set(self._running)
-            for result in self._running:
-                self._executor.cancel(result)
-
-    def _obeyed(self, ask: Callable[[], Answer], otherwise: Answer) -> Answer:
-        """Return what the user's preferences say; `otherwise` when that is not known."""
-        try:
-            return ask()
-        except UsageError as error:  # the user's file has just been broken
-            self._standing.note_trouble(error)
-            return otherwise
-
-    def _may_compute(self) -> bool:
-        return self._obeyed(self._preferences.allows_now, otherwise=False)
-
-    def _slots(self) -> int:
-        return self._obeyed(lambda: self._preferences.slots(self._settings.slots), 0)
-
-    def _has_room(self) -> bool:
-        used = self._ledger.used_bytes
-        return self._obeyed(lambda: self._preferences.room(used()) > 0, otherwise=False)
+        if suspended:
+            self._executor.suspend()
+        else:
+            self._executor.resume()
 
     def _show(self) -> None:
         self._standing.write(
             next_call_s=self._caller.due_in(reports=self._has_reports()),
             running=tuple(self._running),
-            fractions=self._fractions(),
+            fractions=self._executor.fractions(),
         )
-
-    def _fractions(self) -> Mapping[str, float]:
-        if isinstance(self._executor, SuspendableExecutor):
-            return self._executor.fractions()
-        return {}
 
     def _start_runs(self) -> None:
         for copy in self._ledger.copies():
-            if self._suspended or len(self._running) >= self._slots():
+            if self._suspended or len(self._running) >= self._settings.slots:
                 return
             idle = copy.result not in self._running
             ready = self._retries.is_ready(copy.result)
@@ -228,12 +187,10 @@ class Volunteer:
         for result, future in list(self._running.items()):
             if not future.done():
                 # Again and again: a run that was still fetching had nothing to cancel.
-                if result in self._unwanted or result in self._held:
+                if result in self._unwanted:
                     self._executor.cancel(result)
                 continue
             del self._running[result]
-            held = result in self._held
-            self._held.discard(result)
             if result in self._unwanted:
                 self._abort(result)
                 continue
@@ -241,8 +198,7 @@ class Volunteer:
             if error is None:
                 self._retries.forget(result)
             elif isinstance(error, StoiloError):
-                if not held:
-                    self._note_trouble(result, error)
+                self._note_trouble(result, error)
             else:
                 raise error
 
@@ -287,8 +243,7 @@ class Volunteer:
         self._keep_slots()
 
     def _keep_slots(self) -> None:
-        if isinstance(self._executor, SuspendableExecutor):
-            self._executor.keep({copy.result for copy in self._ledger.copies()})
+        self._executor.keep({copy.result for copy in self._ledger.copies()})
 
     def _upload_finished(self) -> None:
         """Send finished results; the project's trouble only puts them off."""
@@ -326,15 +281,14 @@ class Volunteer:
 
     def _request(self, host: HostRecord) -> SchedulerRequest:
         wants = not (self._suspended or self._waking.stopping)
-        room = wants and self._has_room()
+
         known = RequestFacts(
             info=self._description.now(),
             code_sign_key=self._project.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
-            fractions=self._fractions(),
-            wants_work=room and time.monotonic() >= self._no_work_before,
-            may_wait=room,
-            preferences=self._preferences.text,
+            fractions=self._executor.fractions(),
+            wants_work=wants and time.monotonic() >= self._no_work_before,
+            may_wait=wants,
         )
         return request_of(host, self._settings, self._ledger.copies(), known)
 
@@ -362,7 +316,6 @@ class Volunteer:
         sent = records_of(reply)
         for record in within_room(sent, self._ledger.copies(), self._settings.slots):
             self._ledger.add(record)
-        self._preferences.learn(reply.global_preferences)
         # After the assignments: what a new result needs is kept.
         self._ledger.drop_files(reply.delete_files)
         self._ledger.trim_files(self._settings.cache_bytes)
@@ -385,7 +338,7 @@ class Volunteer:
         """Return how long nothing will be due, s."""
         now = time.monotonic()
         pauses = [self._caller.due_in(reports=self._has_reports())]
-        room = not self._suspended and len(self._running) < self._slots()
+        room = not self._suspended and len(self._running) < self._settings.slots
         for copy in self._ledger.copies():
             if copy.result in self._running or is_over(copy):
                 continue

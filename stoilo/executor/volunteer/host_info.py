@@ -17,14 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from stoilo.core.boinc.messages import HostInfo
-from stoilo.core.errors import InternalError
-from stoilo.executor.verifier.installation import replace_file
 
-NAME: Final = "benchmark.json"
-MAX_BENCHMARK_BYTES: Final = 4096
 COORDINATES: Final = 20_000
 OPERATIONS: Final = 20
 """Of one coordinate in `math.dist`: difference, scaling, a compensated square and sum."""
@@ -32,12 +26,6 @@ OPERATIONS: Final = 20
 ROUNDS: Final = 10
 SLOWEST: Final = 1e6
 FASTEST: Final = 1e12
-
-
-class Benchmark(msgspec.Struct, frozen=True):
-    """What was measured: FLOP/s of one processor."""
-
-    fpops: float
 
 
 def measure_fpops(clock: Callable[[], float] = time.perf_counter) -> float:
@@ -59,32 +47,11 @@ def measure_fpops(clock: Callable[[], float] = time.perf_counter) -> float:
     return min(max(fpops, SLOWEST), FASTEST)
 
 
-def read_benchmark(
-    directory: Path, measure: Callable[[], float] = measure_fpops
-) -> float:
-    """Return what was measured here once, measured now where nothing is kept, FLOP/s."""
-    try:
-        with (directory / NAME).open("rb") as file:
-            known = msgspec.json.decode(file.read(MAX_BENCHMARK_BYTES), type=Benchmark)
-        if SLOWEST <= known.fpops <= FASTEST:
-            return known.fpops
-    except (OSError, msgspec.MsgspecError):
-        pass
-    measured = Benchmark(measure())
-    try:
-        replace_file(directory / NAME, msgspec.json.encode(measured))
-    except InternalError:  # a full disk: measured again at the next start
-        pass
-    return measured.fpops
-
-
 FRESH_S: Final = 600.0
 MAX_BYTES: Final = 256 * 1024
 FIELD_CHARS: Final = 200
 FEATURES_CHARS: Final = 2048
 _FIELD = re.compile(r"^([a-z_ ]{1,32}?)\s*:[ \t]*(.*)$", re.MULTILINE)
-_MEMORY = re.compile(r"^MemTotal:\s*([0-9]{1,15}) kB$", re.MULTILINE)
-_RELEASE = re.compile(r"^([A-Z_]{1,32})=\"?([^\"\n]*)\"?$", re.MULTILINE)
 
 
 class HostDescription:
@@ -100,25 +67,25 @@ class HostDescription:
         self._clock = clock
         self._known: HostInfo | None = None
         self._until = 0.0
+        self._fpops = measure_fpops()
 
     def now(self) -> HostInfo:
         """Return a description that is at most `FRESH_S` old."""
         if self._known is None or self._clock() >= self._until:
-            fpops = read_benchmark(self._data)
-            self._known = replace(describe_host(self._data), fpops=fpops)
+            self._known = replace(describe_host(self._data), fpops=self._fpops)
             self._until = self._clock() + FRESH_S
         return self._known
 
 
-def describe_host(data: Path, system: Path = Path("/")) -> HostInfo:
+def describe_host(data: Path) -> HostInfo:
     """Return what is said of this computer."""
-    vendor, model, features = parse_processor(_read(system / "proc/cpuinfo"))
-    name, version = parse_os_release(_read(system / "etc/os-release"))
+    vendor, model, features = parse_processor(_read(Path("/proc/cpuinfo")))
+    name, version = _system()
     return HostInfo(
         vendor=vendor,
         model=model,
         features=features,
-        memory_bytes=parse_meminfo(_read(system / "proc/meminfo")),
+        memory_bytes=float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),
         disk_free_bytes=_free(data),
         os_name=f"Linux {name}".strip(),
         os_version=f"{version} [{platform.release()[:64]}]".strip(),
@@ -145,15 +112,12 @@ def parse_processor(text: str) -> tuple[str, str, str]:
     )
 
 
-def parse_meminfo(text: str) -> float:
-    """Return the machine's memory from ``/proc/meminfo``, bytes; 0 when not said."""
-    match = _MEMORY.search(text)
-    return float(int(match[1]) * 1024) if match else 0.0
-
-
-def parse_os_release(text: str) -> tuple[str, str]:
-    """Return short name and full name of the system from ``/etc/os-release``."""
-    fields = dict(_RELEASE.findall(text))
+def _system() -> tuple[str, str]:
+    """Return short name and full name of the system; empty when it does not say."""
+    try:
+        fields = platform.freedesktop_os_release()
+    except OSError:
+        return "", ""
     name = fields.get("NAME", "").removesuffix("GNU/Linux").strip()
     return name[:FIELD_CHARS], fields.get("PRETTY_NAME", "")[:FIELD_CHARS]
 

@@ -18,10 +18,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -76,6 +77,33 @@ class HostRecord(msgspec.Struct, frozen=True):
     scheduler: str = ""  # URL found on the master page, empty before
 
 
+NO_HOST: Final = HostRecord("", "")
+"""Before the first call."""
+
+MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
+
+Record = TypeVar("Record")
+
+
+def load_record(path: Path, kind: type[Record], absent: Record | None = None) -> Record:
+    """Return the record in a file of the state directory; `absent` without the file.
+
+    Raises:
+        InternalError: STO-X008 it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(MAX_RECORD_BYTES), type=kind)
+    except (OSError, msgspec.MsgspecError) as error:
+        if isinstance(error, FileNotFoundError) and absent is not None:
+            return absent
+        raise InternalError(
+            "STO-X008",
+            f"{path.name} of the state directory cannot be read",
+            hint="remove that file, or the state directory to start as a new host",
+        ) from error
+
+
 def follow_project(directory: Path, project: str) -> None:
     """Let a state directory follow its project to a new master URL.
 
@@ -86,19 +114,15 @@ def follow_project(directory: Path, project: str) -> None:
         InternalError: ``STO-X008``.
     """
     path = directory / "host.json"
-    if not path.exists():
-        return
-    with _readable("host.json"):
-        host = msgspec.json.decode(path.read_bytes(), type=HostRecord)
-    if host.project == project:
+    host = load_record(path, HostRecord, NO_HOST)
+    if host.project in {project, ""}:
         return
 
     def moved(url: str) -> str:
         return project + url.removeprefix(host.project)
 
     for place in sorted((directory / "copies").glob("*/copy.json")):
-        with _readable("copy.json"):
-            copy = msgspec.json.decode(place.read_bytes(), type=ResultRecord)
+        copy = load_record(place, ResultRecord)
         if copy.upload_url.startswith(project):  # before a crash
             continue
         files = tuple(
@@ -120,7 +144,7 @@ class Ledger:
         """Open or make the directory for this project.
 
         Raises:
-            UsageError: ``STO-X007`` when another process has it, ``STO-X012`` when it
+            UsageError: ``STO-X007`` when another process has it, ``STO-X007`` when it
                 belongs to another project.
             InternalError: ``STO-X008``.
         """
@@ -259,15 +283,13 @@ class Ledger:
 
     def _load_host(self, project: str) -> HostRecord:
         path = self._directory / "host.json"
-        if not path.exists():
+        host = load_record(path, HostRecord, NO_HOST)
+        if host == NO_HOST:
             host = HostRecord(project=project, cpid=secrets.token_hex(16))
             replace_file(path, msgspec.json.encode(host))
-            return host
-        with _readable("host.json"):
-            host = msgspec.json.decode(path.read_bytes(), type=HostRecord)
         if host.project != project:
             raise UsageError(
-                "STO-X012", "this state directory belongs to another project"
+                "STO-X007", "this state directory belongs to another project"
             )
         return host
 
@@ -276,9 +298,7 @@ class Ledger:
         for junk in (*self._directory.glob("new-*"), *self._directory.glob("old-*")):
             shutil.rmtree(junk, ignore_errors=True)
         for folder in self._copies.iterdir():
-            with _readable("copy.json"):
-                data = (folder / "copy.json").read_bytes()
-                record = msgspec.json.decode(data, type=ResultRecord)
+            record = load_record(folder / "copy.json", ResultRecord)
             # Killed between storing the result and noting it: the work is done.
             if record.phase is Phase.ASSIGNED and (folder / "result").exists():
                 record = msgspec.structs.replace(record, phase=Phase.FINISHED)
@@ -308,18 +328,6 @@ def touch(paths: Iterable[Path]) -> None:
 
 def _is_sticky(path: Path) -> bool:
     return path.stat().st_mode & 0o200 == 0
-
-
-@contextmanager
-def _readable(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, msgspec.MsgspecError) as error:
-        raise InternalError(
-            "STO-X008",
-            f"{what} of the state directory cannot be read",
-            hint="remove the state directory to start as a new host",
-        ) from error
 
 
 def _disk(error: OSError) -> InternalError:

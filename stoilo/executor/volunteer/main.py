@@ -27,12 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, AppVersion, Wishes
-from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.errors import StoiloError, UsageError, show_plainly
 from stoilo.core.limits import BOUNDS
-from stoilo.core.plaintext import show_plainly
-from stoilo.executor.slot.executor import SlotExecutor
-from stoilo.executor.slot.process import Program
-from stoilo.executor.verifier.execution import Executor, VerifiedExecutor
+from stoilo.executor.slot.executor import Executor, SlotExecutor
+from stoilo.executor.slot.layout import Program
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.optin import (
     LEVEL_ORDER,
@@ -47,6 +45,7 @@ from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState
 from stoilo.executor.volunteer.attachments import Means, choose_means
 from stoilo.executor.volunteer.client import Volunteer
+from stoilo.executor.volunteer.installed import InstalledExecutor
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.executor.volunteer.programs import (
@@ -187,7 +186,7 @@ def _make_parts(
             directory = _own(options.state / "executor")
             root = _read(options.root, BOUNDS.metadata_bytes)
             host = HostState.under(opt_in)
-            executor = VerifiedExecutor(root, directory, host, clock=time.time)
+            executor = InstalledExecutor(root, directory, host, clock=time.time)
             return _Parts(executor, project)
         case Means.LAUNCHER:
             program = Program.of(options.launcher)

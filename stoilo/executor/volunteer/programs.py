@@ -10,7 +10,6 @@ that he takes what the project sends (`ConsentedPrograms`).
 from __future__ import annotations
 
 import hashlib
-import http
 import os
 import re
 import threading
@@ -18,31 +17,29 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
-from stoilo.audit.format.proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
+from stoilo.audit.format.records import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.boinc.messages import AppVersion, ProgramFile
-from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
-from stoilo.core.http_client import AnswerTooLargeError, HttpClient, HttpError
+from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.frozen_tree import platform_name
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.slot.process import VERIFIER_ARCHIVE, Program
+from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
 from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.executor.verifier.trust import ReleaseFiles, travels
+from stoilo.executor.volunteer.ledger import load_record
 from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
-from stoilo.executor.volunteer.transfer import Transfer
+from stoilo.executor.volunteer.transfer import Missing, Transfer
 from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
-from stoilo.flavors.tree import platform_name
 
 NAME: Final = "programs.json"
 FOLDER: Final = "programs"
-MAX_BYTES: Final = 1024 * 1024
 APPROVED_S: Final = 24 * 3600.0
 _CHUNK: Final = 1024 * 1024
 
@@ -172,7 +169,7 @@ class Programs:
         """Return the program of `app`, fetched if need be, its signatures checked anew.
 
         Raises:
-            TrustError: STO-X042 a signature, STO-X043 not of the release, STO-X044 none.
+            TrustError: STO-X042 a signature, STO-X043 not of the release, STO-X043 none.
             UnreachableError: STO-X001 it cannot be fetched now.
             InternalError: STO-X008.
         """
@@ -192,7 +189,7 @@ class Programs:
         archive = next((f for f in files if f.open_name == VERIFIER_ARCHIVE), None)
         if main is None or archive is None or main.info.name == archive.info.name:
             raise TrustError(
-                "STO-X044", f"the project has no program of {app!r} for this computer"
+                "STO-X043", f"the project has no program of {app!r} for this computer"
             )
         return _Chosen(main, archive)
 
@@ -232,14 +229,9 @@ def _sorted(versions: dict[str, AppVersion]) -> list[AppVersion]:
 def _read_index(path: Path) -> list[AppVersion]:
     """Return the app versions known before; none without the file."""
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_BYTES), type=list[AppVersion])
-    except FileNotFoundError:
-        return []
-    except msgspec.MsgspecError:
+        return load_record(path, list[AppVersion], [])
+    except InternalError:
         return []  # the project tells them again with the next copy
-    except OSError as error:
-        raise _disk(error) from error
 
 
 def _sha256(path: Path) -> str:
@@ -264,11 +256,9 @@ def _disk(error: OSError) -> InternalError:
     )
 
 
-INDEX: Final = "index.json"
+INDEX: Final = "release/index.json"
 MAX_INDEX_BYTES: Final = 2 * 1024 * 1024
 MAX_FILES: Final = 512
-TIMEOUT_S: Final = 20.0
-ANSWER_S: Final = 120.0
 REDIRECTS: Final = 10  # as urllib follows: a project may have moved
 _METADATA = re.compile(r"metadata/(?:([0-9]{1,10})\.)?([a-z]{1,32})\.json")
 _TARGET = re.compile(
@@ -311,16 +301,24 @@ def fetch_release(project: str, ca: Path | None = None) -> FetchedRelease:
     """
     if not project.startswith(("http://", "https://")):
         raise UsageError("STO-U003", "--project must be an http(s) URL")
-    base = f"{project.rstrip('/')}/release/"
-    fetch = partial(_fetch, HttpClient(ca=ca, read_s=TIMEOUT_S, redirects=REDIRECTS))
-    names = wanted_names(_listed_names(fetch(base + INDEX, MAX_INDEX_BYTES)))
-    if len(names) > MAX_FILES:
-        raise TrustError("STO-K013", f"the release has more than {MAX_FILES} files")
-    files = [(name, fetch(base + name, BOUNDS.metadata_bytes)) for name in names]
+    transfer = Transfer(f"{project.rstrip('/')}/", ca=ca, redirects=REDIRECTS)
     try:
-        record = fetch(base + RELEASE_RECORD_FILE, BOUNDS.metadata_bytes)
-        proof = fetch(base + RELEASE_PROOF_FILE, BOUNDS.proof_bytes)
-    except _NotThere:
+        return _fetch_release(transfer)
+    finally:
+        transfer.close()
+
+
+def _fetch_release(transfer: Transfer) -> FetchedRelease:
+    try:
+        names = wanted_names(_listed_names(transfer.get(INDEX, MAX_INDEX_BYTES)))
+        most = BOUNDS.metadata_bytes
+        files = [(name, transfer.get(f"release/{name}", most)) for name in names]
+    except TrustError as error:
+        raise TrustError("STO-K013", error.message, hint=error.hint) from error
+    try:
+        record = transfer.get(f"release/{RELEASE_RECORD_FILE}", most)
+        proof = transfer.get(f"release/{RELEASE_PROOF_FILE}", BOUNDS.proof_bytes)
+    except Missing:
         record = proof = b""
     return FetchedRelease(ReleaseFiles(tuple(files)), record, proof)
 
@@ -337,11 +335,10 @@ def wanted_names(names: tuple[str, ...]) -> tuple[str, ...]:
             newest[role[2]] = max(newest.get(role[2], (0, "")), (int(role[1]), name))
         elif target and travels(target[1] + target[2]):
             wanted.append(name)
-    return tuple(sorted({*wanted, *(name for _, name in newest.values())}))
-
-
-class _NotThere(UnreachableError):
-    """The server has no such file."""
+    found = tuple(sorted({*wanted, *(name for _, name in newest.values())}))
+    if len(found) > MAX_FILES:
+        raise TrustError("STO-K013", f"the release has more than {MAX_FILES} files")
+    return found
 
 
 def _listed_names(data: bytes) -> tuple[str, ...]:
@@ -355,20 +352,3 @@ def _listed_names(data: bytes) -> tuple[str, ...]:
             hint="say the project's master URL, as your client knows it",
         ) from error
     return tuple(file.name for file in index.files)
-
-
-def _fetch(client: HttpClient, url: str, most: int) -> bytes:
-    """Return a file of at most `most` bytes."""
-    try:
-        answer = client.fetch("GET", url, most=most, within_s=ANSWER_S)
-    except AnswerTooLargeError as error:
-        raise TrustError("STO-K013", f"{url} is larger than {most:,} bytes") from error
-    except HttpError as error:
-        raise UnreachableError(
-            "STO-X001", f"{url} cannot be fetched: {error}"
-        ) from error
-    if answer.status != http.HTTPStatus.OK:
-        missing = answer.status == http.HTTPStatus.NOT_FOUND
-        kind = _NotThere if missing else UnreachableError
-        raise kind("STO-X001", f"{url} cannot be fetched: HTTP {answer.status}")
-    return answer.body

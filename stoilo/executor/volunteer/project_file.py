@@ -15,8 +15,9 @@ import msgspec
 from stoilo.core.boinc.codesign import check_key_change, parse_boinc_public
 from stoilo.core.boinc.messages import SchedulerReply, UserInfo
 from stoilo.core.boinc.xml import XmlBounds, parse_xml, render_xml
-from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.installation import replace_file
+from stoilo.executor.volunteer.ledger import load_record
 
 NAME: Final = "project.json"
 MAX_BYTES: Final = 256 * 1024
@@ -85,18 +86,7 @@ def read_memory(directory: Path) -> ProjectMemory:
     Raises:
         InternalError: STO-X008.
     """
-    try:
-        with (directory / NAME).open("rb") as file:
-            data = file.read(MAX_BYTES)
-        return msgspec.json.decode(data, type=ProjectMemory)
-    except FileNotFoundError:
-        return ProjectMemory()
-    except (OSError, msgspec.MsgspecError) as error:
-        raise InternalError(
-            "STO-X008",
-            f"{NAME} of the state directory cannot be read",
-            hint="remove that file: the project's key is learnt anew",
-        ) from error
+    return load_record(directory / NAME, ProjectMemory, ProjectMemory())
 
 
 def key_after(known: str, reply: SchedulerReply) -> str:

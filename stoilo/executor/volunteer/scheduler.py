@@ -222,8 +222,6 @@ class RequestFacts:
     fractions: Mapping[str, float] = field(default_factory=dict)
     wants_work: bool = True  # whether new copies may come
     may_wait: bool = True  # whether the project may hold an empty answer
-    # the user's own for every project, BOINC's XML; empty for none
-    preferences: str = ""
 
 
 def request_of(
@@ -259,7 +257,6 @@ def request_of(
         platforms=(PLATFORM,),
         host=known.info,
         code_sign_key=known.code_sign_key,
-        global_preferences=known.preferences,
         sticky_files=known.sticky_files[:MOST_STICKY],
     )
 

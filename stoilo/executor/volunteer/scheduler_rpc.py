@@ -9,10 +9,9 @@ must stay with the project, numbers are finite, counts are bounded.
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
+from dataclasses import replace
 from platform import machine
 from typing import Final
-from urllib.parse import urljoin, urlsplit
 
 from stoilo.core.boinc.messages import (
     AppVersion,
@@ -28,108 +27,11 @@ from stoilo.core.boinc.messages import (
     SchedulerRequest,
     UploadInfo,
     UserInfo,
-    Wishes,
     WorkunitInfo,
 )
 from stoilo.core.boinc.xml import Element, XmlBounds, escape, parse_xml, render_xml
-from stoilo.core.errors import TrustError, UnreachableError
-
-PAGE_CHARS: Final = 64 * 1024
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_MIRROR = re.compile(
-    r"https?://[A-Za-z0-9.-]{1,100}(?::[0-9]{1,5})?/[A-Za-z0-9._~/-]{1,200}"
-)
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_LINK = re.compile(
-    r"<link rel=\"boinc_scheduler\" href=\"([^\"<>\s]{1,220})\"|"
-    r"<scheduler>\s*([^<>\s]{1,220})\s*</scheduler>"
-)
-
-
-def check_name(name: str) -> str:
-    """Return `name` when it may become a file name, else raise ``STO-X030``."""
-    if not _NAME.fullmatch(name) or ".." in name:
-        raise TrustError("STO-X030", "a name is not usable as a file name")
-    return name
-
-
-def find_scheduler(page: bytes, master_url: str) -> str:
-    """Return the scheduler's URL from the project's master page (untrusted).
-
-    Raises:
-        UnreachableError: ``STO-X002`` when the page names none of the same server.
-    """
-    match = _LINK.search(page[:PAGE_CHARS].decode("utf-8", "replace"))
-    if match is None:
-        raise UnreachableError("STO-X002", "the master page names no scheduler")
-    return same_origin(master_url, match[1] or match[2], code="STO-X002")
-
-
-def may_ask(master_url: str, url: str, name: str) -> bool:
-    """Say whether a file may be asked for at a mirror that the project names.
-
-    Only what is named by its SHA-256, so that nothing of a mirror is believed; only by
-    a URL that ends with that name; never by another spelling of an address than its
-    usual one (``127.1``, ``0x7f.1``); and, unless the project itself is there, not where
-    an address says that it is somebody's own network. Names are not resolved.
-    """
-    if not (_DIGEST.fullmatch(name) and _MIRROR.fullmatch(url)):
-        return False
-    if not url.endswith(f"/{name}") or ".." in url:
-        return False
-    there, here = urlsplit(url), urlsplit(master_url)
-    if there.scheme == "http" and here.scheme == "https":
-        return False
-    host = there.hostname or ""
-    if _is_odd(host):
-        return False
-    return not _is_inside(host) or _is_inside(here.hostname or "")
-
-
-def _is_odd(host: str) -> bool:
-    """Say whether a host is a number that resolvers read and `ip_address` does not.
-
-    No name of the open Internet ends with a number, so none is lost.
-    """
-    try:
-        ip_address(host)
-    except ValueError:
-        return bool(_NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]))
-    return False
-
-
-def _is_inside(host: str) -> bool:
-    try:
-        return not ip_address(host).is_global
-    except ValueError:
-        return "." not in host.rstrip(".") or host.rstrip(".").endswith(
-            (".local", ".localhost", ".internal")
-        )
-
-
-def same_origin(master_url: str, url: str, *, code: str = "STO-X030") -> str:
-    """Return `url` made absolute; other schemes, hosts and ports are refused.
-
-    A project can therefore not point its volunteers at services in their own network.
-    """
-    if not (url.isascii() and url.isprintable()):  # urljoin would drop line ends
-        raise TrustError(code, "the project names an unusable URL")
-    try:
-        absolute = urljoin(master_url, url)
-        there, here = urlsplit(absolute), urlsplit(master_url)
-        same = (there.scheme, there.hostname, there.port, there.username) == (
-            here.scheme,
-            here.hostname,
-            here.port,
-            None,
-        )
-    except ValueError:
-        same = False
-    if not same:
-        raise TrustError(code, "the project names a URL of another server")
-    return absolute
-
+from stoilo.core.errors import TrustError
+from stoilo.executor.volunteer.addresses import check_name, may_ask, same_origin
 
 REPLY_BOUNDS: Final = XmlBounds(document_bytes=4 * 1024 * 1024)
 MOST_RESULTS: Final = 1000
@@ -155,14 +57,10 @@ def parse_reply(data: bytes, master_url: str) -> SchedulerReply:
     if root.tag != "scheduler_reply":
         raise TrustError("STO-X030", "this is not a scheduler reply")
     infos = root.every("file_info")
-    programs = {
-        file.info.name: file
-        for file in (
-            _program_file(info, master_url)
-            for info in infos
-            if info.find("file_signature") is not None
-        )
-    }
+    signed = [
+        info for info in infos if info.find("file_signature") and info.find("url")
+    ]
+    programs = {info.string("name"): _program_file(info, master_url) for info in signed}
     reply = SchedulerReply(
         host_id=root.integer("hostid"),
         acks=_names(root, "result_ack"),
@@ -182,7 +80,12 @@ def parse_reply(data: bytes, master_url: str) -> SchedulerReply:
         bad_key=root.find("stoilo_bad_key") is not None,
         down=root.find("project_is_down") is not None,
         waits=root.find("stoilo_waits") is not None,
-        app_versions=_app_versions(root, programs),
+        # A version without files is none.
+        app_versions=tuple(
+            _app_version(item, programs)
+            for item in _few(root, "app_version", MOST_APP_VERSIONS)
+            if item.find("file_ref")
+        ),
         code_sign_key=_key_text(root, "code_sign_key"),
         code_sign_key_signature=_key_text(root, "code_sign_key_signature"),
         delete_files=tuple(
@@ -191,7 +94,6 @@ def parse_reply(data: bytes, master_url: str) -> SchedulerReply:
         ),
         user=_user(root),
         project_preferences=_preferences(root, "project_preferences"),
-        global_preferences=_preferences(root, "global_preferences"),
     )
     _check_references(reply)
     return reply
@@ -215,8 +117,10 @@ def _is_input(info: Element) -> bool:
 
 
 def _file(info: Element, master_url: str) -> FileInfo:
+    """Return one file; a program's signature stands for its checksum."""
     md5 = info.string("md5_cksum")
-    if not _MD5.fullmatch(md5) or info.integer("nbytes", -1) < 0:
+    known = _MD5.fullmatch(md5) or (not md5 and info.find("file_signature"))
+    if not known or info.integer("nbytes", -1) < 0:
         raise TrustError("STO-X030", "a file lacks its size or checksum")
     name = check_name(info.string("name"))
     *mirrors, url = (one.text for one in _few(info, "url", MOST_URLS))
@@ -231,30 +135,10 @@ def _file(info: Element, master_url: str) -> FileInfo:
 
 
 def _program_file(info: Element, master_url: str) -> ProgramFile:
-    """Return one file of an app version; its signature stands for a checksum."""
-    md5 = info.string("md5_cksum")
-    if (md5 and not _MD5.fullmatch(md5)) or info.integer("nbytes", -1) < 0:
-        raise TrustError("STO-X030", "a program file lacks its size")
     return ProgramFile(
-        info=FileInfo(
-            name=check_name(info.string("name")),
-            url=same_origin(master_url, info.string("url")),
-            nbytes=info.integer("nbytes"),
-            md5=md5,
-            sticky=info.flag("sticky"),
-        ),
+        info=_file(info, master_url),
         signature=_key_text(info, "file_signature"),
         executable=info.flag("executable"),
-    )
-
-
-def _app_versions(
-    root: Element, programs: dict[str, ProgramFile]
-) -> tuple[AppVersion, ...]:
-    """Return the programs of the apps; a version without files is none."""
-    found = _few(root, "app_version", MOST_APP_VERSIONS)
-    return tuple(
-        _app_version(item, programs) for item in found if item.find("file_ref")
     )
 
 
@@ -274,10 +158,8 @@ def _referred(ref: Element, programs: dict[str, ProgramFile]) -> ProgramFile:
     known = programs.get(ref.string("file_name"))
     if known is None:
         raise TrustError("STO-X030", "an app version names a file without signature")
-    return ProgramFile(
-        info=known.info,
-        signature=known.signature,
-        executable=known.executable,
+    return replace(
+        known,
         main=ref.flag("main_program"),
         open_name=check_name(open_name) if open_name else "",
     )
@@ -308,7 +190,6 @@ def _user(root: Element) -> UserInfo | None:
         created_at=root.integer("user_create_time"),
         total_credit=root.number("user_total_credit"),
         host_total_credit=root.number("host_total_credit"),
-        venue=_shown(root, "host_venue"),
     )
 
 
@@ -376,7 +257,6 @@ BOINC_PLATFORMS = {
 PLATFORM = BOINC_PLATFORMS.get(f"{machine()}-linux", machine())
 """Of this computer; where no program exists for it, a project has none to send."""
 
-UPLOAD_REPLY_BOUNDS = XmlBounds(document_bytes=64 * 1024, elements=64)
 STDERR_CHARS = 4096
 
 Field = tuple[str, object]
@@ -403,8 +283,6 @@ def render_request(request: SchedulerRequest) -> bytes:
         lines.append(
             f"<code_sign_key>\n{escape(request.code_sign_key)}</code_sign_key>"
         )
-    if request.global_preferences:  # the user's own XML, as it was read
-        lines.append(request.global_preferences)
     lines += _host_info(request)
     lines += [_render_report(result) for result in request.results]
     lines += [
@@ -418,31 +296,23 @@ def render_request(request: SchedulerRequest) -> bytes:
 
 def _own_fields(request: SchedulerRequest) -> list[Field]:
     """Return what only our projects understand; others ignore it."""
-    fields = _wish_fields(request.wishes)
-    if request.wait_s:
-        fields.append(("stoilo_wait", f"{request.wait_s:.3f}"))
-    if request.own_program:
-        fields.append(("stoilo_own_program", 1))
-    return fields
-
-
-def _wish_fields(wishes: Wishes) -> list[Field]:
-    fields: list[Field] = []
-    if wishes.max_level:
-        fields.append(("stoilo_max_level", wishes.max_level))
-    if wishes.require_review:
-        fields.append(("stoilo_require_review", 1))
-    if wishes.require_public_source:
-        fields.append(("stoilo_require_public_source", 1))
-    return fields + [("stoilo_topic", topic) for topic in wishes.topics]
+    wishes = request.wishes
+    fields: list[Field] = [
+        ("stoilo_max_level", wishes.max_level),
+        ("stoilo_require_review", int(wishes.require_review)),
+        ("stoilo_require_public_source", int(wishes.require_public_source)),
+        *(("stoilo_topic", topic) for topic in wishes.topics),
+        ("stoilo_wait", f"{request.wait_s:.3f}" if request.wait_s else ""),
+        ("stoilo_own_program", int(request.own_program)),
+    ]
+    return [(tag, value) for tag, value in fields if value]
 
 
 def _platforms(platforms: tuple[str, ...]) -> list[str]:
     first = [_leaf("platform_name", name) for name in platforms[:1]]
-    rest = [
+    return first + [
         f"<alt_platform>{_leaf('name', name)}</alt_platform>" for name in platforms[1:]
     ]
-    return first + rest
 
 
 def _host_info(request: SchedulerRequest) -> list[str]:
@@ -470,51 +340,6 @@ def _other_result(other: OtherResult) -> str:
     if other.fraction_done:  # ours: a stock server passes it over
         fields.append(("fraction_done", f"{other.fraction_done:.6f}"))
     return f"<other_result>{''.join(_leaves(fields))}</other_result>"
-
-
-def render_size_query(name: str) -> bytes:
-    """Return the body that asks how much of upload `name` the project holds."""
-    return (
-        f"<data_server_request>\n{_versions()}"
-        f"<get_file_size>{escape(name)}</get_file_size>\n</data_server_request>\n"
-    ).encode()
-
-
-def render_upload_head(
-    upload: UploadInfo, *, nbytes: int, md5: str, offset: int
-) -> bytes:
-    """Return everything of an upload before its raw bytes."""
-    return (
-        f"<data_server_request>\n{_versions()}<file_upload>\n<file_info>\n"
-        f"<name>{escape(upload.name)}</name>\n<xml_signature>\n</xml_signature>\n"
-        f"<max_nbytes>{upload.max_nbytes}</max_nbytes>\n</file_info>\n"
-        f"<nbytes>{nbytes}</nbytes>\n<md5_cksum>{md5}</md5_cksum>\n"
-        f"<offset>{offset}</offset>\n<data>\n"
-    ).encode()
-
-
-def parse_upload_reply(data: bytes) -> tuple[int, int, str]:
-    """Return status (0 ok, 1 transient, -1 permanent), file size held, and message.
-
-    A reply without a status is transient, as for a real client.
-
-    Raises:
-        TrustError: ``STO-X030``.
-    """
-    root = parse_xml(data, UPLOAD_REPLY_BOUNDS)
-    return (
-        root.integer("status", 1),
-        root.integer("file_size"),
-        root.string("message", longest=1000),
-    )
-
-
-def _versions() -> str:
-    return (
-        f"<core_client_major_version>{CLIENT_VERSION.major}</core_client_major_version>\n"
-        f"<core_client_minor_version>{CLIENT_VERSION.minor}</core_client_minor_version>\n"
-        f"<core_client_release>{CLIENT_VERSION.release}</core_client_release>\n"
-    )
 
 
 def _leaf(tag: str, value: object) -> str:

@@ -10,17 +10,21 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier.installation import replace_file
-from stoilo.executor.volunteer.ledger import HostRecord, ResultRecord
+from stoilo.executor.volunteer.ledger import (
+    NO_HOST,
+    HostRecord,
+    ResultRecord,
+    load_record,
+)
 from stoilo.executor.volunteer.project_file import read_memory
 
 CONTROL_FILE: Final = "control.json"
-MAX_CONTROL_BYTES: Final = 4096
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -57,15 +61,7 @@ class ControlFile:
 
 def read_control(directory: Path) -> Control:
     """Return what is asked of the volunteer in `directory`; raises ``STO-X008``."""
-    try:
-        with (directory / CONTROL_FILE).open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_CONTROL_BYTES), type=Control)
-    except FileNotFoundError:
-        return Control()
-    except (OSError, msgspec.MsgspecError) as error:
-        raise InternalError(
-            "STO-X008", f"{CONTROL_FILE} of the state directory cannot be read"
-        ) from error
+    return load_record(directory / CONTROL_FILE, Control, Control())
 
 
 def write_control(directory: Path, control: Control) -> None:
@@ -76,11 +72,7 @@ def write_control(directory: Path, control: Control) -> None:
 NAME: Final = "standing.json"
 BEGAN: Final = 18  # of the fields after the state, see proc_pid_stat(5)
 EVERY_S: Final = 1.0
-MAX_BYTES: Final = 4 * 1024 * 1024
 MOST_COPIES: Final = 10_000
-
-
-Record = TypeVar("Record")
 
 
 class LiveStatus(msgspec.Struct, frozen=True):
@@ -188,13 +180,13 @@ def read_status(directory: Path) -> VolunteerStatus:
     Raises:
         InternalError: STO-X008 a file there cannot be read.
     """
-    host = _decode(directory / "host.json", HostRecord, HostRecord("", ""))
+    host = load_record(directory / "host.json", HostRecord, NO_HOST)
     standing, memory = _former(directory), read_memory(directory)
     alive = bool(standing.pid) and _began(standing.pid) == standing.started
     user = memory.user
     places = sorted((directory / "copies").glob("*/copy.json"))[:MOST_COPIES]
     gone = ResultRecord("", "", "", 0, (), "", "", 0)
-    copies = [_decode(path, ResultRecord, gone) for path in places]
+    copies = [load_record(path, ResultRecord, gone) for path in places]
     shown = [_copy(copy, standing, alive=alive) for copy in copies if copy.result]
     return VolunteerStatus(
         project=host.project,
@@ -231,20 +223,9 @@ def _former(directory: Path) -> LiveStatus:
     """Return what was written last; nothing known without it."""
     nothing = LiveStatus(pid=0, started=0, at=0.0)
     try:
-        return _decode(directory / NAME, LiveStatus, nothing)
+        return load_record(directory / NAME, LiveStatus, nothing)
     except InternalError:
         return nothing
-
-
-def _decode(path: Path, kind: type[Record], absent: Record) -> Record:
-    """Return the record in a file; `absent` where it is not, or went meanwhile."""
-    try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_BYTES), type=kind)
-    except FileNotFoundError:
-        return absent
-    except (OSError, msgspec.MsgspecError) as error:
-        raise InternalError("STO-X008", f"{path.name} cannot be read") from error
 
 
 def _began(pid: int) -> int | None:

@@ -14,8 +14,7 @@ import msgspec
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
-from stoilo.executor.slot.executor import LaunchFailedError, PutOffError
-from stoilo.executor.verifier.execution import Executor
+from stoilo.executor.slot.executor import Executor, LaunchFailedError, PutOffError
 from stoilo.executor.verifier.workunit import (
     Disposition,
     Work,
@@ -117,7 +116,7 @@ class ResultRun:
     def _fetch(self, copy: ResultRecord, index: int) -> Path:
         file = copy.files[index]
         if file.info.nbytes > open_name_bound(file.open_name):
-            raise TrustError("STO-X011", f"{file.open_name[:60]!r} is too large")
+            raise TrustError("STO-A057", f"{file.open_name[:60]!r} is too large")
         target = self._ledger.files / file.info.name
         with self._downloads:
             self._transfer.download(file.info, target)
@@ -150,7 +149,7 @@ EXIT_DOWNLOAD: Final = -186  # BOINC: ERR_RESULT_DOWNLOAD
 NO_PROGRAM_S: Final = 600.0
 NO_DISK_S: Final = 60.0
 FULL_DISK: Final = "STO-X008"
-PROGRAM: Final = frozenset({"STO-X042", "STO-X043", "STO-X044"})
+PROGRAM: Final = frozenset({"STO-X042", "STO-X043"})
 SPOILT: Final = frozenset({"STO-X005", "STO-X042"})
 """Bytes that changed on the way or on our disk: the next ones may be sound."""
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlencode
 
 from stoilo.core.boinc.messages import (
     FileInfo,
@@ -22,24 +20,21 @@ from stoilo.core.boinc.messages import (
     SchedulerRequest,
     UploadInfo,
 )
-from stoilo.core.boinc.xml import XmlBounds, parse_xml
-from stoilo.core.errors import DeniedError, InternalError, TrustError, UnreachableError
+from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
+from stoilo.core.errors import InternalError, TrustError, UnreachableError
 from stoilo.core.http_client import (
     AnswerStream,
     AnswerTooLargeError,
     HttpClient,
     HttpError,
 )
+from stoilo.executor.volunteer.addresses import find_scheduler, same_origin
 from stoilo.executor.volunteer.ledger import ResultRecord, mark_sticky
 from stoilo.executor.volunteer.scheduler_rpc import (
+    CLIENT_VERSION,
     REPLY_BOUNDS,
-    find_scheduler,
     parse_reply,
-    parse_upload_reply,
     render_request,
-    render_size_query,
-    render_upload_head,
-    same_origin,
 )
 
 Fetch = Callable[[FileInfo, Path], None]
@@ -73,40 +68,59 @@ def download_from_any(
         fetch(file, part)
 
 
-BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, elements=64)
-_KEY = re.compile(r"[0-9A-Za-z_]{16,256}")
+UPLOAD_REPLY_BOUNDS = XmlBounds(document_bytes=64 * 1024, elements=64)
 
 
-def render_lookup(email: str, password: str) -> str:
-    """Return the address of the question, relative to the master URL."""
-    given = (password + email.lower()).encode()
-    hashed = hashlib.md5(given, usedforsecurity=False).hexdigest()
-    query = urlencode({"email_addr": email, "passwd_hash": hashed})
-    return f"lookup_account.php?{query}"
+def render_size_query(name: str) -> bytes:
+    """Return the body that asks how much of upload `name` the project holds."""
+    return (
+        f"<data_server_request>\n{_versions()}"
+        f"<get_file_size>{escape(name)}</get_file_size>\n</data_server_request>\n"
+    ).encode()
 
 
-def parse_account(data: bytes) -> str:
-    """Return the account key in a (hostile) answer.
+def render_upload_head(
+    upload: UploadInfo, *, nbytes: int, md5: str, offset: int
+) -> bytes:
+    """Return everything of an upload before its raw bytes."""
+    return (
+        f"<data_server_request>\n{_versions()}<file_upload>\n<file_info>\n"
+        f"<name>{escape(upload.name)}</name>\n<xml_signature>\n</xml_signature>\n"
+        f"<max_nbytes>{upload.max_nbytes}</max_nbytes>\n</file_info>\n"
+        f"<nbytes>{nbytes}</nbytes>\n<md5_cksum>{md5}</md5_cksum>\n"
+        f"<offset>{offset}</offset>\n<data>\n"
+    ).encode()
+
+
+def parse_upload_reply(data: bytes) -> tuple[int, int, str]:
+    """Return status (0 ok, 1 transient, -1 permanent), file size held, and message.
+
+    A reply without a status is transient, as for a real client.
 
     Raises:
-        DeniedError: STO-X048 the project says no.
-        TrustError: STO-X030 the answer cannot be read.
+        TrustError: ``STO-X030``.
     """
-    root = parse_xml(data, BOUNDS)
-    if root.tag == "error":
-        words = root.string("error_msg", longest=1000)[:200]
-        raise DeniedError("STO-X048", f"the project refused the account: {words}")
-    key = root.string("authenticator")
-    if not _KEY.fullmatch(key):
-        raise TrustError("STO-X030", "the project's answer holds no account key")
-    return key
+    root = parse_xml(data, UPLOAD_REPLY_BOUNDS)
+    return (
+        root.integer("status", 1),
+        root.integer("file_size"),
+        root.string("message", longest=1000),
+    )
+
+
+def _versions() -> str:
+    return (
+        f"<core_client_major_version>{CLIENT_VERSION.major}</core_client_major_version>\n"
+        f"<core_client_minor_version>{CLIENT_VERSION.minor}</core_client_minor_version>\n"
+        f"<core_client_release>{CLIENT_VERSION.release}</core_client_release>\n"
+    )
 
 
 CHUNK = 256 * 1024
 PAGE_BYTES = 64 * 1024
 ASK_SIZE_FROM = 8192  # like BOINC: smaller files are simply sent
 NAMED_BY_DIGEST = 64
-OK, PARTIAL, RANGE_WRONG = 200, 206, 416
+OK, PARTIAL, NOT_FOUND, RANGE_WRONG = 200, 206, 404, 416
 AGENT = "stoilo volunteer (BOINC client 7.20.5)"
 PASSING: Final = frozenset({408, 416, 425, 429})
 """Statuses below 500 that may be others the next time."""
@@ -132,6 +146,10 @@ class Refused(UnreachableError):
     """The project said no for good; trying again cannot help."""
 
 
+class Missing(UnreachableError):
+    """The project has no such file."""
+
+
 class Transfer:
     """Connections to one project; safe for several threads.
 
@@ -140,6 +158,7 @@ class Transfer:
         ca: certificates to trust instead of the system's, None for the system's.
         timeout_s: longest pause of the other side, s.
         answer_s: longest that a small answer may take, s.
+        redirects: how many are followed.
     """
 
     def __init__(
@@ -149,11 +168,14 @@ class Transfer:
         ca: Path | None = None,
         timeout_s: float = 30.0,
         answer_s: float = ANSWER_S,
+        redirects: int = 0,
     ) -> None:
         self._master_url = master_url
         self._closed = False
         self._answer_s = answer_s
-        self._http = HttpClient(agent=AGENT, ca=ca, read_s=timeout_s)
+        self._http = HttpClient(
+            agent=AGENT, ca=ca, read_s=timeout_s, redirects=redirects
+        )
 
     def close(self) -> None:
         """Close every connection; a download in progress ends at its next piece."""
@@ -164,21 +186,18 @@ class Transfer:
         """Return the scheduler's URL from the master page.
 
         Raises:
-            UnreachableError: ``STO-X001`` or ``STO-X002``.
+            UnreachableError: ``STO-X001``.
         """
-        page = self._small("GET", self._master_url, most=PAGE_BYTES)
-        return find_scheduler(page, self._master_url)
+        return find_scheduler(self.get(""), self._master_url)
 
-    def look_up_account(self, email: str, password: str) -> str:
-        """Return the account key for an e-mail address and password (BOINC's web RPC).
+    def get(self, url: str, most: int = PAGE_BYTES) -> bytes:
+        """Return a small file of the project, by an address relative to its master URL.
 
         Raises:
-            UnreachableError: ``STO-X001``.
-            DeniedError: ``STO-X048`` the project does not know them.
-            TrustError: ``STO-X030`` for an answer that cannot be read.
+            UnreachableError: ``STO-X001``; `Missing` when the project has no such file.
+            TrustError: ``STO-X030`` it is larger than `most` bytes.
         """
-        url = same_origin(self._master_url, render_lookup(email, password))
-        return parse_account(self._small("GET", url, most=PAGE_BYTES))
+        return self._small("GET", same_origin(self._master_url, url), most=most)
 
     def call(self, scheduler: str, request: SchedulerRequest) -> SchedulerReply:
         """Make one scheduler RPC.
@@ -314,7 +333,8 @@ class Transfer:
         except HttpError as error:
             raise _no_answer(error) from error
         if answer.status != OK:
-            raise UnreachableError("STO-X001", f"HTTP {answer.status}")
+            kind = Missing if answer.status == NOT_FOUND else UnreachableError
+            raise kind("STO-X001", f"HTTP {answer.status} for {url}")
         return answer.body
 
     @contextmanager

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Self
 
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.learn.core.models import Kernel
 
 
@@ -49,29 +52,52 @@ class JobEnd:
     computed_s: float = 0.0
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """Runs jobs; used by one asynchronous task at a time."""
 
+    @abstractmethod
     async def put(self, value: object) -> Handle:
         """Store a value once and return its handle."""
 
+    @abstractmethod
     async def submit(self, job: Job) -> str:
         """Start a job and return its id; the same key gives the same job."""
 
+    @abstractmethod
     async def next(self, wait_s: float | None = None) -> JobEnd | None:
         """Return the next ending; None when `wait_s` s passed or nothing is under way."""
 
+    @abstractmethod
     async def cancel(self, job_id: str) -> None:
         """Stop a job; it gives no ending."""
 
-    async def refuse(self, job_id: str, reason: str) -> None:
+    async def refuse(self, job_id: str, reason: str) -> None:  # noqa: B027 - no hosts: nothing to do
         """Say that the answer of a job that ended cannot be used: its host is at fault."""
 
     def now(self) -> float:
-        """Return the time that `JobEnd.finished_at` is counted in, s."""
+        """Return the time that `JobEnd.finished_at` is counted in, s: it never goes back."""
+        return time.monotonic()
 
+    @abstractmethod
     async def close(self) -> None:
         """Let everything go; jobs at a server go on."""
+
+    async def __aenter__(self) -> Self:
+        """Return the backend."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close it; what it was given stays open."""
+        await self.close()
+
+
+class OwnBackend(Backend):
+    """A backend that runs jobs in this process: a handle holds the value itself."""
+
+    async def put(self, value: object) -> Handle:
+        """Return the value's handle."""
+        stored, _ = StoredValue.of(value)
+        return Handle(stored.digest, stored.size, value)
 
 
 def resolve(arguments: Mapping[str, object]) -> dict[str, object]:

@@ -6,26 +6,19 @@ import asyncio
 import copy
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
 
-from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import user_error
-from stoilo.learn.backends.interface import Handle, Job, JobEnd, resolve
+from stoilo.learn.backends.interface import Job, JobEnd, OwnBackend, resolve
 from stoilo.learn.core.models import torch_lock
 
 
-class LocalBackend:
+class LocalBackend(OwnBackend):
     """Runs jobs in `workers` threads; each gets copies of what it could change."""
 
     def __init__(self, workers: int = 2) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="learn")
         self._running: dict[str, asyncio.Future[JobEnd]] = {}
         self._ended: asyncio.Queue[JobEnd] = asyncio.Queue()
-
-    async def put(self, value: object) -> Handle:
-        """Return a handle that holds the value itself."""
-        stored, _ = StoredValue.of(value)
-        return Handle(stored.digest, stored.size, value)
 
     async def submit(self, job: Job) -> str:
         """Start the job in a thread; its key is its id."""
@@ -58,26 +51,11 @@ class LocalBackend:
         if work is not None:
             work.cancel()
 
-    async def refuse(self, job_id: str, reason: str) -> None:
-        """Do nothing: there are no hosts here."""
-
-    def now(self) -> float:
-        """Return seconds of a clock that only goes forward."""
-        return time.monotonic()
-
     async def close(self) -> None:
         """Wait for what has begun and end the threads."""
         for key in list(self._running):
             await self.cancel(key)
         await asyncio.to_thread(self._pool.shutdown)
-
-    async def __aenter__(self) -> Self:
-        """Return the backend."""
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close it."""
-        await self.close()
 
 
 def run_job(job: Job) -> JobEnd:

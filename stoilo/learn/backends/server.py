@@ -6,13 +6,13 @@ import asyncio
 import logging
 import math
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.core.errors import StoiloError
-from stoilo.learn.backends.interface import Handle, Job, JobEnd
+from stoilo.learn.backends.interface import Backend, Handle, Job, JobEnd
 
 if TYPE_CHECKING:
     from stoilo.client.connection import Connection
@@ -26,7 +26,7 @@ MOST_WRONG = 8
 REPORT_S = 5.0  # so long a training waits, s, until the server knows of a wrong answer
 
 
-class ServerBackend:
+class ServerBackend(Backend):
     """Runs jobs as tasks of a connection, one task a job.
 
     Args:
@@ -122,10 +122,6 @@ class ServerBackend:
         ) as error:  # the training does not depend on it
             LOGGER.warning("a wrong answer could not be reported: %s", error)
 
-    def now(self) -> float:
-        """Return seconds of a clock that only goes forward."""
-        return time.monotonic()
-
     async def close(self) -> None:
         """Stop waiting; tasks at the server go on and can be restored."""
         for work in self._watched.values():
@@ -133,14 +129,6 @@ class ServerBackend:
         if self._watched:
             await asyncio.wait(self._watched.values())
         self._watched.clear()
-
-    async def __aenter__(self) -> Self:
-        """Return the backend."""
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close it; the connection stays open."""
-        await self.close()
 
 
 def make_redundancy() -> Redundancy:

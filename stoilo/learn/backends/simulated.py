@@ -10,11 +10,10 @@ import heapq
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
-from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.learn.backends.interface import Handle, Job, JobEnd
+from stoilo.learn.backends.interface import Job, JobEnd, OwnBackend
 from stoilo.learn.backends.local import run_job
 
 MOST_DOUBLED = 10  # answers at fault that make a host's pause longer
@@ -64,7 +63,7 @@ def _passes(job: Job, ending: JobEnd) -> bool:
     return ending.error is not None or job.check is None or job.check(ending.value)
 
 
-class SimulatedBackend:
+class SimulatedBackend(OwnBackend):
     """Runs jobs on simulated hosts; each takes one at a time, first come, first served.
 
     Args:
@@ -94,11 +93,6 @@ class SimulatedBackend:
         self._givers: dict[str, int] = {}  # of answers that may still be refused
         self._free = list(range(len(self.hosts)))
         self._events: list[_Event] = []
-
-    async def put(self, value: object) -> Handle:
-        """Return a handle that holds the value itself."""
-        stored, _ = StoredValue.of(value)
-        return Handle(stored.digest, stored.size, value)
 
     async def submit(self, job: Job) -> str:
         """Queue the job; its key is its id."""
@@ -204,7 +198,7 @@ class SimulatedBackend:
             self._waiting.insert(0, job)
             return None
         self._open.discard(job.key)
-        error = TaskSystemError("STO-R080", "no volunteer returned it", job.key)
+        error = TaskSystemError("STO-R081", "no volunteer returned it", job.key)
         return JobEnd(job.key, None, error, self._clock)
 
     def _answer(self, host: int, job: Job) -> JobEnd:
@@ -226,11 +220,3 @@ class SimulatedBackend:
         """Let everything go."""
         self._open.clear()
         self._waiting.clear()
-
-    async def __aenter__(self) -> Self:
-        """Return the backend."""
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close it."""
-        await self.close()

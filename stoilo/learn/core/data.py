@@ -82,7 +82,7 @@ def as_samples(value: Any, what: str = "the inputs") -> Samples:  # noqa: ANN401
     """Return arrays: one, or of a tuple of sequences each.
 
     Raises:
-        UsageError: ``STO-T008`` for anything that is no array of numbers.
+        UsageError: ``STO-T004`` for anything that is no array of numbers.
     """
     if isinstance(value, tuple) and value and all(_is_sequence(one) for one in value):
         return tuple(_as_array(one, f"{what} [{i}]") for i, one in enumerate(value))
@@ -115,7 +115,7 @@ def _as_array(value: Any, what: str) -> Array:  # noqa: ANN401 - whatever is giv
 
 def _no_array(what: str, why: str) -> UsageError:
     return UsageError(
-        "STO-T008",
+        "STO-T004",
         f"{what} are no array of numbers: {why}",
         hint="one array, samples first, all of one shape; a tuple for several inputs",
     )
@@ -170,7 +170,7 @@ def collect(
         target_transform: of each target.
 
     Raises:
-        UsageError: ``STO-T004`` without samples, ``STO-T008`` for what is no pair, or
+        UsageError: ``STO-T004`` without samples, ``STO-T004`` for what is no pair, or
             where samples differ in shape.
     """
     inputs, targets = [], []
@@ -188,7 +188,7 @@ def _as_pair(sample: Any, index: int) -> tuple[Any, Any]:  # noqa: ANN401 - a da
         kind = type(sample).__name__
         size = f" of {len(sample)}" if isinstance(sample, (tuple, list)) else ""
         raise UsageError(
-            "STO-T008",
+            "STO-T004",
             f"sample {index} is a {kind}{size}, not an (input, target) pair",
             hint="several inputs are a tuple: ((a, b), target)",
         )
@@ -217,12 +217,12 @@ def read_batches(loader: Iterable[tuple[Any, Any]]) -> list[Part]:
     """Return the batches of a loader, each a part.
 
     Raises:
-        UsageError: ``STO-T006`` when it yields none.
+        UsageError: ``STO-T004`` when it yields none.
     """
     parts = [Part(as_batch(x), as_batch(y, "the targets")) for x, y in loader]
     if not parts:
         raise UsageError(
-            "STO-T006", "the data loader yields no batch", hint="at least one"
+            "STO-T004", "the data loader yields no batch", hint="at least one"
         )
     return parts
 
@@ -231,14 +231,14 @@ def read_arrays(dataset: object) -> tuple[Samples, Samples]:
     """Return inputs and targets of a pair of arrays or of pairs (a torch dataset).
 
     Raises:
-        UsageError: ``STO-T006`` for anything else.
+        UsageError: ``STO-T004`` for anything else.
     """
     if isinstance(dataset, tuple) and len(dataset) == 2:  # noqa: PLR2004 - x and y
         return as_samples(dataset[0]), as_samples(dataset[1], "the targets")
     length = getattr(dataset, "__len__", None)
     if length is None:
         raise UsageError(
-            "STO-T006",
+            "STO-T004",
             f"a {type(dataset).__name__} is no dataset of known length",
             hint="a torch dataset, or (inputs, targets)",
         )
@@ -315,10 +315,10 @@ def split_by_dirichlet(
         seed: of the shares and of the order within classes.
 
     Raises:
-        UsageError: ``STO-T033`` when alpha is not positive or parts stay too small.
+        UsageError: ``STO-T004`` when alpha is not positive or parts stay too small.
     """
     if not alpha > 0.0:
-        raise UsageError("STO-T033", f"alpha {alpha} is no concentration", hint="> 0")
+        raise UsageError("STO-T004", f"alpha {alpha} is no concentration", hint="> 0")
     whole, labels, shuffler = (
         Part(as_samples(x), _labels(y)),
         _labels(y),
@@ -330,7 +330,7 @@ def split_by_dirichlet(
         if min(map(len, found)) >= max(1, least):
             return [whole.take(rows) for rows in found]
     raise UsageError(
-        "STO-T033",
+        "STO-T004",
         f"{parts} parts of at least {least} samples did not come of alpha {alpha}",
         hint="fewer parts, a smaller least, or a larger alpha",
     )
@@ -355,7 +355,7 @@ def _labels(y: ArrayLike) -> Array:
     labels = as_samples(y, "the labels")
     if isinstance(labels, tuple) or labels.ndim != 1 or labels.dtype.kind not in "iub":
         raise UsageError(
-            "STO-T033", "samples are split by labels, and these are none",
+            "STO-T004", "samples are split by labels, and these are none",
             hint="one whole number a sample",
         )  # fmt: skip
     return labels
@@ -364,7 +364,7 @@ def _labels(y: ArrayLike) -> Array:
 def _cut(order: Array, parts: int) -> list[Array]:
     if len(order) < parts:
         raise UsageError(
-            "STO-T033",
+            "STO-T004",
             f"{len(order)} samples do not fill {parts} parts",
             hint="ask for fewer parts",
         )

@@ -25,52 +25,17 @@ if TYPE_CHECKING:
     from stoilo.learn.core.data import Part
 
 
-USUAL = 0.1  # torch's default
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A layer that keeps running statistics."""
-
-    name: str  # as its buffers have it in front
-    # Of the running statistics; None for a cumulative average, whose share is one
-    # over the number of passes
-    momentum: float | None = USUAL
-    # Of each channel in one sample (1, or the size of an image there); 0 where that
-    # is not known, or the layer is used several times in a pass
-    values: int = 0
-
-    def share(self, passes: float) -> float:
-        """Return the share of the last of so many passes in the statistics."""
-        if self.momentum is None:
-            return 1.0 / max(1.0, passes)
-        return self.momentum
-
-
-@dataclass(frozen=True, slots=True)
-class Momenta:
-    """Those of a model; the same for all layers that are not among `layers`."""
-
-    layers: tuple[Layer, ...] = ()
-    usual: float = USUAL
-
-    def find(self, name: str) -> Layer:
-        """Return what is known of the layer called `name`."""
-        known = {layer.name: layer for layer in self.layers}
-        return known.get(name) or Layer(name, self.usual)
-
-
 def check_module(module: nn.Module) -> None:
     """Refuse a module that volunteers could not be sent, or whose numbers do not travel.
 
     Raises:
-        UsageError: ``STO-T007`` naming the parameter or buffer, and why.
+        UsageError: ``STO-T001`` naming the parameter or buffer, and why.
     """
     named = [*module.named_parameters(), *module.named_buffers()]
     for name, tensor in named:
         problem = _problem_of(tensor)
         if problem:
-            raise UsageError("STO-T007", f"{name} {problem[0]}", hint=problem[1])
+            raise UsageError("STO-T001", f"{name} {problem[0]}", hint=problem[1])
 
 
 def _problem_of(tensor: torch.Tensor) -> tuple[str, str] | None:
@@ -143,53 +108,6 @@ def make_shape(module: nn.Module) -> nn.Module:
     return shape
 
 
-def find_momentum(module: nn.Module, part: Part | None = None) -> Momenta:
-    """Return the momentum of each layer that keeps running statistics.
-
-    Args:
-        module: the model.
-        part: samples as the model will see them, to count a layer's values with.
-    """
-    found = {
-        name: layer
-        for name, layer in module.named_modules()
-        if getattr(layer, "running_var", None) is not None
-        and hasattr(layer, "momentum")
-    }
-    values = _count_values(module, [*found], part) if part is not None else {}
-    return Momenta(
-        tuple(
-            Layer(name, _momentum_of(layer), values.get(name, 0))
-            for name, layer in found.items()
-        )
-    )
-
-
-def _momentum_of(layer: Any) -> float | None:  # noqa: ANN401 - torch's or one's own
-    return None if layer.momentum is None else float(layer.momentum)
-
-
-def _count_values(module: nn.Module, names: list[str], part: Part) -> dict[str, int]:
-    """Return how many values of a channel one sample has in each layer, where once used."""
-    import torch  # noqa: PLC0415 - only with a module
-
-    few, copied = part.take(slice(0, 1)), copy.deepcopy(module).eval()
-    seen: dict[str, list[int]] = {name: [] for name in names}
-    for name in names:
-        copied.get_submodule(name).register_forward_hook(
-            lambda _, given, __, kept=seen[name]: kept.append(
-                given[0].numel() // given[0].shape[1]
-            )
-        )
-    inputs = few.x if isinstance(few.x, tuple) else (few.x,)
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            copied(*[torch.as_tensor(one) for one in inputs])
-    except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
-        return {}
-    return {name: counts[0] for name, counts in seen.items() if len(counts) == 1}
-
-
 Kernel = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -208,6 +126,25 @@ class Model(Protocol):
 
     def constants(self) -> Mapping[str, object]:
         """Return what goes into every task beside snapshot, data and settings."""
+
+
+def make_arguments(
+    model: Model,
+    snapshot: Snapshot,
+    part: Part,
+    settings: Mapping[str, object],
+) -> dict[str, Any]:
+    """Return a kernel's arguments to be called here: copies, which it may change."""
+    given = {
+        **model.constants(),
+        "parameters": dict(snapshot.parameters),
+        "buffers": dict(snapshot.buffers),
+        "data": {"x": part.x, "y": part.y},
+        "rows": None,
+        "settings": dict(settings),
+        "version": snapshot.version,
+    }
+    return copy.deepcopy(given)
 
 
 @dataclass(frozen=True)
@@ -288,11 +225,6 @@ class TorchModel:
         """Return the module without what is trained, which each snapshot brings; the loss."""
         return {"model": self._shape, "loss": self.loss, "reduction": self.reduction}
 
-    @property
-    def momenta(self) -> Momenta:
-        """The momentum of each layer that keeps running statistics."""
-        return find_momentum(self.module)
-
     @functools.cached_property
     def _shape(self) -> nn.Module:
         return make_shape(self.module)
@@ -307,7 +239,7 @@ def _read_reduction(loss: object, given: str | None) -> str:
     """Return ``mean`` or ``sum``: what the caller says, and the loss where it says it.
 
     Raises:
-        UsageError: ``STO-T002`` when they differ, or it is neither.
+        UsageError: ``STO-T001`` when they differ, or it is neither.
     """
     said = getattr(loss, "reduction", None)
     # KL divergence's name for the mean that is meant here.
@@ -316,7 +248,7 @@ def _read_reduction(loss: object, given: str | None) -> str:
     if found not in {"mean", "sum"} or (isinstance(said, str) and said != found):
         given_word = "" if given is None else f", and {given!r} was asked for"
         raise UsageError(
-            "STO-T002",
+            "STO-T001",
             f"the loss's reduction is {said or found!r}{given_word}",
             hint="'mean' or 'sum', as the loss has it: gradients are added up",
         )
@@ -340,7 +272,7 @@ def _check_parameters(parameters: Tensors) -> None:
 def _find_kernel(module: object, name: str) -> Kernel:
     if name not in getattr(module, "__all__", ()):
         raise UsageError(
-            "STO-T003",
+            "STO-T040",
             f"this kind of model has no kernel {name!r}",
             hint=f"kernels: {', '.join(getattr(module, '__all__', ()))}",
         )

@@ -47,7 +47,7 @@ class LineRange:
         """Yield what the functions, one after the other, make of each line.
 
         Raises:
-            UsageError: ``STO-T032`` quoting the line that one of them fails on.
+            UsageError: ``STO-T004`` quoting the line that one of them fails on.
         """
         for line in self:
             value: Any = line
@@ -56,7 +56,7 @@ class LineRange:
                     value = parse(value)
             except (ValueError, TypeError, LookupError) as error:
                 raise UsageError(
-                    "STO-T032",
+                    "STO-T004",
                     f"{self.path.name}: the line {line[:80]!r} is not understood: {error}",
                     hint="mend the line, or give a function that reads it",
                 ) from error
@@ -94,7 +94,7 @@ def read_lines(
         further: transforms of the pair, first to last.
 
     Raises:
-        UsageError: ``STO-T032`` quoting a line that is not understood; ``STO-T008``.
+        UsageError: ``STO-T004`` quoting a line that is not understood; ``STO-T004``.
     """
     ranges = [list(lines.map(parse, *further)) for lines in split_lines(path, parts)]
     found = [Part(*collect(pairs)) for pairs in ranges if pairs]

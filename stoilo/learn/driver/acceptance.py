@@ -23,7 +23,8 @@ from stoilo.core.errors import StoiloError
 from stoilo.learn.backends.interface import Backend
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
-from stoilo.learn.core.orders import Order, Plain, Reply, refuse_answer
+from stoilo.learn.core.orders import Order, Reply, refuse_answer
+from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Form, Tensors, add, forms_of
 from stoilo.learn.driver.probing import Look, look_at, runs_here
 from stoilo.learn.kernels import checks
@@ -44,7 +45,6 @@ class Expectation:
     least_loss: float = -math.inf
     # Names of arrays that may be absent: parameters that have no gradient
     may_lack: frozenset[str] = frozenset()
-    ray: int = 0  # of how many steps its numbers hold loss and slope
 
     def plain(self) -> dict[str, object]:
         """Return it as what source can hold: numbers, texts, tuples, dicts."""
@@ -55,7 +55,6 @@ class Expectation:
             "tensors": _plain_forms(self.tensors),
             "buffers": _plain_forms(self.buffers),
             "lacking": tuple(sorted(self.may_lack)),
-            "ray": self.ray,
         }
 
     def validator(
@@ -115,13 +114,12 @@ def check_reply(raw: object, expected: Expectation) -> Reply:
         tensors={name: tensors[name] for name in expected.tensors if name in tensors},
         buffers={name: buffers[name] for name in expected.buffers},
         correct=raw["correct"],
-        numbers=dict(raw["numbers"]),
     )
 
 
 def tensors_expected(kernel: str, parameters: Tensors) -> Mapping[str, Form]:
     """Return the forms of the arrays that `kernel` returns."""
-    if kernel in ("evaluate", "ray"):  # numbers only
+    if kernel == "evaluate":  # numbers only
         return {}
     return {n: Form(str(a.dtype), a.shape) for n, a in parameters.items()}
 
@@ -129,12 +127,6 @@ def tensors_expected(kernel: str, parameters: Tensors) -> Mapping[str, Form]:
 FAR = 10.0  # answers so many times as large as what may count are no honest accident
 _TINY = 1e-300
 LOGGER = logging.getLogger(__name__)
-
-
-def count_steps(order: Order) -> int:
-    """Return at how many steps along a ray the order asks for loss and slope."""
-    steps = order.settings.get("ray")
-    return len(steps) if order.kernel == "ray" and isinstance(steps, list) else 0
 
 
 class Guard:
@@ -190,7 +182,6 @@ class Guard:
             buffers={} if frozen else self._forms,
             least_loss=least * order.samples if np.isfinite(least) else -np.inf,
             may_lack=self._looks.get(order.kernel, Look()).lacking,
-            ray=count_steps(order),
         )
 
     def admit(self, order: Order, raw: object) -> Reply:

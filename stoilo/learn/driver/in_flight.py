@@ -6,24 +6,26 @@ import hashlib
 import json
 import statistics
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from stoilo.core.errors import UsageError
+from stoilo.client.results import UserError
+from stoilo.core.errors import InternalError, UsageError
 from stoilo.learn.backends.interface import Backend, Handle, Job
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
-from stoilo.learn.core.orders import Order, Plain, Snapshot, State
-from stoilo.learn.core.tensors import Array, Tensors
+from stoilo.learn.core.orders import Order, Snapshot
+from stoilo.learn.core.states import State, parse, render, unfit
+from stoilo.learn.core.tensors import Array
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import asked
 
-# Of so many pieces of work it is known how often they failed; of older ones not.
-MOST_FAILURES = 10_000
+# Of so many pieces of work it is known how often they were tried; of older ones not.
+MOST_TRIED = 10_000
 
 
 @dataclass(slots=True)
@@ -34,6 +36,7 @@ class Flight:
     attempt: int  # how many orders of this key went out before
     job_id: str = ""  # of the backend; empty until it is submitted
     is_late: bool = False  # whether it holds up nothing any more, and so takes no room
+    began: float | None = None  # when it was submitted, by the backend's clock, s
     _rows: Array | None = None
 
     @property
@@ -49,8 +52,7 @@ class Flights:
 
     def __init__(self) -> None:
         self._flights: list[Flight] = []
-        self._attempts: dict[str, int] = {}
-        self._failures: dict[str, int] = {}
+        self._attempts: dict[str, int] = {}  # how many orders of a key went out
 
     def __len__(self) -> int:
         """Return how many orders are out."""
@@ -61,9 +63,15 @@ class Flights:
         return tuple(self._flights)
 
     def add(self, order: Order) -> Flight:
-        """Note an order that will be submitted."""
+        """Note an order that will be submitted: another attempt than all of its key before.
+
+        The same one would be the same task, which has its answer.
+        """
         attempt = self._attempts.get(order.key, 0)
         self._attempts[order.key] = attempt + 1
+        for key in [*self._attempts][: max(0, len(self._attempts) - MOST_TRIED)]:
+            if not self.named(key):
+                del self._attempts[key]
         self._flights.append(Flight(order, attempt))
         return self._flights[-1]
 
@@ -77,10 +85,6 @@ class Flights:
         for flight in self._flights:
             if flight.order.key in keys:
                 flight.is_late = True
-
-    def submitted(self, flight: Flight, job_id: str) -> None:
-        """Note the job that carries the order."""
-        flight.job_id = job_id
 
     def waiting(self) -> tuple[Flight, ...]:
         """Return the flights that no job of this process carries."""
@@ -99,8 +103,6 @@ class Flights:
         for flight in self._flights:
             if flight.job_id == job_id:
                 self._flights.remove(flight)
-                if not self.named(flight.order.key):
-                    self._attempts.pop(flight.order.key, None)
                 return flight
         return None
 
@@ -112,9 +114,7 @@ class Flights:
 
     def put_back(self, flight: Flight) -> None:
         """Take a flight up again that was ended and not handed over; no job carries it."""
-        # No job: the next round of submissions takes it up.
-        flight.job_id, key = "", flight.order.key
-        self._attempts[key] = max(self._attempts.get(key, 0), flight.attempt + 1)
+        flight.job_id = ""  # the next round of submissions takes it up
         self._flights.append(flight)
 
     def renew(self, flight: Flight) -> None:
@@ -122,106 +122,87 @@ class Flights:
         flight.attempt = self._attempts.get(flight.order.key, flight.attempt + 1)
         self._attempts[flight.order.key] = flight.attempt + 1
 
-    def failures(self, key: str) -> int:
-        """Note a failure of a piece of work and return how many it has had.
-
-        Its next order is another attempt: the same one would be the same task, which has
-        its answer.
-        """
-        self._failures[key] = self._failures.get(key, 0) + 1
-        self._attempts[key] = max(self._attempts.get(key, 0), self._failures[key])
-        while len(self._failures) > MOST_FAILURES:
-            oldest = next(iter(self._failures))
-            del self._failures[oldest]
-            if not self.named(oldest):
-                self._attempts.pop(oldest, None)
-        return self._failures[key]
-
     def forget(self, key: str) -> None:
         """Note that a piece of work is done."""
         self._attempts.pop(key, None)
-        self._failures.pop(key, None)
 
     def save(self) -> State:
         """Return all flights with the versions that they start from, each once."""
-        tensors: dict[str, Array] = {}
-        for flight in self._flights:
-            snapshot = flight.order.snapshot
-            for group, arrays in (("p", snapshot.parameters), ("b", snapshot.buffers)):
-                for name, array in arrays.items():
-                    # Once a version, however many orders start from it.
-                    tensors[f"{snapshot.version}/{group}/{name}"] = array
-            if flight.rows is not None:
-                tensors[_rows_name(flight.order.key)] = flight.rows
-        rows: list[Plain] = [_row(flight) for flight in self._flights]
-        plain: dict[str, Plain] = {
-            "orders": rows,
-            "attempts": dict(self._attempts),
-            "failures": dict(self._failures),
-        }
-        return State(tensors, plain)
+        orders = [flight.order for flight in self._flights]
+        saved = _Saved(
+            {str(order.snapshot.version): order.snapshot for order in orders},
+            [_Row.of(flight) for flight in self._flights],
+            self._attempts,
+        )
+        return render(saved)
 
-    def load(self, state: State, like: Snapshot) -> None:
+    def load(self, state: State) -> None:
         """Take up saved flights; no job of this process carries them yet.
 
         Raises:
             UsageError: ``STO-T012`` when something is missing.
         """
-        try:
-            rows = cast("list[dict[str, Any]]", state.plain["orders"])
-            self._flights = [_flight(row, state.tensors, like) for row in rows]
-            self._attempts = _counts(state.plain["attempts"])
-            self._failures = _counts(state.plain["failures"])
-        except (KeyError, TypeError, ValueError):
-            raise UsageError(
-                "STO-T012", "the checkpoint's orders are not of this run"
-            ) from None
+        saved = parse(state, _Saved)
+        if any(str(row.version) not in saved.snapshots for row in saved.flights):
+            raise unfit("a version that orders start from is missing")
+        self._flights = [
+            row.open(saved.snapshots[str(row.version)]) for row in saved.flights
+        ]
+        self._attempts = saved.attempts
 
 
-def _row(flight: Flight) -> dict[str, Plain]:
-    order = flight.order
-    return {
-        "key": order.key,
-        "kernel": order.kernel,
-        "version": order.snapshot.version,
-        "part": order.part,
-        "samples": order.samples,
-        "settings": dict(order.settings),
-        "has_rows": order.rows is not None,
-        "attempt": flight.attempt,
-        "late": flight.is_late,
-    }
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A flight as it is saved: of its snapshot, the version."""
+
+    key: str
+    kernel: str
+    version: int
+    part: int
+    samples: int
+    settings: dict[str, Any]
+    rows: Array | None
+    attempt: int
+    is_late: bool
+
+    @classmethod
+    def of(cls, flight: Flight) -> _Row:
+        """Return the row of a flight."""
+        order = flight.order
+        return cls(
+            order.key,
+            order.kernel,
+            order.snapshot.version,
+            order.part,
+            order.samples,
+            dict(order.settings),
+            flight.rows,
+            flight.attempt,
+            flight.is_late,
+        )
+
+    def open(self, snapshot: Snapshot) -> Flight:
+        """Return the flight, which starts from `snapshot`."""
+        rows = None if self.rows is None else tuple(self.rows.tolist())
+        order = Order(
+            self.key,
+            self.kernel,
+            snapshot,
+            self.part,
+            self.samples,
+            self.settings,
+            rows,
+        )
+        return Flight(order, self.attempt, is_late=self.is_late, _rows=self.rows)
 
 
-def _rows_name(key: str) -> str:
-    return f"rows/{key}"
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What `Flights` saves."""
 
-
-def _flight(row: Mapping[str, Any], tensors: Tensors, like: Snapshot) -> Flight:
-    version = int(row["version"])
-    snapshot = Snapshot(
-        version,
-        {name: tensors[f"{version}/p/{name}"] for name in like.parameters},
-        {name: tensors[f"{version}/b/{name}"] for name in like.buffers},
-    )
-    rows = tensors[_rows_name(str(row["key"]))] if row["has_rows"] else None
-    order = Order(
-        key=str(row["key"]),
-        kernel=str(row["kernel"]),
-        snapshot=snapshot,
-        part=int(row["part"]),
-        samples=int(row["samples"]),
-        settings=dict(row["settings"]),
-        rows=None if rows is None else tuple(rows.tolist()),
-    )
-    return Flight(order, int(row["attempt"]), is_late=bool(row["late"]), _rows=rows)
-
-
-def _counts(plain: Plain) -> dict[str, int]:
-    return {
-        str(key): int(str(count))
-        for key, count in cast("dict[str, Plain]", plain).items()
-    }
+    snapshots: dict[str, Snapshot]  # by their versions
+    flights: list[_Row]
+    attempts: dict[str, int]
 
 
 KEPT = 100  # how many durations the median looks back over
@@ -230,34 +211,62 @@ LEAST = 3  # with fewer known durations nothing is late
 
 
 class Pace:
-    """Begin and end of jobs, by the backend's clock, s."""
+    """How long jobs took, by the backend's clock, s."""
 
     def __init__(self) -> None:
-        self._began: dict[str, float] = {}
         self._took: deque[float] = deque(maxlen=KEPT)
 
-    def begin(self, job_id: str, at: float) -> None:
-        """Note that a job was submitted."""
-        self._began.setdefault(job_id, at)
-
-    def end(self, job_id: str, at: float) -> float:
-        """Note that it ended and return how long it was out, s; 0 when it is not known."""
-        began = self._began.pop(job_id, None)
-        if began is None:
-            return 0.0
-        self._took.append(max(0.0, at - began))
+    def note(self, took: float) -> float:
+        """Note how long a job was out and return that."""
+        self._took.append(max(0.0, took))
         return self._took[-1]
 
-    def forget(self, job_id: str) -> None:
-        """Note that nobody waits for it any more."""
-        self._began.pop(job_id, None)
-
-    def count_late(self, now: float) -> int:
+    def count_late(self, began: Iterable[float], now: float) -> int:
         """Return how many jobs are out for longer than `FACTOR` times the median."""
         if len(self._took) < LEAST:
             return 0
         limit = FACTOR * statistics.median(self._took)
-        return sum(now - began > limit for began in self._began.values())
+        return sum(now - one > limit for one in began)
+
+
+class Losses:
+    """What came to nothing, and when that ends a run.
+
+    The researcher's own function ends it when it failed too often. What hosts and their
+    place do wrong ends it only when nothing else comes any more.
+    """
+
+    def __init__(self, tries: int, patience: int) -> None:
+        self._tries, self._patience = tries, patience
+        self._in_vain = 0  # endings in a row
+        self._faults: dict[str, int] = {}  # of the researcher's function, by order
+
+    def forget(self, key: str, *, was_in_vain: bool) -> None:
+        """Note an answer to an order."""
+        self._faults.pop(key, None)
+        if not was_in_vain:
+            self._in_vain = 0
+
+    def note(self, flight: Flight, error: Exception) -> Exception | None:
+        """Note a failure; return the error that ends the run, if it does."""
+        key = flight.order.key
+        # Only in a row: a single cheat among many never ends a run.
+        self._in_vain += 1
+        if isinstance(error, UserError):
+            self._faults[key] = self._faults.get(key, 0) + 1
+        too_often = self._faults.get(key, 0) >= self._tries
+        if too_often or flight.is_late:
+            self._faults.pop(key, None)  # another start tries it anew, as other tasks
+        if too_often and not flight.is_late:
+            return error
+        if self._in_vain < self._patience:
+            return None
+        self._in_vain = 0
+        return InternalError(
+            "STO-T021",
+            f"{self._patience} answers or tasks in a row came to nothing,"
+            f" {key} at last: {error}",
+        )
 
 
 class Jobs:

@@ -18,8 +18,15 @@ import numpy as np
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
-from stoilo.learn.core.models import ArrayModel, Model, TorchModel, torch_lock
-from stoilo.learn.core.orders import Order, Plain
+from stoilo.learn.core.models import (
+    ArrayModel,
+    Model,
+    TorchModel,
+    make_arguments,
+    torch_lock,
+)
+from stoilo.learn.core.orders import Order
+from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Tensors, add, forms_of
 from stoilo.learn.driver.transport import receive
 from stoilo.learn.methods.robust import safe_norm
@@ -152,17 +159,9 @@ def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
     """Return what would arrive of a volunteer; the caller's objects stay as they are."""
     rows = list(order.rows or ())  # only these are copied: a part may be large
     small = part.take(rows)
-    kwargs = {
-        **model.constants(),
-        "parameters": dict(order.snapshot.parameters),
-        "buffers": dict(order.snapshot.buffers),
-        "data": {"x": small.x, "y": small.y},
-        "rows": None,
-        "settings": dict(order.settings),
-        "version": order.snapshot.version,
-    }
+    kwargs = make_arguments(model, order.snapshot, small, order.settings)
     with torch_lock(model.level):
-        answer = model.kernel(order.kernel)(copy.deepcopy(kwargs))
+        answer = model.kernel(order.kernel)(kwargs)
     arrived = receive(answer, order, forms_of(order.snapshot.parameters))
     return cast("dict[str, Tensors]", arrived)
 
@@ -176,7 +175,7 @@ def rehearse(model: Model, part: Part) -> None:
     """Refuse a model or loss that gives what training cannot use.
 
     Raises:
-        UsageError: ``STO-T031``: the loss is not one number, or its reduction is another
+        UsageError: ``STO-T001``: the loss is not one number, or its reduction is another
             than said; a function's gradients are not as its parameters.
     """
     few = part.take(slice(0, SAMPLES))
@@ -195,7 +194,7 @@ def _rehearse_arrays(model: ArrayModel, few: Part) -> None:
         return
     if shapes != wanted:
         raise UsageError(
-            "STO-T031",
+            "STO-T001",
             f"the function returns gradients {shapes} for parameters {wanted}",
             hint="name → gradient, of the parameters' names and shapes",
         )
@@ -209,7 +208,7 @@ def _rehearse_torch(model: TorchModel, few: Part) -> None:
     if getattr(whole, "numel", lambda: 0)() != 1:
         shape = tuple(whole.shape) if hasattr(whole, "shape") else type(whole).__name__
         raise UsageError(
-            "STO-T031",
+            "STO-T001",
             f"the loss of {len(few)} samples is {shape}, not one number",
             hint="let it return the mean or the sum, as a tensor",
         )
@@ -223,15 +222,7 @@ def _losses_of(model: TorchModel, few: Part) -> tuple[Any, list[float]]:
     from stoilo.learn.kernels import torch_models  # noqa: PLC0415 - needs torch
 
     kernels: Any = torch_models  # untyped: they travel as source
-    first = model.first()
-    kwargs = {
-        **copy.deepcopy(dict(model.constants())),
-        "parameters": dict(first.parameters),
-        "buffers": dict(first.buffers),
-        "data": {"x": few.x, "y": few.y},
-        "rows": None,
-        "settings": {},
-    }
+    kwargs = make_arguments(model, model.first(), few, {})
     with torch_lock(model.level), torch.random.fork_rng(devices=[]), torch.no_grad():
         shape: Any = kernels.restore(kwargs)
         x, y = kernels.choose(kwargs)
@@ -252,7 +243,7 @@ def _check_reduction(whole: float, single: list[float], said: str) -> None:
     right = [kind for kind, value in fits.items() if abs(whole - value) <= room]
     if right and said not in right:
         raise UsageError(
-            "STO-T031",
+            "STO-T001",
             f"the loss is the samples' {right[0]}, and their {said} was said",
             hint=f"reduction={right[0]!r}, or let the loss return the {said}",
         )

@@ -20,7 +20,6 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from stoilo.client.results import UserError
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -31,14 +30,13 @@ from stoilo.core.rate_limit import RECONNECTING
 from stoilo.learn.backends.interface import Backend, JobEnd
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
-from stoilo.learn.core.orders import Method, Reply, Snapshot, Timed, Update
+from stoilo.learn.core.orders import Method, Reply, Snapshot, Update
+from stoilo.learn.core.states import select
 from stoilo.learn.driver.acceptance import Disputes, Guard
-from stoilo.learn.driver.in_flight import Flight, Flights, Jobs, Pace
+from stoilo.learn.driver.in_flight import Flight, Flights, Jobs, Losses, Pace
 from stoilo.learn.driver.saving import (
     History,
-    RunState,
     Saving,
-    SelfSaving,
     Tally,
     identify,
 )
@@ -115,8 +113,7 @@ class Run:
             least_loss=self.settings.least_loss,
             memory=memory,
         )
-        self._in_vain = 0  # endings in a row that came to nothing
-        self._faults: dict[str, int] = {}  # of the researcher's function, by order
+        self._losses = Losses(self.settings.tries, self.settings.patience)
         self._pace = Pace()
         self._saving: Saving | None = None
         self._untold: Update | None = None
@@ -143,22 +140,19 @@ class Run:
         first = self.model.first()
         who = await asyncio.to_thread(identify, self.method, first, self.parts)
         saving = Saving(folder, self.history, self.tally)
-        saved_run = await saving.open(who)
+        saved = await saving.open(who)
         try:
-            if saved_run is not None:
-                self._take_up(saved_run)
+            if saved is not None:
+                run, states = saved
+                self._jobs.ident, self._guard.memory = run.ident, run.memory
+                self.method.load(select(states, "method"))
+                self._flights.load(select(states, "flights"))
         except BaseException:
             saving.close()
             raise
         self._saving = saving
         for flight in self._flights.waiting():
             await self._submit(flight)
-
-    def _take_up(self, saved_run: RunState) -> None:
-        self._jobs.ident = saved_run.ident
-        self._guard.memory = saved_run.memory
-        self.method.load(saved_run.method)
-        self._flights.load(saved_run.flights, self.method.snapshot)
 
     async def step(self) -> Update:
         """Wait for the next answer that counts or is discarded, and return what it did.
@@ -193,8 +187,6 @@ class Run:
 
     def _alarm_s(self) -> float | None:
         """Return after how many s the method is to be told the time; None for never."""
-        if not isinstance(self.method, Timed):
-            return None
         alarm = self.method.next_alarm()
         return None if alarm is None else max(1e-3, alarm - self.backend.now())
 
@@ -230,8 +222,7 @@ class Run:
         # Noted on disk before it is submitted: after a kill it is the same task.
         for flight in self._flights.waiting():  # a submission that failed before
             await self._submit(flight)
-        if isinstance(self.method, Timed):
-            self.method.note_time(self.backend.now())
+        self.method.note_time(self.backend.now())
         # Late orders take no room, up to as many again: else one dead host stops all.
         most = self.settings.in_flight
         room = min(most - self._flights.in_time, 2 * most - len(self._flights))
@@ -260,8 +251,7 @@ class Run:
                     raise
                 self._flights.renew(flight)  # the source was changed since the kill
                 continue
-            self._flights.submitted(flight, job_id)
-            self._pace.begin(flight.job_id, began)
+            flight.job_id, flight.began = job_id, began
             return
 
     async def _reach(self, call: Callable[[], Awaitable[Reached]]) -> Reached:
@@ -283,12 +273,13 @@ class Run:
     async def _settle(self, ending: JobEnd) -> bool:
         """Hand an answer over, or give its work out again; return whether it was taken."""
         flight = self._flights.end(ending.job_id)
-        took = self._pace.end(ending.job_id, ending.finished_at)
+        if flight is None or flight.began is None:
+            return False
+        took = self._pace.note(ending.finished_at - flight.began)
         self.tally.out_s += took
         self.tally.computed_s += min(max(0.0, ending.computed_s), took)
-        self.tally.stragglers = self._pace.count_late(ending.finished_at)
-        if flight is None:
-            return False
+        out = [one.began for one in self._flights.all() if one.began is not None]
+        self.tally.stragglers = self._pace.count_late(out, ending.finished_at)
         try:
             if ending.error is not None:
                 await self._check_claim(flight, ending.error)
@@ -336,12 +327,8 @@ class Run:
             self._flights.put_back(flight)
             self._broken = error  # how much was applied, nobody knows
             raise
-        self._faults.pop(key, None)
+        self._losses.forget(key, was_in_vain=not update.applied)
         self._disputes.forget(key)
-        if update.applied:
-            self._in_vain = 0
-        else:
-            self._flights.failures(key)  # if it is ordered again, then as another task
         self._flights.overtake(update.late)
         self.history.note(update, at, self.tally)
         # Saved and told by `step`, which may be interrupted in between.
@@ -369,46 +356,18 @@ class Run:
 
     async def _lose(self, flight: Flight, error: Exception) -> None:
         """Give work out again, save, and tell the place which answers were refused."""
-        end = self._note_loss(flight, error)
+        self.method.lose(flight.order)
+        end = self._losses.note(flight, error)
         await self._save()
         await self._disputes.report(self.backend)
         if end is not None:
             raise end from (None if end is error else error)
 
-    def _note_loss(self, flight: Flight, error: Exception) -> Exception | None:
-        """Note a failure; return the error that ends the run, if it does.
-
-        The researcher's own function ends it when it failed too often. What hosts and their
-        place do wrong ends it only when nothing else comes any more.
-        """
-        key = flight.order.key
-        self._flights.failures(key)
-        # Only in a row: a single cheat among many never ends a run.
-        self._in_vain += 1
-        if isinstance(error, UserError):
-            self._faults[key] = self._faults.get(key, 0) + 1
-        too_often = self._faults.get(key, 0) >= self.settings.tries
-        self.method.lose(flight.order)
-        if too_often or flight.is_late:
-            self._faults.pop(key, None)  # another start tries it anew, as other tasks
-        if too_often and not flight.is_late:
-            return error
-        if self._in_vain < self.settings.patience:
-            return None
-        self._in_vain = 0
-        return InternalError(
-            "STO-T021",
-            f"{self.settings.patience} answers or tasks in a row came to nothing,"
-            f" {key} at last: {error}",
-        )
-
     async def _cancel_unwanted(self) -> None:
         # What cannot be reached runs on: its answer will be nobody's.
         while self._unwanted:
-            flight = self._unwanted.pop()
-            self._pace.forget(flight.job_id)
             with contextlib.suppress(StoiloError):
-                await self.backend.cancel(flight.job_id)
+                await self.backend.cancel(self._unwanted.pop().job_id)
 
     async def _save(self) -> None:
         """Write the run as it is, in another thread; nothing without a folder.
@@ -418,10 +377,9 @@ class Run:
         if self._saving is None or self._broken is not None:
             return
         # Both of one moment: nothing may be awaited between them.
-        states = self.method.save(), self._flights.save()
-        await self._saving.save(RunState(self._jobs.ident, self.memory, *states))
-        if isinstance(self.method, SelfSaving):
-            self.method.note_saved()
+        states = {"method": self.method.save(), "flights": self._flights.save()}
+        await self._saving.save(self._jobs.ident, self.memory, states)
+        self.method.note_saved()
 
     async def close(self) -> None:
         """Save; tasks at a server go on and are waited for by the next start."""

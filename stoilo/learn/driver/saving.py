@@ -14,24 +14,24 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.checkpoint import Checkpoint, Lines, damaged, digest_of
 from stoilo.learn.core.data import Part
-from stoilo.learn.core.orders import (
-    Method,
+from stoilo.learn.core.orders import Method, Snapshot, Update
+from stoilo.learn.core.states import (
     Plain,
-    Snapshot,
     State,
-    Update,
     join_states,
+    parse,
+    render,
     select,
 )
 from stoilo.learn.core.tensors import Tensors
-from stoilo.learn.driver.checkpoint import Checkpoint, Lines, damaged, digest_of
 from stoilo.learn.methods.robust import Memory
 
 KEPT_UPDATES = 100_000
@@ -52,16 +52,10 @@ class Tally:
     # Of that, what volunteers say they computed, s; 0 where none says it
     computed_s: float = 0.0
 
-    def save(self) -> dict[str, Plain]:
-        """Return it as plain data."""
-        return dict(asdict(self))
-
-    def load(self, plain: Mapping[str, Plain]) -> None:
-        """Take up what `save` gave; what is not there stays."""
-        for field in fields(self):
-            value = plain.get(field.name)
-            if isinstance(value, int | float):
-                setattr(self, field.name, type(getattr(self, field.name))(value))
+    def take_up(self, earlier: Tally) -> None:
+        """Go on from what an earlier process counted."""
+        for name in asdict(earlier):
+            setattr(self, name, getattr(earlier, name))
 
 
 class History:
@@ -92,7 +86,7 @@ class History:
         """Append an update; `at` is the backend's time, s."""
         if self._path is not None:
             line = {"update": self._count, "at": round(at, 6), **_row(update)}
-            text = json.dumps(line | tally.save(), allow_nan=False)
+            text = json.dumps(line | asdict(tally), allow_nan=False)
             self._unwritten += text.encode() + b"\n"
         self._remember(update, at)
 
@@ -112,24 +106,21 @@ class History:
         done = lines.start + len(lines.data) - self._written
         self._written, self._unwritten = self._written + done, self._unwritten[done:]
 
-    def save(self) -> dict[str, Plain]:
-        """Return how long the file is once `unwritten` lies in it."""
-        return {"bytes": self._written + len(self._unwritten)}
+    @property
+    def size(self) -> int:
+        """How long the file is once `unwritten` lies in it, bytes."""
+        return self._written + len(self._unwritten)
 
-    def load(self, plain: Mapping[str, Plain]) -> None:
-        """Read the file as far as a checkpoint counts on it.
+    def load(self, size: int) -> None:
+        """Read the file as far as a checkpoint counts on it, bytes.
 
         Raises:
             TrustError: ``STO-T011`` when it is shorter, or was changed.
-            UsageError: ``STO-T012`` when the checkpoint does not say how long it is.
         """
-        size = plain.get("bytes")
-        if type(size) is not int or self._path is None:
-            raise UsageError("STO-T012", "the checkpoint says nothing of its history")
         self._updates.clear()
         self._times.clear()
         self._count = 0
-        if size:
+        if size and self._path is not None:
             self._read(self._path, size)
         self._written, self._unwritten = size, b""
 
@@ -205,7 +196,7 @@ def describe(value: object) -> Plain:
 
 def _public(kind: str, value: object) -> dict[str, Plain]:
     if is_dataclass(value):
-        names = [field.name for field in fields(value)]
+        names = [one.name for one in fields(value)]
     else:
         names = [name for name in getattr(value, "__dict__", ()) if name[0] != "_"]
     return {"": kind, **{name: describe(getattr(value, name)) for name in names}}
@@ -256,39 +247,15 @@ def _cut(value: Plain) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"  # noqa: PLR2004 - one line
 
 
-@runtime_checkable
-class SelfSaving(Protocol):
-    """What a method has that keeps states of its own beside the checkpoint."""
-
-    def note_saved(self) -> None:
-        """Note that the checkpoint names the state that `save` gave last: it must stay."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunState:
     """What a run keeps besides its history."""
 
     ident: str  # of the run; part of every job's key
     memory: Memory  # of the norms of answers so far
-    method: State  # the method's state
-    flights: State  # the orders in flight
-
-    def render(self) -> State:
-        """Return it as one state."""
-        return join_states(
-            run=State({}, {"ident": self.ident}),
-            memory=self.memory.save(),
-            method=self.method,
-            flights=self.flights,
-        )
-
-    @classmethod
-    def parse(cls, state: State) -> RunState:
-        """Return what `render` gave; raises ``STO-T041`` when something is missing."""
-        run, memory, method, flights = (
-            select(state, name) for name in ("run", "memory", "method", "flights")
-        )
-        return cls(str(run.plain.get("ident")), Memory.load(memory), method, flights)
+    identity: dict[str, Any]  # see `identify`
+    tally: Tally
+    history: int  # bytes
 
 
 class Saving:
@@ -305,8 +272,10 @@ class Saving:
         self._history, self._tally = history, tally
         self._identity: Mapping[str, Plain] = {}
 
-    async def open(self, identity: Mapping[str, Plain]) -> RunState | None:
-        """Take the folder and return what was saved there; history and tally go on.
+    async def open(
+        self, identity: Mapping[str, Plain]
+    ) -> tuple[RunState, State] | None:
+        """Take the folder and return what `save` was given; history and tally go on.
 
         Raises:
             TrustError: ``STO-T011`` when it is damaged.
@@ -322,31 +291,27 @@ class Saving:
         self._identity = identity
         return saved_run
 
-    def _take_up(self, saved: State, identity: dict[str, Plain]) -> RunState:
-        plain = saved.plain
-        check_identity(plain.get("identity"), identity)
-        saved_run = RunState.parse(saved)
-        tally, history = plain.get("tally"), plain.get("history")
-        self._tally.load(tally if isinstance(tally, dict) else {})
-        self._history.load(history if isinstance(history, dict) else {})
-        return saved_run
+    def _take_up(
+        self, saved: State, identity: dict[str, Plain]
+    ) -> tuple[RunState, State]:
+        run = parse(select(saved, "run"), RunState)
+        check_identity(run.identity, identity)
+        self._tally.take_up(run.tally)
+        self._history.load(run.history)
+        return run, saved
 
-    async def save(self, saved_run: RunState) -> None:
+    async def save(
+        self, ident: str, memory: Memory, states: Mapping[str, State]
+    ) -> None:
         """Write the run as it is now.
 
         Raises:
             InternalError: ``STO-T022`` when the disk does not take it.
         """
-        state = saved_run.render()
-        plain: dict[str, Plain] = {
-            **state.plain,
-            "identity": dict(self._identity),
-            "tally": self._tally.save(),
-            "history": self._history.save(),
-        }
-        work = asyncio.ensure_future(
-            asyncio.to_thread(self._write, State(state.tensors, plain))
-        )
+        known = dict(self._identity), self._tally, self._history.size
+        run = render(RunState(ident, memory, *known))
+        state = join_states(run=run, **states)
+        work = asyncio.ensure_future(asyncio.to_thread(self._write, state))
         try:
             # Half a save must not go on beside the next one: wait for it, then leave.
             await asyncio.shield(work)

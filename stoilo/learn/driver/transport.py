@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias, cast, get_args
+from typing import ClassVar, Literal, Protocol, TypeAlias, cast, get_args
 
 import numpy as np
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.learn.core.orders import Order, Plain
+from stoilo.learn.core.orders import Order
+from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Array, Form
 from stoilo.learn.kernels.encoding import unpack
 
@@ -24,7 +25,7 @@ class Transport(Protocol):
 
     @property
     def share(self) -> float:
-        """About how many bytes travel for one byte of the array, to estimate times."""
+        """About how many bytes travel for one byte of float32, to estimate times."""
 
     def ask(self, order: Order) -> Mapping[str, Plain] | None:
         """Return what the task is told; None when it need not encode."""
@@ -34,10 +35,7 @@ class Transport(Protocol):
 class Raw:
     """Arrays as they are: nothing to be told, nothing to be decoded."""
 
-    @property
-    def share(self) -> float:
-        """All of it."""
-        return 1.0
+    share: ClassVar = 1.0
 
     def ask(self, order: Order) -> None:  # noqa: ARG002 - a codec's interface
         """Say that the task need not encode."""
@@ -53,10 +51,7 @@ class Compressed:
     frame is described at `stoilo.learn.kernels.encoding.compress`.
     """
 
-    @property
-    def share(self) -> float:
-        """About what is left of gradients in float32."""
-        return 0.85
+    share: ClassVar = 0.85
 
     def ask(self, order: Order) -> Mapping[str, Plain]:  # noqa: ARG002 - a codec's interface
         """Return the codec's name."""
@@ -88,7 +83,7 @@ class Ternary:
         """Refuse a block that no scale could be shared by."""
         if type(self.block) is not int or not 1 <= self.block <= MOST_BLOCK:
             raise UsageError(
-                "STO-T091",
+                "STO-T040",
                 f"a block of {self.block} entries cannot be encoded",
                 hint=f"a whole number from 1 to {MOST_BLOCK}; 256 is usual",
             )
@@ -110,19 +105,19 @@ def as_transport(wanted: Transport | TransportName) -> Transport:
     """Return the codec of that name with its usual settings, or the codec itself.
 
     Raises:
-        UsageError: ``STO-T091`` for another name.
+        UsageError: ``STO-T040`` for another name.
     """
     if not isinstance(wanted, str):
         return wanted
-    match wanted:
-        case "raw":
-            return Raw()
-        case "compressed":
-            return Compressed()
-        case "ternary":
-            return Ternary()
+    known: dict[str, Transport] = {
+        "raw": Raw(),
+        "compressed": Compressed(),
+        "ternary": Ternary(),
+    }
+    if wanted in known:
+        return known[wanted]
     raise UsageError(
-        "STO-T091",
+        "STO-T040",
         f"arrays cannot travel as {wanted!r}",
         hint=f"one of {', '.join(get_args(TransportName))}, or an object of their classes",
     )
@@ -154,7 +149,7 @@ def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:
     check comes after this one.
 
     Raises:
-        TrustError: ``STO-T090`` for arrays that are not encoded as was asked for.
+        TrustError: ``STO-T010`` for arrays that are not encoded as was asked for.
     """
     told = asked(order)
     if told is None or not isinstance(raw, dict):
@@ -165,7 +160,7 @@ def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:
         found = read(told, raw.get("tensors"), plain)
     except ValueError as fault:
         raise TrustError(
-            "STO-T090", f"a volunteer's answer is not used: {fault}"
+            "STO-T010", f"a volunteer's answer is not used: {fault}"
         ) from None
     if told["codec"] == "ternary" and order.settings.get("give") == "parameters":
         base = order.snapshot.parameters

@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from stoilo.learn.kernels.encoding import pack
-from stoilo.learn.kernels.steps import deal, follow
 
-__all__ = ["evaluate", "gradient", "local_steps", "ray"]  # the kernels of a model
+__all__ = ["evaluate", "gradient", "local_steps"]  # the kernels of a model
 
 
 def gradient(kwargs):
@@ -38,21 +37,15 @@ def evaluate(kwargs):
     return found
 
 
-def ray(kwargs):
-    """Return loss and slope at several steps along a direction: see `follow`."""
-    return follow(kwargs, gradient)
-
-
 def local_steps(kwargs):
     """Return the parameters after some local steps, or the sum of those steps' gradients.
 
     Settings: ``steps``, ``batch`` (0: all samples), ``rate``, ``momentum``, ``optimizer``
-    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``),
-    ``keep`` and ``made`` (see `recall`).
+    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``).
     """
     settings = kwargs["settings"]
     x, y = choose(kwargs)
-    weights, memory, made = recall(kwargs)
+    weights, memory = {n: np.array(w) for n, w in kwargs["parameters"].items()}, {}
     sums = {name: np.zeros_like(w) for name, w in weights.items()}
     used, loss_sum = 0, 0.0
     samples = count(x)
@@ -64,30 +57,9 @@ def local_steps(kwargs):
         mean = {name: found[name] / len(rows) for name in weights}
         for name in weights:
             sums[name] = sums[name] + mean[name]
-        weights = move(weights, mean, memory, settings, made + step + 1)
+        weights = move(weights, mean, memory, settings, step + 1)
     give = sums if settings.get("give") == "sum" else weights
-    if settings.get("keep"):
-        give = {name: np.stack([w, *rows_of(memory[name])]) for name, w in give.items()}
     return answer(kwargs, used, loss_sum, give)
-
-
-def recall(kwargs):
-    """Return weights, the optimiser's memory, and how many steps that has seen.
-
-    With the setting ``keep``, each array holds the weights and the optimiser's arrays.
-    """
-    settings, given = kwargs["settings"], kwargs["parameters"]
-    if not settings.get("keep"):
-        return {name: np.array(w) for name, w in given.items()}, {}, 0
-    memory = {name: rows[1] for name, rows in given.items()}
-    if settings.get("optimizer", "sgd") == "adamw":
-        memory = {name: (rows[1], rows[2]) for name, rows in given.items()}
-    return {name: np.array(w[0]) for name, w in given.items()}, memory, settings["made"]
-
-
-def rows_of(memory):
-    """Return what an optimiser keeps of one parameter as a tuple of arrays."""
-    return memory if isinstance(memory, tuple) else (memory,)
 
 
 def move(weights, mean, memory, settings, step):
@@ -110,6 +82,15 @@ def move(weights, mean, memory, settings, step):
             memory[name] = g
         moved[name] = (w - rate * g).astype(w.dtype)
     return moved
+
+
+def deal(count, size, seed):
+    """Yield index arrays of mini-batches: a permutation dealt in order, then a new one."""
+    shuffler = np.random.Generator(np.random.PCG64(seed))
+    while True:
+        order = shuffler.permutation(count)
+        for start in range(0, count, size):
+            yield order[start : start + size]
 
 
 def choose(kwargs):
@@ -143,7 +124,6 @@ def answer(kwargs, samples, loss_sum, tensors):
         "tensors": pack(kwargs, given),
         "buffers": {},
         "correct": -1,
-        "numbers": {},
     }
 
 

@@ -15,8 +15,7 @@ from stoilo.learn.kernels.encoding import unpack
 
 __all__ = ["are_alike", "find_fault", "make_check", "make_comparator"]
 
-FIELDS = ("version", "samples", "loss_sum", "tensors", "buffers", "correct", "numbers")
-MOST_NUMBERS = 64
+FIELDS = ("version", "samples", "loss_sum", "tensors", "buffers", "correct")
 MOST_LOSS = 1e100  # sums of such still are numbers
 NEAR = 1e-4  # relative distance of two honest gradients, at most (learn §0.7)
 COSINE = 0.9999
@@ -78,8 +77,6 @@ def find_fault(raw, expected):
         find_loss_fault(raw["loss_sum"], expected["least_loss"])
         or find_array_fault(raw["tensors"], expected["tensors"], expected["lacking"])
         or find_array_fault(raw["buffers"], expected["buffers"], ())
-        or find_number_fault(raw["numbers"])
-        or find_ray_fault(raw["numbers"], expected)
     )
 
 
@@ -124,29 +121,6 @@ def find_form_fault(array, dtype, shape):
     return ""
 
 
-def find_number_fault(numbers):
-    """Return what is wrong with the further numbers."""
-    fault = "its further numbers are not as agreed"
-    if type(numbers) is not dict or len(numbers) > MOST_NUMBERS:
-        return fault
-    for name, number in numbers.items():
-        if type(name) is not str or len(name) > 64 or not name.isidentifier():
-            return fault
-        if type(number) is not float or not math.isfinite(number):
-            return fault
-    return ""
-
-
-def find_ray_fault(numbers, expected):
-    """Return what is wrong with the losses and slopes of so many steps along a ray."""
-    for step in range(expected["ray"]):
-        slope = numbers.get(f"slope{step}", math.inf)
-        fault = find_loss_fault(numbers.get(f"loss{step}"), expected["least_loss"])
-        if fault or abs(slope) > MOST_LOSS:
-            return fault or "its slope is beyond every measure"
-    return ""
-
-
 def are_alike(left, right):
     """Return whether two answers to one order are the same but for rounding.
 
@@ -159,7 +133,6 @@ def are_alike(left, right):
             and left["samples"] == right["samples"]
             and abs(left["correct"] - right["correct"]) <= 1 + left["samples"] // 100
             and are_near_numbers(left["loss_sum"], right["loss_sum"])
-            and are_near_all(left["numbers"], right["numbers"])
             and are_near(left["tensors"], right["tensors"])
             and set(left["buffers"]) == set(right["buffers"])
             and all(
@@ -174,16 +147,6 @@ def are_alike(left, right):
 def are_near_numbers(one, other):
     """Return whether two finite numbers are the same but for rounding."""
     return abs(one - other) <= NEAR * max(abs(one), abs(other)) + 1e-12
-
-
-def are_near_all(one, other):
-    """Return whether numbers of the same names are, measured by the largest of them."""
-    if set(one) != set(other):
-        return False
-    largest = max(
-        [abs(number) for number in [*one.values(), *other.values()]], default=0
-    )
-    return all(abs(one[name] - other[name]) <= NEAR * largest for name in one)
 
 
 def are_near(one, other):

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import torch
 
+from stoilo.learn.kernels.array_models import count, deal
 from stoilo.learn.kernels.encoding import pack
-from stoilo.learn.kernels.steps import deal, follow
 
-__all__ = ["evaluate", "gradient", "local_steps", "ray"]
-
-KEPT = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # by torch's optimisers
+__all__ = ["evaluate", "gradient", "local_steps"]
 
 
 def gradient(kwargs):
@@ -52,17 +50,11 @@ def evaluate(kwargs):
     return answer(kwargs, model, samples, samples * loss.item(), correct, found)
 
 
-def ray(kwargs):
-    """Return loss and slope at several steps along a direction: see `follow`."""
-    return follow(kwargs, gradient)
-
-
 def local_steps(kwargs):
     """Return the parameters after some local steps, or the sum of those steps' gradients.
 
     Settings: ``steps``, ``batch`` (0: all samples), ``rate``, ``momentum``, ``optimizer``
-    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``),
-    ``keep`` and ``made`` (see `recall`).
+    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``).
     """
     with torch.random.fork_rng(devices=[]):
         return take_steps(kwargs)
@@ -71,17 +63,10 @@ def local_steps(kwargs):
 def take_steps(kwargs):
     """Make the steps that `local_steps` promises."""
     settings = kwargs["settings"]
-    given = kwargs["parameters"]
-    if settings.get("keep"):
-        kwargs = {
-            **kwargs,
-            "parameters": {name: rows[0] for name, rows in given.items()},
-        }
     model = restore(kwargs)
     x, y = choose(kwargs)
     samples = count(x)
     optimizer = make_optimizer(model, settings)
-    recall(model, optimizer, settings, given)
     sums = {}
     used, loss_total, right = 0, 0.0, 0
     batches = deal(samples, settings["batch"] or samples, settings["seed"])
@@ -101,41 +86,7 @@ def take_steps(kwargs):
         loss_total += len(rows) * loss.item()
     if settings.get("give") != "sum":
         sums = {name: widen(p.detach()) for name, p in trained(model)}
-    if settings.get("keep"):
-        sums = remember(model, optimizer, sums)
     return answer(kwargs, model, used, loss_total, min(right, used), sums)
-
-
-def recall(model, optimizer, settings, given):
-    """Put the optimiser's arrays back that came stacked under each parameter (``keep``)."""
-    if not settings.get("keep"):
-        return
-    names = {p: name for name, p in trained(model)}
-    state = {}
-    for number, p in enumerate(model.parameters()):
-        if p in names:
-            rows = torch.as_tensor(given[names[p]]).clone()
-            state[number] = {"momentum_buffer": rows[1]}
-            if len(rows) > 2:
-                made = torch.tensor(float(settings["made"]))
-                state[number] = {
-                    "step": made,
-                    "exp_avg": rows[1],
-                    "exp_avg_sq": rows[2],
-                }
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def remember(model, optimizer, sums):
-    """Return each parameter with the optimiser's arrays stacked under it."""
-    state = optimizer.state_dict()["state"]
-    names = {p: name for name, p in trained(model)}
-    stacked = {}
-    for number, p in enumerate(model.parameters()):
-        if p in names:
-            kept = [state[number][kind] for kind in KEPT if kind in state[number]]
-            stacked[names[p]] = torch.stack([sums[names[p]], *kept])
-    return stacked
 
 
 def make_optimizer(model, settings):
@@ -231,11 +182,6 @@ def take(samples, rows):
     return found if rows is None else found[rows]
 
 
-def count(samples):
-    """Return how many samples there are."""
-    return len(samples[0]) if isinstance(samples, tuple) else len(samples)
-
-
 def answer(kwargs, model, samples, loss_sum, correct, tensors):
     """Return what every kernel returns; arrays as numpy's."""
     buffers = {} if kwargs["settings"].get("frozen_buffers") else model.named_buffers()
@@ -251,5 +197,4 @@ def answer(kwargs, model, samples, loss_sum, correct, tensors):
             if name in kwargs["buffers"]
         },
         "correct": correct if correct >= 0 else -1,
-        "numbers": {},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,19 +15,12 @@ from numpy.typing import NDArray
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import (
     Order,
-    Plain,
     Reply,
     Snapshot,
-    State,
     Update,
-    join_states,
-    load_snapshot,
-    read_int,
-    read_keys,
-    read_table,
-    save_snapshot,
-    select,
 )
+from stoilo.learn.core.states import Plain, State, Stateful, unfit
+from stoilo.learn.core.tensors import forms_of
 
 _SEEDS = 2**31  # a kernel's seed is below that
 
@@ -60,11 +53,8 @@ class LocalWork:
         batch: samples a step; 0 for all it has.
         steps: how many; 0 for one pass over its samples.
         momentum: of its own optimiser, "sgd" only.
-        optimizer: its own optimiser; its state begins anew with each order unless kept.
+        optimizer: its own optimiser; its state begins anew with each order.
         decay: of its weights; the optimiser's usual one when None (0.01 for "adamw").
-        keep: its state travels with the data part: back with the answer, and out with the
-            part's next order. Arrays then hold parameters and state, stacked
-            (`count_rows`). Only methods in rounds do that.
     """
 
     rate: float
@@ -73,22 +63,6 @@ class LocalWork:
     momentum: float = 0.0
     optimizer: Literal["sgd", "adamw"] = "sgd"
     decay: float | None = None
-    keep: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse to keep the state of an optimiser that has none."""
-        if self.keep and self.count_rows() == 1:
-            raise UsageError(
-                "STO-T040",
-                "plain steps have no state to keep",
-                hint="keep=True goes with momentum or optimizer='adamw'",
-            )
-
-    def count_rows(self) -> int:
-        """Return how many arrays go out for each parameter: itself and the kept state."""
-        if not self.keep:
-            return 1
-        return 3 if self.optimizer == "adamw" else 1 + (self.momentum > 0.0)
 
     def count_steps(self, samples: int) -> int:
         """Return how many steps an order with so many samples makes."""
@@ -107,17 +81,11 @@ class LocalWork:
         return [one_pass[step % len(one_pass)] for step in range(self.steps)]
 
     def render(
-        self,
-        samples: int,
-        seed: int,
-        give: Literal["parameters", "sum"],
-        made: int = 0,
+        self, samples: int, seed: int, give: Literal["parameters", "sum"]
     ) -> dict[str, Plain]:
-        """Return the kernel's settings for one order; `made`: steps that a kept state has."""
-        kept: dict[str, Plain] = {"keep": True, "made": made} if self.keep else {}
+        """Return the kernel's settings for one order."""
         decay: dict[str, Plain] = {} if self.decay is None else {"decay": self.decay}
         return {
-            **kept,
             **decay,
             "steps": self.count_steps(samples),
             "batch": self.batch,
@@ -206,12 +174,14 @@ class Outcome:
     given_up: tuple[str, ...] = ()
 
 
-class MethodBase(ABC):
+class MethodBase(Stateful, ABC):
     """A `stoilo.learn.core.orders.Method` whose rules a subclass brings.
 
     It says which keys are to be given out (`_draw`), what a key's order is (`_order`), what
-    an answer does (`_count`), and which states beside the newest version are its own.
+    an answer does (`_count`), and what beside the newest version it keeps (`kept`, `parts`).
     """
+
+    kept = Stateful.kept | {"_snapshot": Snapshot}
 
     def __init__(self, start: Snapshot) -> None:
         self._snapshot = start
@@ -234,8 +204,7 @@ class MethodBase(ABC):
 
     def take(self, order: Order, reply: Reply) -> Update:
         """Let the first answer to an order count, unless it comes too late."""
-        # A ray starts from a version that is not the newest yet: never below 0.
-        staleness = max(0, self._snapshot.version - reply.version)
+        staleness = self._snapshot.version - reply.version
         outcome = self._count(order, reply, staleness)
         return Update(
             key=order.key,
@@ -254,18 +223,28 @@ class MethodBase(ABC):
     def lose(self, order: Order) -> None:
         """Give the order's work out again, unless it no longer matters."""
 
-    def save(self) -> State:
-        """Return the newest version and the method's own states."""
-        return join_states(now=save_snapshot(self._snapshot), **self._save())
+    def note_time(self, now_s: float) -> None:
+        """Note the time; see `Method.note_time`."""
+
+    def next_alarm(self) -> float | None:
+        """Return None: nothing runs out here."""
+        return None
+
+    def note_saved(self) -> None:
+        """Note that the checkpoint is written; see `Method.note_saved`."""
 
     def load(self, state: State) -> None:
         """Go on from a saved state.
 
         Raises:
-            UsageError: ``STO-T041`` when it is of another method or model.
+            UsageError: ``STO-T012`` when it is of another method or model.
         """
-        self._snapshot = load_snapshot(select(state, "now"), self._snapshot)
-        self._load(state)
+        before = self._snapshot
+        super().load(state)
+        for group in ("parameters", "buffers"):
+            ours, saved = getattr(before, group), getattr(self._snapshot, group)
+            if forms_of(saved) != forms_of(ours):
+                raise unfit(f"its {group} have other names, types or shapes")
 
     @abstractmethod
     def _draw(self, room: int) -> Sequence[str]:
@@ -279,17 +258,15 @@ class MethodBase(ABC):
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:
         """Let an answer count; `staleness` in versions."""
 
-    @abstractmethod
-    def _save(self) -> Mapping[str, State]:
-        """Return the method's own states by name."""
 
-    @abstractmethod
-    def _load(self, state: State) -> None:
-        """Take up what `_save` gave; the newest version is there already."""
-
-
-class Ledger:
+class Ledger(Stateful):
     """The keys of one round."""
+
+    kept = Stateful.kept | {
+        "_waiting": list[str],
+        "_out": dict[str, int],
+        "_done": list[str],
+    }
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._waiting = list(keys)
@@ -358,23 +335,3 @@ class Ledger:
             del self._out[key]
             # To the back: a key that fails again and again must not hold up the others.
             self._waiting.append(key)
-
-    def save(self) -> State:
-        """Return the round as plain data."""
-        plain: dict[str, Plain] = {
-            "waiting": list(self._waiting),
-            "out": [*self._out],  # their order is their age: a table may lose it
-            "copies": dict(self._out),
-            "done": list(self._done),
-        }
-        return State({}, plain)
-
-    @classmethod
-    def load(cls, state: State) -> Ledger:
-        """Return the round that `save` gave."""
-        plain = state.plain
-        ledger = cls(read_keys(plain, "waiting"))
-        copies = read_table(plain, "copies")
-        ledger._out = {key: read_int(copies, key) for key in read_keys(plain, "out")}
-        ledger._done = read_keys(plain, "done")
-        return ledger

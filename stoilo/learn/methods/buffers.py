@@ -9,16 +9,22 @@ variance would otherwise spoil what the model says outside of training.
 
 from __future__ import annotations
 
+import copy
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stoilo.learn.core.models import USUAL, Layer, Momenta
 from stoilo.learn.core.orders import Order, Reply, refuse_answer
 from stoilo.learn.core.tensors import Array, Tensors
 from stoilo.learn.methods.robust import Clip, safe_norm
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from stoilo.learn.core.data import Part
 
 _MEAN, _VARIANCE = "running_mean", "running_var"
 _COUNTER = "num_batches_tracked"
@@ -104,6 +110,88 @@ class BufferBounds:
 def _rests(moves: Sequence[float]) -> bool:
     # Half of the answers or more left the buffer as it was.
     return statistics.median_low(moves) == 0.0
+
+
+USUAL = 0.1  # torch's default
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer that keeps running statistics."""
+
+    name: str  # as its buffers have it in front
+    # Of the running statistics; None for a cumulative average, whose share is one
+    # over the number of passes
+    momentum: float | None = USUAL
+    # Of each channel in one sample (1, or the size of an image there); 0 where that
+    # is not known, or the layer is used several times in a pass
+    values: int = 0
+
+    def share(self, passes: float) -> float:
+        """Return the share of the last of so many passes in the statistics."""
+        if self.momentum is None:
+            return 1.0 / max(1.0, passes)
+        return self.momentum
+
+
+@dataclass(frozen=True, slots=True)
+class Momenta:
+    """Those of a model; the same for all layers that are not among `layers`."""
+
+    layers: tuple[Layer, ...] = ()
+    usual: float = USUAL
+
+    def find(self, name: str) -> Layer:
+        """Return what is known of the layer called `name`."""
+        known = {layer.name: layer for layer in self.layers}
+        return known.get(name) or Layer(name, self.usual)
+
+
+def find_momentum(module: nn.Module, part: Part | None = None) -> Momenta:
+    """Return the momentum of each layer that keeps running statistics.
+
+    Args:
+        module: the model.
+        part: samples as the model will see them, to count a layer's values with.
+    """
+    found = {
+        name: layer
+        for name, layer in module.named_modules()
+        if getattr(layer, "running_var", None) is not None
+        and hasattr(layer, "momentum")
+    }
+    values = _count_values(module, [*found], part) if part is not None else {}
+    return Momenta(
+        tuple(
+            Layer(name, _momentum_of(layer), values.get(name, 0))
+            for name, layer in found.items()
+        )
+    )
+
+
+def _momentum_of(layer: Any) -> float | None:  # noqa: ANN401 - torch's or one's own
+    return None if layer.momentum is None else float(layer.momentum)
+
+
+def _count_values(module: nn.Module, names: list[str], part: Part) -> dict[str, int]:
+    """Return how many values of a channel one sample has in each layer, where once used."""
+    import torch  # noqa: PLC0415 - only with a module
+
+    few, copied = part.take(slice(0, 1)), copy.deepcopy(module).eval()
+    seen: dict[str, list[int]] = {name: [] for name in names}
+    for name in names:
+        copied.get_submodule(name).register_forward_hook(
+            lambda _, given, __, kept=seen[name]: kept.append(
+                given[0].numel() // given[0].shape[1]
+            )
+        )
+    inputs = few.x if isinstance(few.x, tuple) else (few.x,)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            copied(*[torch.as_tensor(one) for one in inputs])
+    except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
+        return {}
+    return {name: counts[0] for name, counts in seen.items() if len(counts) == 1}
 
 
 def pool_buffers(

@@ -8,20 +8,14 @@ squares never leave it. With one replica and one step an order, this is serial t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import (
     Order,
-    Plain,
     Reply,
     Snapshot,
-    State,
-    read_int,
-    read_keys,
-    read_table,
-    select,
 )
 from stoilo.learn.core.tensors import mix
 from stoilo.learn.methods.base import (
@@ -91,20 +85,16 @@ class _Replica:
     tries: int = 0  # pushes of the samples at the cursor that were discarded
     flying: bool = False  # whether an order is out
 
-    def save(self) -> dict[str, Plain]:
-        """Return it as plain data."""
-        return {name: int(number) for name, number in asdict(self).items()}
-
-    @classmethod
-    def load(cls, plain: Mapping[str, Plain]) -> _Replica:
-        """Return what `save` gave."""
-        done, cursor = read_int(plain, "done"), read_int(plain, "cursor")
-        flying = bool(read_int(plain, "flying"))
-        return cls(done, cursor, read_int(plain, "tries"), flying)
-
 
 class Downpour(MethodBase):
     """Gradients of many replicas, applied as they come."""
+
+    kept = MethodBase.kept | {
+        "_updates": int,
+        "_waiting": list[str],
+        "_replicas": dict[str, _Replica],
+    }
+    parts = ("optimizer",)
 
     def __init__(
         self,
@@ -168,24 +158,6 @@ class Downpour(MethodBase):
         self._push(reply, weight)
         self._go_on(name)
         return Outcome(applied=True, epoch=epoch, ended=self.epoch > before)
-
-    def _save(self) -> Mapping[str, State]:
-        place: dict[str, Plain] = {
-            "updates": self._updates,
-            "waiting": [*self._waiting],
-            "replicas": {name: r.save() for name, r in self._replicas.items()},
-        }
-        return {"place": State({}, place), "optimizer": self.optimizer.save()}
-
-    def _load(self, state: State) -> None:
-        place = select(state, "place").plain
-        replicas = read_table(place, "replicas")
-        self._updates = read_int(place, "updates")
-        self._waiting = read_keys(place, "waiting")
-        self._replicas = {
-            name: _Replica.load(read_table(replicas, name)) for name in self._replicas
-        }
-        self.optimizer.load(select(state, "optimizer"))
 
     def _key(self, name: str) -> str:
         replica = self._replicas[name]

@@ -3,34 +3,21 @@
 In a round, some data parts are trained locally from the same parameters for many steps. Their
 mean, weighted by samples, gives the *outer gradient* ``W - mean(W_c)``; an outer optimiser
 applies it: plain steps of rate 1 are FedAvg; Nesterov momentum over AdamW inside is DiLoCo.
-Volunteers keep nothing between rounds: an inner optimiser begins each round anew, or its state
-travels with the data part (`LocalWork.keep`), which makes tasks and answers larger.
+Volunteers keep nothing between rounds: an inner optimiser begins each round anew.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import (
-    Order,
-    Plain,
-    Reply,
-    Snapshot,
-    State,
-    join_states,
-    load_replies,
-    read_int,
-    read_table,
-    save_replies,
-    select,
-)
-from stoilo.learn.core.tensors import Array, Tensors
+from stoilo.learn.core.orders import Order, Reply, Snapshot
+from stoilo.learn.core.tensors import Array
 from stoilo.learn.methods.base import (
     Ledger,
     LocalWork,
@@ -42,81 +29,6 @@ from stoilo.learn.methods.base import (
 )
 from stoilo.learn.methods.buffers import pool_buffers
 from stoilo.learn.methods.optimizers import Optimizer, Sgd
-
-_FIRST, _SECOND = 0.9, 0.999  # the kernels' betas
-# AdamW's largest ``|first| / √second``, whatever the gradients (Cauchy, Schwarz).
-MOST_RATIO = (1.0 - _FIRST) / math.sqrt((1.0 - _SECOND) * (1.0 - _FIRST**2 / _SECOND))
-
-
-class InnerStates:
-    """The optimiser of each data part; nothing when the local work keeps none.
-
-    Attributes:
-        stride: by how much a round moves the version: an order with a state of its own
-            starts from a version of its own, between those of two rounds.
-    """
-
-    def __init__(self, local: LocalWork, parts: int) -> None:
-        self._local = local
-        self.stride = parts + 1 if local.keep else 1
-        self._rows: dict[str, Tensors] = {}
-        self._made: dict[str, int] = {}
-
-    def count_steps(self, part: int) -> int:
-        """Return how many steps a part's optimiser has seen."""
-        return self._made.get(str(part), 0)
-
-    def attach(self, part: int, now: Snapshot) -> Snapshot:
-        """Return what the part's order starts from: parameters and state, stacked."""
-        if not self._local.keep:
-            return now
-        held = self._rows.get(str(part))
-        count = self._local.count_rows() - 1
-        stacked = {
-            name: np.stack(
-                [array, *(held[name] if held else np.zeros((count, *array.shape)))]
-            ).astype(array.dtype)
-            for name, array in now.parameters.items()
-        }
-        # Its own number: two parts' orders must not be taken for the same upload.
-        return Snapshot(now.version + 1 + part, stacked, now.buffers)
-
-    def take(self, order: Order, reply: Reply) -> Reply:
-        """Keep the state that an answer brings; return the answer without it."""
-        if not self._local.keep:
-            return reply
-        part = str(order.part)
-        rows = {name: array[1:] for name, array in reply.tensors.items()}
-        is_adamw = self._local.optimizer == "adamw"
-        self._rows[part] = make_sound(rows) if is_adamw else rows
-        self._made[part] = self.count_steps(order.part) + int(
-            str(order.settings["steps"])
-        )
-        parameters = {name: array[0] for name, array in reply.tensors.items()}
-        return replace(reply, tensors=parameters)
-
-    def save(self) -> State:
-        """Return all states, each array as it is held."""
-        made: dict[str, Plain] = dict(self._made)
-        rows = {part: State(held, {}) for part, held in self._rows.items()}
-        return join_states(rows=join_states(**rows), made=State({}, made))
-
-    def load(self, state: State) -> None:
-        """Take up saved states."""
-        rows, made = select(state, "rows"), read_table(state.plain, "made")
-        self._rows = {part: dict(select(rows, part).tensors) for part in rows.plain}
-        self._made = {part: read_int(made, part) for part in made}
-
-
-def make_sound(rows: Tensors) -> Mapping[str, Array]:
-    """Return AdamW's two moments (2, …) as some gradients could have left them."""
-    found = {}
-    for name, (first, second) in rows.items():
-        # A negative one would make the root NaN, and with it every parameter.
-        squares = np.maximum(second, 0.0)
-        most = MOST_RATIO * np.sqrt(squares)
-        found[name] = np.stack([np.clip(first, -most, most), squares])
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +70,12 @@ class FederatedSettings:
 class Federated(MethodBase):
     """An outer step from each round of locally trained parameters."""
 
+    kept = MethodBase.kept | {
+        "_round": int,
+        "_replies": dict[str, Reply],
+    }
+    parts = ("_ledger", "optimizer")
+
     def __init__(
         self,
         start: Snapshot,
@@ -170,7 +88,6 @@ class Federated(MethodBase):
         self.optimizer = optimizer
         self._parts = check_parts(parts)
         self._round = 0
-        self._inner = InnerStates(settings.local, len(self._parts))
         self._replies: dict[str, Reply] = {}
         self._open()
 
@@ -190,7 +107,7 @@ class Federated(MethodBase):
         number = min(self._round, self.settings.rounds - 1)
         if not self._ledger.answer(order.key):
             return Outcome(applied=False, epoch=number)
-        self._replies[order.key] = self._inner.take(order, reply)
+        self._replies[order.key] = reply
         needed = round_up(self.settings.fraction, self._ledger.size)
         if self._ledger.answered < needed:
             return Outcome(applied=True, epoch=number)
@@ -200,22 +117,6 @@ class Federated(MethodBase):
         self._round += 1
         self._open()
         return Outcome(applied=True, epoch=number, ended=True, late=late, given_up=late)
-
-    def _save(self) -> Mapping[str, State]:
-        return {
-            "place": State({}, {"round": self._round}),
-            "ledger": self._ledger.save(),
-            "replies": save_replies(self._replies),
-            "optimizer": self.optimizer.save(),
-            "inner": self._inner.save(),
-        }
-
-    def _load(self, state: State) -> None:
-        self._round = read_int(select(state, "place").plain, "round")
-        self._ledger = Ledger.load(select(state, "ledger"))
-        self._replies = load_replies(select(state, "replies"))
-        self.optimizer.load(select(state, "optimizer"))
-        self._inner.load(select(state, "inner"))
 
     def _open(self) -> None:
         parts = len(self._parts)
@@ -227,12 +128,11 @@ class Federated(MethodBase):
     def _order(self, key: str) -> Order:
         part, local = int(key.rpartition("p")[2]), self.settings.local
         size, place = self._parts[part], (self.settings.seed, self._round, part)
-        seed, made = derive_seed(*place), self._inner.count_steps(part)
-        settings = local.render(size, seed, "parameters", made)
+        settings = local.render(size, derive_seed(*place), "parameters")
         return Order(
             key,
             "local_steps",
-            self._inner.attach(part, self._snapshot),
+            self._snapshot,
             part,
             local.count_samples(size),
             settings,
@@ -243,7 +143,7 @@ class Federated(MethodBase):
         replies = [self._replies[key] for key in sorted(self._replies)]
         now = self._snapshot
         self._snapshot = Snapshot(
-            now.version + self._inner.stride,
+            now.version + 1,
             self.optimizer.step(now.parameters, self._differ(replies)),
             pool_buffers(now.buffers, replies, momentum=1.0),
         )
@@ -282,9 +182,6 @@ def diloco(
     rate: float = 0.7,
     momentum: float = 0.9,
 ) -> Federated:
-    """Return DiLoCo: an outer Nesterov step; give `settings` AdamW as local optimiser.
-
-    As published, each part's AdamW goes on in its next round: ``LocalWork(keep=True)``.
-    """
+    """Return DiLoCo: an outer Nesterov step; give `settings` AdamW as local optimiser."""
     outer = Sgd(rate, momentum=momentum, nesterov=True)
     return Federated(start, parts, outer, settings)

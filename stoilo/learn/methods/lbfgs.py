@@ -3,22 +3,19 @@
 Vectors of the shards: ``x`` the accepted point, ``g`` its gradient, ``d`` the direction,
 ``trial`` a trial point, ``slope`` the gradient there, ``s0 y0 …`` the history.
 
-Two things are ours. A loss summed in single precision has *noise*: a step that changes it by
-less is judged by slopes alone (Hager, Zhang 2005). And trials that are refused may be followed
-by a *ray*: loss and slope at many steps along the direction in one pass over the data.
+One thing is ours. A loss summed in single precision has *noise*: a step that changes it by
+less is judged by slopes alone (Hager, Zhang 2005).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from stoilo.learn.core.orders import Plain, read_float, read_int, read_keys, read_table
+from stoilo.learn.core.states import Stateful
 from stoilo.learn.store.vectors import Vectors
 
 _WORST = 2  # line searches that fail in a row end the run
-_SHORT = 2  # refused trials before a ray: most searches need no more
 _QUIET = 5  # steps within the noise, none with a smaller gradient, end it as well
 
 
@@ -34,7 +31,6 @@ class Rules:
         curvature: c2 of the Wolfe conditions (weak form).
         trials: most trial points of one line search.
         skip: a pair is kept only with ``y·s > skip * y·y``.
-        ray: steps that one pass tries after two trials that were refused; 0: one by one.
         noise: of the loss, as a share of it.
     """
 
@@ -45,17 +41,7 @@ class Rules:
     curvature: float = 0.9
     trials: int = 30
     skip: float = 1e-10
-    ray: int = 0
     noise: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """What a ray found at one step: the loss, and its slope along the direction."""
-
-    step: float
-    value: float
-    slope: float
 
 
 STANDARD = Rules()
@@ -75,60 +61,46 @@ class LineSearch:
     def judge(self, value: float, slope: float, rules: Rules) -> bool:
         """Return whether the trial is good; otherwise move to the next one."""
         self.trials += 1
-        if self._bracket(Point(self.step, value, slope), rules):
+        if self._bracket(value, slope, rules):
             return True
         far = math.isinf(self.high)
         self.step = 2.0 * self.step if far else 0.5 * (self.low + self.high)
         return False
 
-    def choose(self, points: Sequence[Point], rules: Rules) -> bool:
-        """Go to the lowest good point of a ray; without one, between the bad ones."""
-        self.trials += 1
-        good = [
-            point
-            for point in points
-            if self.low < point.step < self.high and self._bracket(point, rules)
-        ]
-        if good:
-            self.step = min(good, key=lambda point: point.value).step
-            return True
-        far = math.isinf(self.high)
-        # All points were too short: go on beyond the farthest of them.
-        self.step = 2.0 * self.low if far else 0.5 * (self.low + self.high)
-        return False
-
-    def spread(self, count: int) -> tuple[float, ...]:
-        """Return the steps of a ray: geometric, or even between two bad steps."""
-        if math.isinf(self.high):
-            return tuple(self.step * 2.0**k for k in range(count))
-        if not self.low:
-            return tuple(self.high * 0.5 ** (k + 1) for k in reversed(range(count)))
-        width = (self.high - self.low) / (count + 1)
-        return tuple(self.low + width * (k + 1) for k in range(count))
-
     def is_blurred(self, rules: Rules) -> bool:
         """Return whether what a step could still change is below the loss's noise."""
         return self.step * abs(self.slope) <= rules.noise * abs(self.value)
 
-    def _bracket(self, point: Point, rules: Rules) -> bool:
-        """Return whether a point is good (weak Wolfe); otherwise note on which side."""
-        value, slope = point.value, point.slope
-        bound = self.value + rules.decrease * point.step * self.slope
+    def _bracket(self, value: float, slope: float, rules: Rules) -> bool:
+        """Return whether the trial is good (weak Wolfe); otherwise note on which side."""
+        bound = self.value + rules.decrease * self.step * self.slope
         level = self.value + rules.noise * abs(self.value)
         flat = value <= level and slope <= (2.0 * rules.decrease - 1.0) * self.slope
         is_number = math.isfinite(value) and math.isfinite(slope)
         if not (is_number and (value <= bound or (rules.noise and flat))):
-            self.high = min(self.high, point.step)
+            self.high = min(self.high, self.step)
         elif slope < rules.curvature * self.slope:
-            self.low = max(self.low, point.step)
+            self.low = max(self.low, self.step)
         else:
             return True
         return False
 
 
 @dataclass(slots=True)
-class Coordinator:
+class Coordinator(Stateful):
     """The optimiser's scalars; every vector is named and lies in the shards."""
+
+    kept = Stateful.kept | {
+        "pairs": list[int],
+        "made": int,
+        "iterations": int,
+        "value": float,
+        "failures": int,
+        "search": LineSearch | None,
+        "converged": bool,
+        "least": float,
+        "quiet": int,
+    }
 
     rules: Rules  # constants
     # Numbers of the kept (s, y), oldest first
@@ -139,8 +111,6 @@ class Coordinator:
     failures: int = 0  # line searches that failed in a row
     search: LineSearch | None = None  # the one in progress
     converged: bool = False  # whether the tolerance is reached
-    # Steps that the next pass tries along ``d`` from ``x``; none: at ``trial``
-    ray: tuple[float, ...] = ()
     least: float = math.inf  # smallest gradient (its largest entry) so far
     quiet: int = 0  # steps in a row within the noise that found no smaller one
 
@@ -167,16 +137,6 @@ class Coordinator:
         self._search_on(vectors, self.search)
         return False
 
-    def judge_ray(self, vectors: Vectors, points: Sequence[Point]) -> None:
-        """Take what a ray found; afterwards ``trial`` or the next ray is to be evaluated."""
-        self.ray = ()
-        if self.search is None:
-            return
-        if self.search.choose(points, self.rules):
-            self._try(vectors, self.search.step)
-        else:
-            self._search_on(vectors, self.search)
-
     def _search_on(self, vectors: Vectors, search: LineSearch) -> None:
         # Below the noise a further trial would compare rounding errors.
         if search.trials >= self.rules.trials or search.is_blurred(self.rules):
@@ -185,8 +145,6 @@ class Coordinator:
             self._turn(vectors)
             return
         self._try(vectors, search.step)
-        if self.rules.ray and search.trials >= _SHORT:
-            self.ray = search.spread(self.rules.ray)
 
     def _accept(self, vectors: Vectors, value: float) -> None:
         self._listen(vectors, value)
@@ -264,38 +222,3 @@ class Coordinator:
     def _try(self, vectors: Vectors, step: float) -> None:
         vectors.assign("trial", 1.0, "x")
         vectors.axpy("trial", step, "d")
-
-    def save(self) -> dict[str, Plain]:
-        """Return the scalars as JSON holds them: infinity and NaN as null."""
-        search = asdict(self.search) if self.search else {}
-        if search and math.isinf(search["high"]):
-            del search["high"]
-        return {
-            "pairs": [str(pair) for pair in self.pairs],
-            "made": self.made,
-            "iterations": self.iterations,
-            "failures": self.failures,
-            "converged": int(self.converged),
-            "quiet": self.quiet,
-            "ray": [*self.ray],
-            **({} if math.isinf(self.least) else {"least": self.least}),
-            **({} if math.isnan(self.value) else {"value": self.value}),
-            "search": search,
-        }
-
-    def load(self, plain: Mapping[str, Plain]) -> None:
-        """Go on from saved scalars."""
-        self.pairs = [int(pair) for pair in read_keys(plain, "pairs")]
-        self.made = read_int(plain, "made")
-        self.iterations = read_int(plain, "iterations")
-        self.failures = read_int(plain, "failures")
-        self.converged = bool(read_int(plain, "converged"))
-        self.value = read_float(plain, "value") if "value" in plain else math.nan
-        self.least = read_float(plain, "least") if "least" in plain else math.inf
-        self.quiet = read_int(plain, "quiet")
-        self.ray = tuple(float(step) for step in read_keys(plain, "ray"))
-        search = read_table(plain, "search")
-        numbers = {n: read_float(search, n) for n in search if n != "trials"}
-        self.search = None
-        if search:
-            self.search = LineSearch(**numbers, trials=read_int(search, "trials"))

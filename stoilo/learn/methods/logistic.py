@@ -36,23 +36,14 @@ from typing import Literal
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import (
-    Order,
-    Plain,
-    Reply,
-    Snapshot,
-    State,
-    Update,
-    join,
-    pick,
-    read_int,
-    read_keys,
-)
+from stoilo.learn.core.orders import Order, Reply, Snapshot
+from stoilo.learn.core.states import Plain, State, Stateful
 from stoilo.learn.core.tensors import Array
-from stoilo.learn.methods.base import derive_seed
+from stoilo.learn.methods.base import MethodBase, Outcome, derive_seed
 from stoilo.learn.store.clock import Attendance, Leases, VectorClock
+from stoilo.learn.store.protocol import Change, Push
 from stoilo.learn.store.server import ParameterServer
-from stoilo.learn.store.shards import Change, LocalShard, Push
+from stoilo.learn.store.shards import LocalShard
 from stoilo.learn.store.values import BLOCK_BYTES, Layout
 
 Mode = Literal["dgd", "ipm", "downpour", "agd"]
@@ -93,7 +84,7 @@ class LogisticSettings:
         positive = self.rate > 0.0 and self.block_bytes >= 1
         if not (known and enough and patient and positive):
             raise UsageError(
-                "STO-T076",
+                "STO-T040",
                 f"mode {self.mode!r}, {self.rounds} rounds, rate {self.rate} and push "
                 f"{self.push} do not describe a training",
             )
@@ -133,8 +124,19 @@ class Dealer:
         return [piece.tolist() for piece in np.array_split(order, self.chunks)]
 
 
-class LogisticRegression:
+class LogisticRegression(MethodBase):
     """One worker a part, one parameter server, one clock."""
+
+    # The parameters only where no server keeps them
+    kept = Stateful.kept | {
+        "_own": Snapshot | None,
+        "_name": str,
+        "_version": int,
+        "_updates": int,
+        "_told": int,
+        "_staged": dict[int, dict[str, Array]],
+    }
+    parts = ("_attendance",)
 
     def __init__(
         self,
@@ -148,12 +150,13 @@ class LogisticRegression:
     ) -> None:
         """Begin, or (with a server that has files) go on from what it keeps."""
         if not parts or min(parts) < 1:
-            raise UsageError("STO-T076", "a part without samples, or no part at all")
+            raise UsageError("STO-T040", "a part without samples, or no part at all")
         self.settings = settings
         self._parts = tuple(parts)
         self._chunks = settings.chunks(parts)
         self._layout = Layout.of(start.parameters, settings.block_bytes)
-        self._kept = server is not None
+        self._is_kept = server is not None
+        self._own: Snapshot | None = None
         self._server = server or _in_memory()
         self._layout.check_kept(self._server.list_keys())
         # What is there already stays: a kept server goes on where it ended.
@@ -166,7 +169,7 @@ class LogisticRegression:
         self._dealer = Dealer(self._parts, self._chunks, settings.seed)
         self._told = 0
         self._attendance = self._attend()
-        self._snapshot = self._read()
+        super().__init__(self._read())
 
     def _attend(self) -> Attendance:
         clock = VectorClock(self.settings.limit)
@@ -186,11 +189,6 @@ class LogisticRegression:
         return self._attendance.missed
 
     @property
-    def snapshot(self) -> Snapshot:
-        """The newest version."""
-        return self._snapshot
-
-    @property
     def finished(self) -> bool:
         """Whether every iteration of every part is in, or missed."""
         return self._attendance.finished
@@ -205,29 +203,21 @@ class LogisticRegression:
         """Return when the next lease runs out; None when none does."""
         return self._attendance.next_alarm()
 
-    def next_orders(self, room: int) -> Sequence[Order]:
-        """Return iterations that may start, of the slowest workers first."""
+    def lose(self, order: Order) -> None:
+        """Let the iteration be handed out again, from newer parameters."""
+        self._attendance.lose(_worker(order.part), _iteration(order))
+
+    def _draw(self, room: int) -> Sequence[str]:
         workers = map(_worker, range(len(self._parts)))
         drawn = self._attendance.draw(room, workers)
-        return [self._order(int(worker[1:]), clock) for worker, clock in drawn]
+        return [f"{worker}/i{iteration}" for worker, iteration in drawn]
 
-    def take(self, order: Order, reply: Reply) -> Update:
-        """Push what came back and commit the iteration, once."""
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - the clock says who counts
         iteration = _iteration(order)
-        stale = self._snapshot.version - reply.version
         applied = self._attendance.answer(_worker(order.part), iteration)
         if applied:
             self._push(order, reply, iteration)
-        return Update(
-            key=order.key,
-            version=self._snapshot.version,
-            applied=applied,
-            loss=reply.loss_sum / reply.samples,
-            samples=reply.samples,
-            staleness=stale,
-            epoch=iteration // self._chunks,
-            epoch_ended=self._tell(),
-        )
+        return Outcome(applied, iteration // self._chunks, ended=self._tell())
 
     def _tell(self) -> bool:
         """Return whether a round is complete that no update has told of.
@@ -240,29 +230,11 @@ class LogisticRegression:
         told, self._told = self._told, done
         return done > told
 
-    def lose(self, order: Order) -> None:
-        """Let the iteration be handed out again, from newer parameters."""
-        self._attendance.lose(_worker(order.part), _iteration(order))
-
     def save(self) -> State:
-        """Return clock and the round's pushes that are kept back; parameters with them.
-
-        A server that was given keeps the parameters itself.
-        """
-        tensors: dict[str, Array] = {}
-        if not self._kept:
-            tensors |= join(now=self._snapshot.parameters)
-        for part, change in self._staged.items():
-            tensors |= join(**{f"staged.{part}": change})
-        plain: dict[str, Plain] = {
-            "name": self._name,
-            "version": self._version,
-            "updates": self._updates if self._kept else 0,
-            "told": self._told,
-            "staged": [str(part) for part in self._staged],
-            **self._attendance.save(),
-        }
-        return State(tensors, plain)
+        """Return the state; a server that was given keeps the parameters itself."""
+        if not self._is_kept:
+            self._own, self._updates = self._snapshot, 0  # a server of its own, anew
+        return super().save()
 
     def load(self, state: State) -> None:
         """Go on from a saved state; a server that was given keeps its own parameters.
@@ -271,34 +243,26 @@ class LogisticRegression:
         between a push and the saving), its parameters are a version of their own.
 
         Raises:
-            UsageError: ``STO-T041`` or ``STO-T065`` for a state of another form;
-                ``STO-T036`` when the server has forgotten what this run pushed.
+            UsageError: ``STO-T012`` for a state of another form, or when the server has
+                forgotten what this run pushed.
         """
-        like = self._snapshot.parameters
-        self._attendance.load(state.plain)
-        self._name = str(state.plain["name"])
-        self._version = read_int(state.plain, "version")
-        self._told = read_int(state.plain, "told")
-        parts = [int(part) for part in read_keys(state.plain, "staged")]
-        self._staged = {p: pick(state.tensors, f"staged.{p}", like) for p in parts}
-        if not self._kept:
-            now = pick(state.tensors, "now", like)
+        super().load(state)
+        if self._own is not None:
             self._server = _in_memory()
-            self._server.create(self._layout.split(now))
-            self._snapshot = self._read()
-            return
-        if self._version > self._first:
+            self._server.create(self._layout.split(self._own.parameters))
+        elif self._version > self._first:
             self._server.check_known(self._name, self._layout.keys)
+        known = self._updates
         self._snapshot = self._read()
         # Killed between push and saving: what the server has is a version of its own.
-        if self._updates != read_int(state.plain, "updates"):
+        if self._is_kept and self._updates != known:
             self._version += 1
             self._snapshot = replace(self._snapshot, version=self._version)
 
-    def _order(self, part: int, iteration: int) -> Order:
+    def _order(self, key: str) -> Order:
+        part, iteration = (int(word[1:]) for word in key.split("/"))
         rows = self._dealer.deal(part, iteration)
         samples = self._parts[part] if rows is None else len(rows)
-        key = f"{_worker(part)}/i{iteration}"
         seed = derive_seed(self.settings.seed, part, iteration)
         if self.settings.mode == "dgd":
             own: dict[str, Plain] = {"seed": seed}

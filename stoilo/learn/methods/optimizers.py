@@ -7,20 +7,22 @@ are torch's, so that a step here equals a step there (tests compare the two).
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Plain, State, join, pick, read_float
+from stoilo.learn.core.states import Keeper, State, Stateful, parse, render
 from stoilo.learn.core.tensors import Array, Tensors
 
 if TYPE_CHECKING:
     import torch
 
 
-class Optimizer(Protocol):
+class Optimizer(Keeper, Protocol):
     """Whoever turns parameters and a gradient into the next parameters."""
 
     rate: float  # the learning rate of the next step; a schedule sets it
@@ -28,18 +30,29 @@ class Optimizer(Protocol):
     def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
         """Return the parameters after one step; the arguments stay as they are."""
 
-    def save(self) -> State:
-        """Return all that later steps depend on."""
 
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
+class _EachAlone(Stateful, ABC):
+    """An optimiser that moves each array by its own gradient."""
+
+    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
+        """Return the parameters after one step."""
+        return {
+            name: self._move(name, array, gradient[name]) if name in gradient else array
+            for name, array in parameters.items()
+        }
+
+    @abstractmethod
+    def _move(self, name: str, array: Array, slope: Array) -> Array:
+        """Return an array after its step."""
 
 
-class Sgd:
+class Sgd(_EachAlone):
     """``u ← m·u + g + d·w``, ``w ← w - η·u`` (with Nesterov's ``g + m·u`` if asked for).
 
     The rate stands outside of the buffer, so that a change of it needs no correction.
     """
+
+    kept = Stateful.kept | {"rate": float, "_speed": dict[str, Array]}
 
     def __init__(
         self,
@@ -55,13 +68,6 @@ class Sgd:
         self.nesterov = nesterov
         self._speed: dict[str, Array] = {}
 
-    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
-        """Return the parameters after one step."""
-        return {
-            name: self._move(name, array, gradient[name]) if name in gradient else array
-            for name, array in parameters.items()
-        }
-
     def _move(self, name: str, array: Array, slope: Array) -> Array:
         if self.decay:
             slope = slope + self.decay * array
@@ -72,22 +78,19 @@ class Sgd:
             slope = slope + self.momentum * speed if self.nesterov else speed
         return cast_like(array - self.rate * slope, array)
 
-    def save(self) -> State:
-        """Return rate and momentum buffers."""
-        return State(join(speed=self._speed), {"rate": self.rate})
 
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
-        self._speed = pick(state.tensors, "speed")
-        self.rate = read_float(state.plain, "rate")
-
-
-class Momentum:
+class Momentum(_EachAlone):
     """The other form of momentum: ``v ← m·v + η·g``, ``w ← w - v``.
 
     The rate is folded into the buffer, so each change of it needs the *momentum
     correction*, `v` times new rate by old; without it the next steps are wrong by that factor.
     """
+
+    kept = Stateful.kept | {
+        "rate": float,
+        "_used": float,
+        "_speed": dict[str, Array],
+    }
 
     def __init__(
         self, rate: float, *, momentum: float = 0.9, corrected: bool = True
@@ -95,39 +98,33 @@ class Momentum:
         self.rate = rate
         self.momentum = momentum
         self.corrected = corrected
-        self._used = rate
+        self._used, self._factor = rate, 1.0
         self._speed: dict[str, Array] = {}
 
     def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
         """Return the parameters after one step, the buffer corrected for the rate."""
         # The buffer holds the old rate: without this the next steps are off by it.
-        factor = self.rate / self._used if self.corrected and self._used else 1.0
+        self._factor = self.rate / self._used if self.corrected and self._used else 1.0
         self._used = self.rate
-        after: dict[str, Array] = {}
-        for name, array in parameters.items():
-            after[name] = array
-            if name in gradient:
-                fresh = self.rate * gradient[name]
-                if name in self._speed:
-                    fresh = self.momentum * factor * self._speed[name] + fresh
-                self._speed[name] = fresh
-                after[name] = cast_like(array - fresh, array)
-        return after
+        return super().step(parameters, gradient)
 
-    def save(self) -> State:
-        """Return rates and momentum buffers."""
-        plain = {"rate": self.rate, "used": self._used}
-        return State(join(speed=self._speed), plain)
-
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
-        self._speed = pick(state.tensors, "speed")
-        self.rate = read_float(state.plain, "rate")
-        self._used = read_float(state.plain, "used")
+    def _move(self, name: str, array: Array, slope: Array) -> Array:
+        fresh = self.rate * slope
+        if name in self._speed:
+            fresh = self.momentum * self._factor * self._speed[name] + fresh
+        self._speed[name] = fresh
+        return cast_like(array - fresh, array)
 
 
-class Adam:
+class Adam(_EachAlone):
     """Adam (Kingma, Ba 2015); with `decoupled`, decay acts on the parameter: AdamW."""
+
+    kept = Stateful.kept | {
+        "rate": float,
+        "_steps": dict[str, int],
+        "_first": dict[str, Array],
+        "_second": dict[str, Array],
+    }
 
     def __init__(
         self,
@@ -147,13 +144,6 @@ class Adam:
         self._first: dict[str, Array] = {}
         self._second: dict[str, Array] = {}
 
-    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
-        """Return the parameters after one step."""
-        return {
-            name: self._move(name, array, gradient[name]) if name in gradient else array
-            for name, array in parameters.items()
-        }
-
     def _move(self, name: str, array: Array, slope: Array) -> Array:
         start: Array = array
         if self.decay and self.decoupled:
@@ -169,26 +159,14 @@ class Adam:
         move = self.rate / (1.0 - slow**steps) * first / width
         return cast_like(start - move, array)
 
-    def save(self) -> State:
-        """Return both moments, and how many steps each name has made."""
-        steps = {name: np.asarray(count) for name, count in self._steps.items()}
-        tensors = join(first=self._first, second=self._second, steps=steps)
-        return State(tensors, {"rate": self.rate})
 
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
-        self._first = pick(state.tensors, "first")
-        self._second = pick(state.tensors, "second")
-        steps = pick(state.tensors, "steps")
-        self._steps = {name: int(count) for name, count in steps.items()}
-        self.rate = read_float(state.plain, "rate")
-
-
-class Adagrad:
+class Adagrad(_EachAlone):
     """``G ← G + g²``, then ``w ← w - η·g/(√G + ε)``: per coordinate, G kept here only.
 
     The square is added before the root is taken (DistBelief's appendix counts it in).
     """
+
+    kept = Stateful.kept | {"rate": float, "_squares": dict[str, Array]}
 
     def __init__(self, rate: float = 0.05, *, epsilon: float = 1e-10) -> None:
         self.rate = rate
@@ -200,26 +178,14 @@ class Adagrad:
         """Sum of the squares of all gradients so far, by name."""
         return self._squares
 
-    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
-        """Return the parameters after one step."""
-        after = dict(parameters)
-        for name, slope in gradient.items():
-            before = self._squares.get(name)
-            # Before the root, as DistBelief's appendix counts it.
-            square = slope * slope if before is None else before + slope * slope
-            self._squares[name] = square
-            move = self.rate * slope / (np.sqrt(square) + self.epsilon)
-            after[name] = cast_like(parameters[name] - move, parameters[name])
-        return after
-
-    def save(self) -> State:
-        """Return the rate and the sums of squares."""
-        return State(join(squares=self._squares), {"rate": self.rate})
-
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
-        self._squares = pick(state.tensors, "squares")
-        self.rate = read_float(state.plain, "rate")
+    def _move(self, name: str, array: Array, slope: Array) -> Array:
+        before = self._squares.get(name)
+        # Before the root, as DistBelief's appendix counts it.
+        square = slope * slope if before is None else before + slope * slope
+        self._squares[name] = square
+        return cast_like(
+            array - self.rate * slope / (np.sqrt(square) + self.epsilon), array
+        )
 
 
 def blend(before: Array | None, fresh: Array, kept: float) -> Array:
@@ -242,7 +208,7 @@ class TorchOptimizer:
         like: parameters whose names and forms all steps have.
 
     Raises:
-        UsageError: ``STO-T009`` for a class whose steps need more than a gradient.
+        UsageError: ``STO-T005`` for a class whose steps need more than a gradient.
     """
 
     def __init__(
@@ -281,42 +247,44 @@ class TorchOptimizer:
         return {n: w.detach().numpy().copy() for n, w in self._weights.items()}
 
     def save(self) -> State:
-        """Return the optimiser's state: arrays by ``index/name``, the rest as data."""
-        import torch  # noqa: PLC0415 - as above
-
-        saved = self._optimizer.state_dict()
-        tensors: dict[str, Array] = {}
-        plain: dict[str, Plain] = {}
-        for index, held in saved["state"].items():
-            for name, value in held.items():
-                if isinstance(value, torch.Tensor):
-                    tensors[f"{index}/{name}"] = value.numpy().copy()
-                else:
-                    plain[f"{index}/{name}"] = value
-        return State(tensors, {"state": plain, "rate": self.rate})
+        """Return the optimiser's state: by the weights' numbers, as torch has it."""
+        held = self._optimizer.state_dict()["state"]
+        state = {
+            index: {n: _as_saved(v) for n, v in of.items()}
+            for index, of in held.items()
+        }
+        return render({"rate": self.rate, "state": state})
 
     def load(self, state: State) -> None:
-        """Go on from a saved state.
-
-        Raises:
-            UsageError: ``STO-T012`` when it is of another optimiser.
-        """
+        """Go on from a saved state; raises ``STO-T012`` when it is of another optimiser."""
         import torch  # noqa: PLC0415 - as above
 
-        held: dict[int, dict[str, Any]] = {}
-        numbers = state.plain.get("state", {})
-        if not isinstance(numbers, dict):
-            raise UsageError("STO-T012", "the optimiser's state has no names")
-        for place, array in state.tensors.items():
-            index, _, name = place.partition("/")
-            held.setdefault(int(index), {})[name] = torch.from_numpy(np.array(array))
-        for place, value in numbers.items():
-            index, _, name = place.partition("/")
-            held.setdefault(int(index), {})[name] = value
+        saved = parse(state, _Saved)
+        held = {
+            int(index): {
+                name: torch.from_numpy(np.array(state.tensors[value]))
+                if isinstance(value, str) and value in state.tensors
+                else value
+                for name, value in of.items()
+            }
+            for index, of in saved.state.items()
+        }
         # Of this process: groups hold options that a checkpoint does not know.
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": held, "param_groups": groups})
-        self.rate = read_float(state.plain, "rate")
+        self.rate = saved.rate
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What `TorchOptimizer` saves: of an array, its name."""
+
+    rate: float
+    state: dict[str, dict[str, Any]]
+
+
+def _as_saved(value: Any) -> Any:  # noqa: ANN401 - a tensor, a number, None
+    return value.detach().numpy().copy() if hasattr(value, "detach") else value
 
 
 def _check_kind(kind: type[torch.optim.Optimizer]) -> None:
@@ -330,7 +298,7 @@ def _check_kind(kind: type[torch.optim.Optimizer]) -> None:
     else:
         return
     raise UsageError(
-        "STO-T009",
+        "STO-T005",
         f"{kind.__name__} cannot be used here: it {why}",
         hint="SGD, Adam and the like; for L-BFGS there is the SandblasterTrainer",
     )

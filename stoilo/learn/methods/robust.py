@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Plain, Reply, State, read_keys
-from stoilo.learn.core.tensors import Array, Tensors, is_finite, scale
+from stoilo.learn.core.orders import Reply
+from stoilo.learn.core.states import Stateful
+from stoilo.learn.core.tensors import Array, Tensors, add, is_finite, scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,9 @@ _TINY = 1e-200
 
 def is_sound(reply: Reply) -> bool:
     """Return whether all its numbers are finite and it has samples."""
-    numbers = (reply.loss_sum, *reply.numbers.values())
     return (
         reply.samples > 0
-        and all(math.isfinite(number) for number in numbers)
+        and math.isfinite(reply.loss_sum)
         and is_finite(reply.buffers)
         and math.isfinite(safe_norm(reply.tensors))
     )
@@ -160,21 +160,6 @@ class Memory:
             self,
             norms=(*earlier[max(len(earlier) - room, 0) :], *norms),
             samples=(*self.samples, *samples)[-kept:],
-        )
-
-    def save(self) -> State:
-        """Return it as arrays and plain data."""
-        plain: dict[str, Plain] = {"norms": [*self.norms], "samples": [*self.samples]}
-        return State(dict(self.centre or {}), plain)
-
-    @classmethod
-    def load(cls, state: State) -> Memory:
-        """Return what `save` gave; raises ``STO-T041``."""
-        norms, samples = (read_keys(state.plain, name) for name in ("norms", "samples"))
-        return cls(
-            tuple(map(float, norms)),
-            dict(state.tensors) or None,
-            tuple(map(int, samples)),
         )
 
 
@@ -240,7 +225,7 @@ def combine(
     )
 
 
-class RobustSum:
+class RobustSum(Stateful):
     """What a synchronous method adds a step's replies up with (its ``combine``).
 
     Unlike clipping on arrival, it sees a whole step before anything counts: the first
@@ -251,6 +236,8 @@ class RobustSum:
         memory: what it remembers.
         last: what came of the last step: who was refused, who is suspect.
     """
+
+    kept = Stateful.kept | {"memory": Memory}
 
     def __init__(self, rule: Rule = DEFAULT_RULE, memory: Memory | None = None) -> None:
         self.rule = rule
@@ -268,15 +255,6 @@ class RobustSum:
         # As if those who were refused agreed: weights stay those of the whole step.
         samples = sum(max(reply.samples, 0) for reply in replies)
         return scale(self.last.tensors, samples / self.last.samples)
-
-    def save(self) -> State:
-        """Return what it remembers."""
-        return self.memory.save()
-
-    def load(self, state: State) -> None:
-        """Go on from what another one remembered; from nothing where it is not there."""
-        if state.plain:
-            self.memory = Memory.load(state)
 
 
 def _apply(
@@ -359,7 +337,7 @@ def _by_coordinate(
 ) -> dict[str, Array]:
     """Return `samples` times each coordinate's mean without `share` at both ends."""
     if not 0.0 <= share <= 0.5:  # noqa: PLR2004 - half at each end leaves the median
-        raise UsageError("STO-T061", f"cannot trim {share} at each end: at most 0.5")
+        raise UsageError("STO-T040", f"cannot trim {share} at each end: at most 0.5")
     cut = min(math.floor(share * len(good)), (len(good) - 1) // 2)
     found: dict[str, Array] = {}
     for name, array in _every(good).items():
@@ -401,35 +379,29 @@ def _distances(good: Sequence[Reply]) -> NDArray[np.float64]:
 def _centred(
     good: Sequence[Reply], samples: int, start: Tensors | None, rule: CentredClipping
 ) -> dict[str, Array]:
-    means = [_mean_of(reply, _every(good)) for reply in good]
-    centre = dict(start) if start is not None else _median_of(good)
+    like = _every(good)
+    means = [_mean_of(reply, like) for reply in good]
+    centre = (
+        dict(start) if start is not None else _doubled(_by_coordinate(good, 1, 0.5))
+    )
     for _ in range(rule.rounds):
-        differences = [_minus(mean, centre) for mean in means]
+        differences = [add(mean, centre, -1.0) for mean in means]
         sizes = [safe_norm(difference) for difference in differences]
         radius = statistics.median(sizes) if rule.radius is None else rule.radius
         shares = [min(1.0, radius / size) if size else 1.0 for size in sizes]
         for difference, share in zip(differences, shares, strict=True):
-            for name, array in difference.items():
-                centre[name] = centre[name] + share / len(good) * array
-    return {
-        name: (samples * array).astype(_every(good)[name].dtype)
-        for name, array in centre.items()
-    }
+            centre = add(centre, difference, share / len(good))
+    return {n: (samples * a).astype(like[n].dtype) for n, a in centre.items()}
 
 
 def _mean_of(reply: Reply, like: Tensors) -> dict[str, Array]:
-    zeros = {name: np.zeros_like(array) for name, array in like.items()}
-    found = {**zeros, **reply.tensors}
-    return {n: found[n].astype(np.float64) / reply.samples for n in like}
+    """Return a reply's mean in doubles, zeros where it has nothing."""
+    found = {n: reply.tensors.get(n, np.zeros_like(a)) for n, a in like.items()}
+    return {n: a / reply.samples for n, a in _doubled(found).items()}
 
 
-def _median_of(good: Sequence[Reply]) -> dict[str, Array]:
-    middle = _by_coordinate(good, 1, 0.5)
-    return {name: array.astype(np.float64) for name, array in middle.items()}
-
-
-def _minus(one: Tensors, other: Tensors) -> dict[str, Array]:
-    return {name: array - other[name] for name, array in one.items()}
+def _doubled(tensors: Tensors) -> dict[str, Array]:
+    return {name: array.astype(np.float64) for name, array in tensors.items()}
 
 
 def _kept_centre(rule: Rule, tensors: Tensors, samples: int) -> Tensors | None:

@@ -3,22 +3,19 @@
 Each pass gives the loss and the gradient at one point; portions go to whoever is free, so
 that a fast host has more of them, and near the end of a pass the oldest that are out go out
 once more (the first answer counts). Sums travel: the mean and the regulariser are taken once.
-
-Ours, to save rounds: with `Rules.ray`, two steps that were refused are followed by one pass
-that gives loss and slope at many steps along the direction (kernel ``ray``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Order, Reply, Snapshot, State, read_keys, select
+from stoilo.learn.core.orders import Order, Reply, Snapshot
 from stoilo.learn.core.tensors import Tensors, flatten, unflatten
 from stoilo.learn.methods.base import (
     Ledger,
@@ -28,12 +25,9 @@ from stoilo.learn.methods.base import (
     check_parts,
     derive_order_seed,
 )
-from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Point, Rules
+from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Rules
 from stoilo.learn.store.remote import RemoteVectors
 from stoilo.learn.store.vectors import LocalVectors, Vectors, VectorShard
-
-MOST_LOSS = 1e100  # sums of such still are numbers
-_RAY = ("loss", "slope")  # a ray's numbers at each step
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +72,14 @@ class SandblasterSettings:
         """Return a shard of so many entries."""
         if self.folder is None:
             return LocalVectors(size)
-        return RemoteVectors(size, self.folder / f"vectors{number}.db")
+        return RemoteVectors(size, self.folder / f"vectors{number}")
 
 
 class Sandblaster(MethodBase):
     """Passes over the data, driven by a coordinator without parameters."""
+
+    kept = MethodBase.kept | {"_sums": dict[str, float]}
+    parts = ("_coordinator", "_vectors", "_ledger")
 
     def __init__(
         self,
@@ -95,8 +92,7 @@ class Sandblaster(MethodBase):
         self._samples = sum(check_parts(parts))
         self._pieces = _cut_portions(parts, settings.portions)
         self._coordinator = Coordinator(fit_rules(settings.rules, start.parameters))
-        self._sums: dict[str, list[float]] = {}  # of each answered portion
-        self._ray: Snapshot | None = None  # start and direction, stacked
+        self._sums: dict[str, float] = {}  # losses of each answered portion
         vector = flatten(start.parameters)
         self._vectors = Vectors(vector.size, settings.shards, settings.open_shard)
         for name in ("x", "trial"):
@@ -146,37 +142,14 @@ class Sandblaster(MethodBase):
         # The other copy of a backup, or a portion of an earlier pass.
         if order.key not in self._ledger.outstanding:
             return Outcome(applied=False, epoch=epoch)
-        if not self._add(order, reply):
-            self._ledger.lose(order.key)
-            return Outcome(applied=False, epoch=epoch)
+        self._add(order, reply)
         self._ledger.answer(order.key)
         ended = self._ledger.answered == self._ledger.size and self._judge()
         return Outcome(applied=True, epoch=epoch, ended=ended)
 
-    def _save(self) -> Mapping[str, State]:
-        return {
-            "coordinator": State({}, self._coordinator.save()),
-            "ledger": self._ledger.save(),
-            "sums": State({}, {key: [*sums] for key, sums in self._sums.items()}),
-            "vectors": self._vectors.save(),
-        }
-
-    def _load(self, state: State) -> None:
-        self._coordinator.load(select(state, "coordinator").plain)
-        self._vectors.load(select(state, "vectors"))
-        self._ledger = Ledger.load(select(state, "ledger"))
-        sums = select(state, "sums").plain
-        self._sums = {k: [float(one) for one in read_keys(sums, k)] for k in sums}
-        self._ray = self._stack() if self._coordinator.ray else None
-
     def _open(self) -> None:
-        """Begin a pass: at the trial point, or along the ray."""
-        if self._coordinator.ray:
-            self._ray = self._ray or self._stack()
-            trials = self._coordinator.search.trials if self._coordinator.search else 0
-            place = f"v{self._ray.version}t{trials}"
-        else:
-            place = f"v{self._snapshot.version}"
+        """Begin a pass at the trial point."""
+        place = f"v{self._snapshot.version}"
         self._ledger = Ledger(f"{place}/{name}" for name in self._pieces)
         self._sums = {}
         self._vectors.zero("slope")
@@ -185,32 +158,11 @@ class Sandblaster(MethodBase):
         name = key.partition("/")[2]
         # By the portion, not the pass: dropout must be the same function in all trials.
         seed = derive_order_seed(self.settings.seed, name)
-        steps, ray = self._coordinator.ray, self._ray
-        if not steps or ray is None:
-            return self._pieces[name].order(key, self._snapshot, seed)
-        order = self._pieces[name].order(key, ray, seed)
-        return replace(order, kernel="ray", settings={"seed": seed, "ray": [*steps]})
+        return self._pieces[name].order(key, self._snapshot, seed)
 
-    def _stack(self) -> Snapshot:
-        now = self._snapshot
-        here, way = (
-            unflatten(self._vectors.gather(n), now.parameters) for n in ("x", "d")
-        )
-        both = {name: np.stack([array, way[name]]) for name, array in here.items()}
-        return Snapshot(now.version + 1, both, now.buffers)
-
-    def _add(self, order: Order, reply: Reply) -> bool:
-        if order.kernel == "ray":
-            names = [f"{n}{k}" for k in range(len(self._coordinator.ray)) for n in _RAY]
-            sums = [reply.numbers.get(name, math.nan) for name in names]
-            # NaN fails this, too: one missing number spoils the portion, not the pass.
-            if not all(abs(one) <= MOST_LOSS for one in sums):
-                return False
-        else:
-            self._vectors.put("slope", flatten(self._in_order(reply)), add=True)
-            sums = [reply.loss_sum]
-        self._sums[order.key] = sums
-        return True
+    def _add(self, order: Order, reply: Reply) -> None:
+        self._vectors.put("slope", flatten(self._in_order(reply)), add=True)
+        self._sums[order.key] = reply.loss_sum
 
     def _in_order(self, reply: Reply) -> dict[str, np.ndarray]:
         # Zeros where the reply brings no gradient.
@@ -220,18 +172,9 @@ class Sandblaster(MethodBase):
         }
 
     def _judge(self) -> bool:
-        means = [
-            # Exact, whatever the order of arrival: a line search compares close numbers.
-            math.fsum(one) / self._samples
-            for one in zip(*self._sums.values(), strict=True)
-        ]
-        accepted = False
-        if self._coordinator.ray:
-            self._coordinator.judge_ray(self._vectors, self._read_ray(means))
-        else:
-            accepted = self._judge_point(means[0])
-        if not self._coordinator.ray:
-            self._go_to_trial()
+        # Exact, whatever the order of arrival: a line search compares close numbers.
+        accepted = self._judge_point(math.fsum(self._sums.values()) / self._samples)
+        self._go_to_trial()
         self._open()
         return accepted
 
@@ -242,25 +185,13 @@ class Sandblaster(MethodBase):
         value += 0.5 * penalty * vectors.dot("trial", "trial")
         return self._coordinator.judge(vectors, value)
 
-    def _read_ray(self, means: Sequence[float]) -> list[Point]:
-        """Return losses and slopes along the direction, the regulariser included."""
-        dot, penalty = self._vectors.dot, self.settings.penalty
-        here, across, along = dot("x", "x"), dot("x", "d"), dot("d", "d")
-        points = []
-        for number, t in enumerate(self._coordinator.ray):
-            value, slope = means[2 * number : 2 * number + 2]
-            value += 0.5 * penalty * (here + 2.0 * t * across + t * t * along)
-            points.append(Point(t, value, slope + penalty * (across + t * along)))
-        return points
-
     def _go_to_trial(self) -> None:
         """Make the trial point the newest version, as the volunteers see it: rounded."""
-        now = self._ray or self._snapshot
-        like, self._ray = self._snapshot, None
-        point = unflatten(self._vectors.gather("trial"), like.parameters)
+        now = self._snapshot
+        point = unflatten(self._vectors.gather("trial"), now.parameters)
         # Rounded as volunteers see it, so that loss and gradient belong to this point.
         self._vectors.put("trial", flatten(point))
-        self._snapshot = Snapshot(now.version + 1, point, like.buffers)
+        self._snapshot = Snapshot(now.version + 1, point, now.buffers)
 
 
 def fit_rules(rules: Rules, parameters: Tensors) -> Rules:

@@ -16,21 +16,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.models import USUAL, Momenta
-from stoilo.learn.core.orders import (
-    Order,
-    Plain,
-    Reply,
-    Snapshot,
-    State,
-    load_replies,
-    read_int,
-    read_keys,
-    save_replies,
-    select,
-)
+from stoilo.learn.core.orders import Order, Reply, Snapshot
+from stoilo.learn.core.states import State
 from stoilo.learn.core.tensors import Array, Tensors, scale
-from stoilo.learn.methods import robust
 from stoilo.learn.methods.base import (
     Ledger,
     MethodBase,
@@ -40,7 +28,7 @@ from stoilo.learn.methods.base import (
     derive_order_seed,
     shuffle,
 )
-from stoilo.learn.methods.buffers import pool_buffers
+from stoilo.learn.methods.buffers import USUAL, Momenta, pool_buffers
 from stoilo.learn.methods.optimizers import Momentum, Optimizer, Sgd
 
 # Replies, in the order of their keys → one weighted sum; robust rules fit here.
@@ -104,6 +92,16 @@ def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
 
 class Synchronous(MethodBase):
     """One optimiser step from each round of gradients."""
+
+    kept = MethodBase.kept | {
+        "_epoch": int,
+        "_step": int,
+        "_steps": int,
+        "_late": set[str],
+        "_replies": dict[str, Reply],
+        "_queued": dict[str, Reply],
+    }
+    parts = ("_ledger", "optimizer", "_combine")
 
     def __init__(
         self,
@@ -171,35 +169,10 @@ class Synchronous(MethodBase):
         given_up, self._late = tuple(sorted(self._late)), set()
         return given_up
 
-    def _save(self) -> Mapping[str, State]:
-        place: dict[str, Plain] = {
-            "epoch": self._epoch,
-            "step": self._step,
-            "count": self._steps,
-            "late": [*sorted(self._late)],
-        }
-        rule = self._combine if isinstance(self._combine, robust.RobustSum) else None
-        return {
-            "place": State({}, place),
-            "ledger": self._ledger.save(),
-            "replies": save_replies(self._replies),
-            "queued": save_replies(self._queued),
-            "optimizer": self.optimizer.save(),
-            "combine": rule.save() if rule else State({}, {}),
-        }
-
-    def _load(self, state: State) -> None:
-        place = select(state, "place").plain
-        self._epoch, self._step = read_int(place, "epoch"), read_int(place, "step")
-        self._steps = read_int(place, "count")
-        self._late = set(read_keys(place, "late"))
+    def load(self, state: State) -> None:
+        """Go on from a saved state; see `MethodBase.load`."""
+        super().load(state)
         self._pieces = self._plan()
-        self._ledger = Ledger.load(select(state, "ledger"))
-        self._replies = load_replies(select(state, "replies"))
-        self._queued = load_replies(select(state, "queued"))
-        self.optimizer.load(select(state, "optimizer"))
-        if isinstance(self._combine, robust.RobustSum):
-            self._combine.load(select(state, "combine"))
 
     def _begin(self) -> None:
         self._pieces = self._plan()

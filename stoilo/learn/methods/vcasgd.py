@@ -7,25 +7,14 @@ its parameters back; each answer is mixed in at once, in the order of arrival:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import (
-    Order,
-    Plain,
-    Reply,
-    Snapshot,
-    State,
-    load_snapshot,
-    read_int,
-    read_table,
-    save_snapshot,
-    select,
-)
+from stoilo.learn.core.orders import Order, Reply, Snapshot
 from stoilo.learn.core.tensors import Array, Tensors, mix
 from stoilo.learn.methods.base import (
     APPLY,
@@ -90,6 +79,13 @@ class VcasgdSettings:
 class Vcasgd(MethodBase):
     """Parameters of volunteers mixed into the server's, one by one."""
 
+    kept = MethodBase.kept | {
+        "_base": Snapshot,
+        "_epoch": int,
+        "_tries": dict[str, int],
+    }
+    parts = ("_ledger",)
+
     def __init__(
         self, start: Snapshot, parts: Sequence[int], settings: VcasgdSettings
     ) -> None:
@@ -126,22 +122,6 @@ class Vcasgd(MethodBase):
             return Outcome(applied=False, epoch=epoch)
         self._mix(order, reply, weight)
         return Outcome(applied=True, epoch=epoch, ended=self._close(part))
-
-    def _save(self) -> Mapping[str, State]:
-        place: dict[str, Plain] = {"epoch": self._epoch, "tries": dict(self._tries)}
-        return {
-            "base": save_snapshot(self._base),
-            "place": State({}, place),
-            "ledger": self._ledger.save(),
-        }
-
-    def _load(self, state: State) -> None:
-        place = select(state, "place").plain
-        tries = read_table(place, "tries")
-        self._base = load_snapshot(select(state, "base"), self._snapshot)
-        self._epoch = read_int(place, "epoch")
-        self._tries = {part: read_int(tries, part) for part in tries}
-        self._ledger = Ledger.load(select(state, "ledger"))
 
     def _open(self) -> Ledger:
         order = shuffle(len(self._parts), self.settings.seed, self._epoch)

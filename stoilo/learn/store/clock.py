@@ -13,17 +13,23 @@ commits twice, modulo the limit, and by the number of workers that are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Self
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Plain, read_int, read_keys, read_table
+from stoilo.learn.core.states import State, Stateful
 
 
 @dataclass(slots=True)
-class VectorClock:
+class VectorClock(Stateful):
     """Clocks of the live workers, and the time of the server."""
+
+    kept = Stateful.kept | {
+        "limit": int | None,
+        "time": int,
+        "clocks": dict[str, int],
+        "_furthest": int,
+    }
 
     limit: int | None = 0  # ``s``; None for no limit
     time: int = 0  # never goes back
@@ -33,7 +39,7 @@ class VectorClock:
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
-            raise UsageError("STO-T062", f"the limit {self.limit} is negative")
+            raise UsageError("STO-T040", f"the limit {self.limit} is negative")
 
     @property
     def lead(self) -> int:
@@ -105,43 +111,19 @@ class VectorClock:
         A repetition, and what comes from a worker that was given up, changes nothing.
 
         Raises:
-            UsageError: ``STO-T064``, an iteration before its predecessor.
+            UsageError: ``STO-T063``, an iteration before its predecessor.
         """
         clock = self.clocks.get(worker)
         if clock is None or iteration < clock:
             return False
         if iteration > clock:
             raise UsageError(
-                "STO-T064",
+                "STO-T063",
                 f"iteration {iteration} of {worker[:40]!r} came before {clock}",
             )
         self.clocks[worker] = clock + 1
         self._advance()
         return True
-
-    def save(self) -> dict[str, Plain]:
-        """Return the state as plain data."""
-        return {
-            "limit": self.limit,
-            "time": self.time,
-            "furthest": self._furthest,
-            "clocks": dict(self.clocks),
-        }
-
-    @classmethod
-    def restore(cls, plain: Mapping[str, Plain]) -> Self:
-        """Return the clock that was saved."""
-        limit, clocks = plain.get("limit", ""), plain.get("clocks")
-        time, furthest = plain.get("time"), plain.get("furthest")
-        if not (
-            (limit is None or isinstance(limit, int))
-            and isinstance(clocks, dict)
-            and isinstance(time, int)
-            and isinstance(furthest, int)
-        ):
-            raise UsageError("STO-T065", "the saved clock has a wrong form")
-        counted = {name: c for name, c in clocks.items() if isinstance(c, int)}
-        return cls(limit, time, counted, furthest)
 
     def _advance(self) -> None:
         self.time = max(self.time, self.slowest)
@@ -184,8 +166,15 @@ class Leases:
 
 
 @dataclass(slots=True)
-class Attendance:
+class Attendance(Stateful):
     """The workers of one training."""
+
+    kept = Stateful.kept | {
+        "out": set[str],
+        "gone": dict[str, int],
+        "missed": int,
+    }
+    parts = ("clock",)
 
     clock: VectorClock  # of those that are alive
     total: int  # iterations after which a worker has finished
@@ -271,22 +260,9 @@ class Attendance:
         if self.clock.clock_of(worker) >= self.total:
             self.clock.finish(worker)
 
-    def save(self) -> dict[str, Plain]:
-        """Return the state as plain data; leases begin anew in another process."""
-        return {
-            "clock": self.clock.save(),
-            "out": [*sorted(self.out)],
-            "gone": dict(self.gone),
-            "missed": self.missed,
-        }
-
-    def load(self, plain: Mapping[str, Plain]) -> None:
-        """Go on from what was saved; raises ``STO-T041`` or ``STO-T065``."""
-        gone = read_table(plain, "gone")
-        self.clock = VectorClock.restore(read_table(plain, "clock"))
-        self.out = set(read_keys(plain, "out"))
-        self.gone = {worker: read_int(gone, worker) for worker in gone}
-        self.missed = read_int(plain, "missed")
+    def load(self, state: State) -> None:
+        """Go on from a saved state; leases begin anew in another process."""
+        Stateful.load(self, state)  # no super(): slots make a class anew
         if self.leases is not None:
             self.leases.until.clear()
 

@@ -21,7 +21,7 @@ from stoilo.client.capture.modules import capture_calls
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, UsageError
 from stoilo.core.types import Severity
-from stoilo.learn.store.values import Encoded, Value, encode_value
+from stoilo.learn.store.values import Value, check_kind, encode
 from stoilo.policies.gate import GateRequest, judge
 
 
@@ -84,7 +84,7 @@ def register(
     Raises:
         PolicyRefusal: ``STO-T070``, the gate refuses the source or it needs a higher
             level than `LEVELS`.
-        UsageError: ``STO-T071``, it does not commute on the probe or changes it;
+        UsageError: ``STO-T070``, it does not commute on the probe or changes it;
             ``STO-C001`` … where it cannot be captured.
     """
     captured = capture_calls(function, [{"args": [], "kwargs": {}}], spread=True)
@@ -123,14 +123,17 @@ def _check_commutes(
     other_first = function(function(probe.value, probe.other), probe.one)
     if not _same(one_first, other_first) or _bytes_of(probe) != before:
         raise UsageError(
-            "STO-T071",
+            "STO-T070",
             f"update function {name[:40]!r} depends on the order of its changes, "
             "or changes its arguments",
         )
 
 
-def _bytes_of(probe: Probe) -> list[Encoded]:
-    return [encode_value(value) for value in (probe.value, probe.one, probe.other)]
+def _bytes_of(probe: Probe) -> list[bytes]:
+    values = (probe.value, probe.one, probe.other)
+    for value in values:
+        check_kind(value)
+    return [encode(value) for value in values]
 
 
 def _same(one: Value, other: Value) -> bool:

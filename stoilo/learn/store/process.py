@@ -16,17 +16,14 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import assert_never
-
-import numpy as np
 
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import StoiloError, TrustError
-from stoilo.learn.core.orders import State
+from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.functions import UpdateFunction, judge_function
-from stoilo.learn.store.shards import LocalShard
-from stoilo.learn.store.vectors import LocalVectors
+from stoilo.learn.store.shards import LocalShard, Shard
+from stoilo.learn.store.values import encode
+from stoilo.learn.store.vectors import LocalVectors, VectorShard
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
 from stoilo.sandbox.language.runtime import prepare_runtime
@@ -41,11 +38,11 @@ def load_function(name: str, source: str, entry: str, digest: str) -> UpdateFunc
 
     Raises:
         PolicyRefusal: ``STO-T070``, the gate refuses the source.
-        TrustError: ``STO-T073``, it is not the source that was registered, or it fails
+        UsageError: ``STO-T012``, it is not the source that was registered, or it fails
             while it is loaded.
     """
     if content_digest(source.encode()) != digest:
-        raise TrustError("STO-T073", f"update function {name[:40]!r} has changed")
+        raise UsageError("STO-T012", f"update function {name[:40]!r} has changed")
     level = judge_function(name, source, entry)
     runtime = prepare_runtime(load_level("numeric"))  # values may be arrays
     printer = TaskPrinter(TextBuffer(), _PRINTED)
@@ -53,7 +50,7 @@ def load_function(name: str, source: str, entry: str, digest: str) -> UpdateFunc
         call = find_entry(load_source(runtime, source, printer), entry)
     except EndedError as ended:
         why = ended.failure.error_text[:200]
-        raise TrustError("STO-T073", f"{name[:40]!r} does not load: {why}") from None
+        raise UsageError("STO-T012", f"{name[:40]!r} does not load: {why}") from None
 
     def apply(value: object, change: object) -> object:
         return call({"args": [value, change], "kwargs": {}})
@@ -71,19 +68,21 @@ def open_shard(request: p.OpenShard) -> LocalShard:
 
 
 def serve(connection: socket.socket, make: MakeShard = open_shard) -> None:
-    """Answer requests until the other side closes."""
-    held: LocalShard | LocalVectors | None = None
+    """Answer commands until the other side closes."""
+    held: Shard | VectorShard | None = None
     try:
         while (request := p.receive_request(connection)) is not None:
-            response: p.Response = p.Done()
+            response: p.Response = p.Answer(encode(None))
             try:
                 match held, request:
                     case None, p.OpenShard():
                         held = make(request)
                     case None, p.OpenVectors(path, size):
                         held = LocalVectors(size, Path(path))
-                    case _:
-                        response = _answer(held, request)
+                    case None, _:
+                        raise TrustError("STO-T038", "a shard is opened first")
+                    case shard, _:
+                        response = p.Answer(encode(_ask(shard, request)))
                 p.send_frame(connection, response)
             except StoiloError as error:  # of an answer too large: before it was sent
                 refused = p.Refused(error.family, error.code, error.message)
@@ -93,69 +92,18 @@ def serve(connection: socket.socket, make: MakeShard = open_shard) -> None:
             held.close()
 
 
-def _answer(held: LocalShard | LocalVectors | None, request: p.Request) -> p.Response:
-    if isinstance(held, LocalShard) and isinstance(request, p.CellRequest):
-        return _answer_cells(held, request)
-    if isinstance(held, LocalVectors) and isinstance(request, p.VectorRequest):
-        try:
-            return _answer_vectors(held, request)
-        except (LookupError, ValueError, TypeError) as error:
-            why = f"{type(error).__name__}: {error}"[:200]
-            raise TrustError("STO-T043", f"a shard of vectors: {why}") from None
-    raise TrustError("STO-T038", "a shard is opened first, once, and asked as its kind")
-
-
-def _answer_cells(shard: LocalShard, request: p.CellRequest) -> p.Response:
-    match request:
-        case p.ListKeys():
-            return p.Keys(list(shard.list_keys()))
-        case p.ReadCells(keys):
-            return _read(shard, keys)
-        case p.CreateCells(entries):
-            cells = p.open_entries(entries)
-            shard.create({key: cell.value for key, cell in cells.items()})
-        case p.ApplyPush():
-            return p.Done(shard.apply(p.decode_push(request)))
-        case p.AcceptCells(entries):
-            shard.accept(p.open_entries(entries))
-        case p.DropCells(keys):
-            shard.drop(keys)
-        case _:
-            assert_never(request)
-    return p.Done()
-
-
-def _read(shard: LocalShard, keys: Sequence[str]) -> p.Cells:
-    found: list[p.Entry] = []
-    size = 0
-    for key, cell in shard.read(keys).items():
-        entry = p.Entry.of(key, cell)
-        size += len(entry.body)
+def _ask(held: Shard | VectorShard, request: p.Request) -> object:
+    """Return the answer of a shard; of cells no more than a frame holds."""
+    command: p.Command[object] = request
+    if not isinstance(request, p.ReadCells):
+        return held.ask(command)
+    found, size = dict[str, p.Cell](), 0
+    for key, cell in held.ask(request).items():
+        size += len(encode(cell))
         if found and size > p.BATCH_BYTES:
             break
-        found.append(entry)
-    return p.Cells(found)
-
-
-def _answer_vectors(shard: LocalVectors, request: p.VectorRequest) -> p.Response:
-    match request:
-        case p.PutRange(name, body):
-            shard.put(name, np.frombuffer(body))
-        case p.AddRange(name, body):
-            shard.put(name, np.frombuffer(body), add=True)
-        case p.GetRange(name):
-            return p.Range(shard.get(name).tobytes())
-        case p.Calculate(command, words, factor):
-            return p.Scalar(shard.do(command, words, factor))
-        case p.SaveGeneration():
-            return p.Done(int(str(shard.save().plain["generation"])))
-        case p.KeepGeneration():
-            shard.keep()
-        case p.LoadGeneration(number):
-            shard.load(State({}, {"generation": number}))
-        case _:
-            assert_never(request)
-    return p.Done()
+        found[key] = cell
+    return found
 
 
 def main(arguments: Sequence[str]) -> int:

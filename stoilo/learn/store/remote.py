@@ -8,6 +8,7 @@ the training goes on from its checkpoint.
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import subprocess
@@ -15,13 +16,9 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
-
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final, TypeVar, cast, get_args
 
 from stoilo.core.errors import (
     InternalError,
@@ -31,15 +28,15 @@ from stoilo.core.errors import (
     UnreachableError,
     UsageError,
 )
-from stoilo.learn.core.orders import State, read_int
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.functions import UpdateFunction
-from stoilo.learn.store.shards import Cell, Push
-from stoilo.learn.store.values import Value
+from stoilo.learn.store.shards import Shard
+from stoilo.learn.store.values import decode, encode
+from stoilo.learn.store.vectors import VectorShard
 
 # -P: the current folder is not among those of modules, anybody's files may lie there.
 PROGRAM: Final = (sys.executable, "-P", "-m", "stoilo.learn.store.process")
-_IN_USE: Final = "STO-T077"
+_IN_USE: Final = "STO-T023"
 _PAUSE_S: Final = 0.05
 _INHERITED: Final = frozenset(
     {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"}
@@ -49,7 +46,8 @@ _FAMILIES: Final[Mapping[str, type[StoiloError]]] = {
     kind.family: kind
     for kind in (UsageError, PolicyRefusal, TrustError, UnreachableError)
 }
-Answer = TypeVar("Answer", bound=msgspec.Struct)
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 def child_environment(given: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -109,22 +107,24 @@ class _Process:
             self._is_closed = True
             self._end()
 
-    def ask(self, request: p.Request, kind: type[Answer]) -> Answer:
-        """Return the answer to `request`, or raise what the shard refused.
+    def ask(self, command: p.Command[T]) -> T:
+        """Return the answer to a command, or raise what the shard refused.
 
         Raises:
             UnreachableError: ``STO-T037``, one process after the other ended.
+            TrustError: ``STO-T038``, it answered something else.
         """
         with self._lock:
-            answer = self.exchange(request)
+            answer = self.exchange(command)
         if isinstance(answer, p.Refused):
             family = _FAMILIES.get(answer.family, InternalError)
             raise family(answer.code, answer.message)
-        if not isinstance(answer, kind):
-            raise TrustError("STO-T038", "a shard answered another question")
-        return answer
+        try:
+            return cast("T", decode(answer.body, _answer_of(type(command))))
+        except TrustError as error:
+            raise TrustError("STO-T038", f"a shard's answer: {error.message}") from None
 
-    def exchange(self, request: p.Request) -> p.Response:
+    def exchange(self, request: p.Command[T]) -> p.Response:
         """Return the answer to `request`, of as many processes as it may use up."""
         if self._is_closed:
             return p.Refused("usage", "STO-T037", "the shard is closed")
@@ -154,7 +154,7 @@ class _Process:
             self._is_open = True
         return None
 
-    def _send(self, request: p.Request) -> p.Response:
+    def _send(self, request: p.Command[T]) -> p.Response:
         """Send a request, again while another process still holds the shard's file."""
         until = time.monotonic() + self._takeover_s
         while True:
@@ -197,6 +197,13 @@ class _Process:
         self._is_open = False
 
 
+@functools.cache
+def _answer_of(command: type[p.Command[T]]) -> type[T]:
+    """Return what a command is answered with: the argument of its base class."""
+    (base,) = command.__orig_bases__  # type: ignore[attr-defined]  # a generic's own
+    return cast("type[T]", get_args(base)[0])
+
+
 def _finish(
     connection: socket.socket, process: subprocess.Popen[bytes], limit_s: float
 ) -> None:
@@ -208,8 +215,8 @@ def _finish(
         process.wait()
 
 
-class RemoteShard:
-    """A shard of cells that may be killed; see `stoilo.learn.store.shards.LocalShard`."""
+class RemoteShard(Shard):
+    """A shard of cells that may be killed."""
 
     def __init__(
         self,
@@ -240,54 +247,71 @@ class RemoteShard:
         """End the process; it closes its file."""
         self.process.close()
 
-    def list_keys(self) -> tuple[str, ...]:
-        """Return the keys, sorted."""
-        return tuple(self.process.ask(p.ListKeys(), p.Keys).keys)
+    def ask(self, command: p.Command[T]) -> T:
+        """Ask the process, in as many frames as it takes; see `Shard.ask`.
 
-    def read(self, keys: Iterable[str]) -> dict[str, Cell]:
-        """Return cells, those of a frame of one moment; ``STO-T074`` for an unknown key."""
-        left, found = list(dict.fromkeys(keys)), dict[str, Cell]()
+        What is asked for or given in several frames is of several moments.
+        """
+        asked: object = command
+        match asked:
+            case p.ReadCells(keys):
+                return cast("T", self._read(keys))
+            case p.CreateCells(values):
+                for part in _batches(values.items()):
+                    self.process.ask(p.CreateCells(dict(part)))
+                return cast("T", None)
+            case p.AcceptCells(cells):
+                for some in _batches(cells.items()):
+                    self.process.ask(p.AcceptCells(dict(some)))
+                return cast("T", None)
+            case p.ApplyPush(push):
+                # Each key has marks of its own: what a killed process did counts once.
+                pushes = [
+                    p.Push(push.source, push.sequence, [change for _, change in few])
+                    for few in _batches((one.key, one) for one in push.changes)
+                ]
+                done = [self.process.ask(p.ApplyPush(one)) for one in pushes]
+                return cast("T", sum(done))
+        return self.process.ask(command)
+
+    def _read(self, keys: Sequence[str]) -> dict[str, p.Cell]:
+        left, found = list(keys), dict[str, p.Cell]()
         while left:
-            entries = self.process.ask(p.ReadCells(left), p.Cells).entries
-            given = [entry.key for entry in entries]
-            if not given or given != left[: len(given)]:
+            cells = self.process.ask(p.ReadCells(left))
+            if not cells or [*cells] != left[: len(cells)]:
                 raise TrustError("STO-T038", "a shard gave other cells than asked for")
-            found |= p.open_entries(entries)
-            left = left[len(given) :]
+            found |= cells
+            left = left[len(cells) :]
         return found
 
-    def create(self, values: Mapping[str, Value]) -> None:
-        """Make the cells that are not there yet."""
-        for entries in p.batches(p.Entry.of(k, Cell(v)) for k, v in values.items()):
-            self.process.ask(p.CreateCells(entries), p.Done)
 
-    def apply(self, push: Push) -> int:
-        """Apply what is new of a push; what a killed process did is not counted."""
-        parts = p.encode_push(push)
-        return sum(self.process.ask(part, p.Done).number for part in parts)
-
-    def accept(self, cells: Mapping[str, Cell]) -> None:
-        """Take over cells from another shard, history included."""
-        for entries in p.batches(p.Entry.of(key, cell) for key, cell in cells.items()):
-            self.process.ask(p.AcceptCells(entries), p.Done)
-
-    def drop(self, keys: Iterable[str]) -> None:
-        """Forget cells that another shard has taken over."""
-        self.process.ask(p.DropCells(sorted(keys)), p.Done)
+def _batches(items: Iterable[tuple[str, V]]) -> Iterator[list[tuple[str, V]]]:
+    """Yield keys and what belongs to each in lists that fit a frame."""
+    batch: list[tuple[str, V]] = []
+    size = 0
+    for key, item in items:
+        weight = len(key) + len(encode(item))
+        if batch and size + weight > p.BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append((key, item))
+        size += weight
+    if batch:
+        yield batch
 
 
-class RemoteVectors:
-    """A shard of vectors in its own process; see `stoilo.learn.store.vectors.VectorShard`.
+class RemoteVectors(VectorShard):
+    """A shard of vectors in its own process.
 
     What goes to and fro is names and scalars, but for ranges that are dealt out and
     gathered: volunteers' answers, and the point of a pass. Saving moves no vector: the
-    shard writes its own file, and the trainer's checkpoint holds the generation.
+    shard writes its own files, and the trainer's checkpoint holds the generation.
     """
 
     def __init__(
         self,
         size: int,  # entries of its range
-        path: Path,  # of its file
+        folder: Path,  # of its files
         *,
         # A process that does not answer for so long is given up
         limit_s: float = 600.0,
@@ -297,42 +321,15 @@ class RemoteVectors:
         self.size = size
         # One life: a second process would have none of the vectors.
         self.process = _Process(
-            p.OpenVectors(str(path.absolute()), size),
+            p.OpenVectors(str(folder.absolute()), size),
             lives=1,
             limit_s=limit_s,
             takeover_s=takeover_s,
         )
 
-    def put(self, name: str, values: NDArray[np.float64], *, add: bool = False) -> None:
-        """Set a vector's range, or add to it."""
-        body = np.ascontiguousarray(values, np.float64).tobytes()
-        self.process.ask((p.AddRange if add else p.PutRange)(name, body), p.Done)
-
-    def get(self, name: str) -> NDArray[np.float64]:
-        """Return a vector's range."""
-        found = np.frombuffer(self.process.ask(p.GetRange(name), p.Range).body)
-        if found.shape != (self.size,):
-            raise TrustError("STO-T043", f"a shard gave {found.size} entries of {name}")
-        return found
-
-    def do(self, command: str, words: list[str], factor: float = 1.0) -> float:
-        """Calculate; see `VectorShard.do`."""
-        request = p.Calculate(command, words, factor)
-        return self.process.ask(request, p.Scalar).value
-
-    def save(self) -> State:
-        """Return the generation that its file now has."""
-        number = self.process.ask(p.SaveGeneration(), p.Done).number
-        return State({}, {"generation": number})
-
-    def keep(self) -> None:
-        """Let the generation that was saved last stay, however many come after it."""
-        self.process.ask(p.KeepGeneration(), p.Done)
-
-    def load(self, state: State) -> None:
-        """Go back to a generation of its file."""
-        number = read_int(state.plain, "generation")
-        self.process.ask(p.LoadGeneration(number), p.Done)
+    def ask(self, command: p.Command[T]) -> T:
+        """Ask the process; see `VectorShard.ask`."""
+        return self.process.ask(command)
 
     def close(self) -> None:
         """End the process."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Self, TypeAlias, TypeVar
+from typing import Self, TypeVar
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.store.functions import UpdateFunction, built_in
+from stoilo.learn.store.protocol import Cell, Push
 from stoilo.learn.store.remote import RemoteShard
-from stoilo.learn.store.shards import Cell, LocalShard, Push
+from stoilo.learn.store.shards import LocalShard, Shard
 from stoilo.learn.store.values import Value
 
 POINTS = 128  # points of each shard: with 100 and more, loads differ by about a tenth
@@ -37,7 +37,7 @@ class Ring:
 
     def __post_init__(self) -> None:
         if not self.shards or len(set(self.shards)) != len(self.shards):
-            raise UsageError("STO-T067", "a ring needs shards with different names")
+            raise UsageError("STO-T040", "a ring needs shards with different names")
         object.__setattr__(self, "shards", tuple(sorted(self.shards)))
         marks = sorted(
             (_place(f"{shard}#{index}"), shard)
@@ -52,24 +52,11 @@ class Ring:
         index = bisect.bisect_right(self._places, _place(key))
         return self._owners[index % len(self._owners)]
 
-    def owners(self, key: str, copies: int = 1) -> tuple[str, ...]:
-        """Return the shards that keep copies of `key`: the next ones clockwise."""
-        if copies == 1:
-            return (self.owner(key),)
-        start = bisect.bisect_right(self._places, _place(key))
-        found: dict[str, None] = {}
-        for step in range(len(self._owners)):
-            found[self._owners[(start + step) % len(self._owners)]] = None
-            if len(found) == min(copies, len(self.shards)):
-                break
-        return tuple(found)
-
-    def group(self, keys: Iterable[str], copies: int = 1) -> dict[str, list[str]]:
+    def group(self, keys: Iterable[str]) -> dict[str, list[str]]:
         """Return the keys by the shards that keep them, in the order given."""
         found: dict[str, list[str]] = {}
         for key in keys:
-            for owner in self.owners(key, copies):
-                found.setdefault(owner, []).append(key)
+            found.setdefault(self.owner(key), []).append(key)
         return found
 
 
@@ -77,69 +64,42 @@ _AT_ONCE = 64  # keys in memory at a time
 
 
 def settle(
-    shards: Mapping[str, Shard], leaving: Mapping[str, Shard], ring: Ring, copies: int
+    shards: Mapping[str, Shard], leaving: Mapping[str, Shard], ring: Ring
 ) -> None:
-    """Put every cell of `shards` and `leaving` where `ring` says, in so many copies.
+    """Put every cell of `shards` and `leaving` where `ring` says.
 
-    Of copies that differ the one with most updates is taken: what was acknowledged is in
-    all of them.
+    A move that was cut off leaves a cell twice: the one with more updates is kept.
     """
     every = {**shards, **leaving}
-    held = {name: frozenset(shard.list_keys()) for name, shard in every.items()}
-    keys = sorted(frozenset().union(*held.values()))
-    misplaced = [key for key in keys if _is_misplaced(key, held, ring, copies)]
-    for chunk in _chunks(misplaced):
-        _give(chunk, every, held, ring, copies)
+    held = {name: set(shard.list_keys()) for name, shard in every.items()}
     for name, shard in every.items():
-        owned = held[name] if name in shards else frozenset[str]()
-        kept = {key for key in owned if name in ring.owners(key, copies)}
-        if gone := held[name] - kept:
-            shard.drop(gone)
-
-
-def _is_misplaced(
-    key: str, held: Mapping[str, frozenset[str]], ring: Ring, copies: int
-) -> bool:
-    # Copies are always compared: one of them may be behind.
-    owners = ring.owners(key, copies)
-    return len(owners) > 1 or any(key not in held[name] for name in owners)
+        misplaced = sorted(key for key in held[name] if ring.owner(key) != name)
+        for start in range(0, len(misplaced), _AT_ONCE):
+            _give(shard.read(misplaced[start : start + _AT_ONCE]), shards, held, ring)
+        if misplaced:
+            shard.drop(misplaced)
 
 
 def _give(
-    keys: Sequence[str],
-    every: Mapping[str, Shard],
-    held: Mapping[str, frozenset[str]],
+    cells: Mapping[str, Cell],
+    shards: Mapping[str, Shard],
+    held: Mapping[str, set[str]],
     ring: Ring,
-    copies: int,
 ) -> None:
-    cells = {
-        name: shard.read([key for key in keys if key in held[name]])
-        for name, shard in every.items()
-    }
-    given: dict[str, dict[str, Cell]] = {}
-    for key in keys:
-        owners = ring.owners(key, copies)
-        there = [name for name in owners if key in held[name]]
-        found = [cells[n][key] for n in there or every if key in held[n]]
-        # Acknowledged pushes are in all copies: the most updates are the whole truth.
-        best = max(found, key=lambda cell: cell.version)
-        for name in owners:
-            has = cells[name].get(key)
-            if has is None or (has.version, has.marks) != (best.version, best.marks):
-                given.setdefault(name, {})[key] = best
-    for name, part in given.items():
-        # Given before anything is dropped: a crash leaves one too many, never none.
-        every[name].accept(part)
-
-
-def _chunks(keys: Sequence[str]) -> Iterator[list[str]]:
-    left = iter(keys)
-    while chunk := list(islice(left, _AT_ONCE)):
-        yield chunk
+    for name, keys in ring.group(cells).items():
+        there = shards[name].read([key for key in keys if key in held[name]])
+        best = {
+            key: cells[key]
+            for key in keys
+            if key not in there or there[key].version < cells[key].version
+        }
+        if best:
+            # Given before anything is dropped: a crash leaves one too many, never none.
+            shards[name].accept(best)
+            held[name].update(best)
 
 
 T = TypeVar("T")
-Shard: TypeAlias = LocalShard | RemoteShard
 MakeShard = Callable[[Path, tuple[UpdateFunction, ...]], Shard]
 
 
@@ -149,9 +109,6 @@ class ParameterServer:
     A push over several shards is applied shard by shard: after a crash in between, the
     same push again does what is missing and no more. Moving of keys is done before
     anything is served, and again at the next opening when it was cut off.
-
-    With several copies of each key, what was acknowledged outlasts the loss of all files
-    but one of those that keep it: the next opening makes the copies anew.
     """
 
     def __init__(
@@ -160,25 +117,19 @@ class ParameterServer:
         # Update functions besides the built-in ones
         functions: Iterable[UpdateFunction] = (),
         *,
-        copies: int = 1,  # on how many shards each key is
         # Further shards, to be emptied into these
         leaving: Mapping[str, Shard] | None = None,
     ) -> None:
         """Serve `shards` (by name); settle which of them keeps what.
 
         Raises:
-            UsageError: ``STO-T067`` without shards, or for more copies than those.
+            UsageError: ``STO-T040`` without shards.
         """
-        if not 1 <= copies <= max(1, len(shards)):
-            raise UsageError(
-                "STO-T067", f"{copies} copies cannot be kept on {len(shards)} shards"
-            )
-        self.copies = copies
         self._shards = dict(shards)
         self.functions = {**built_in(), **{f.name: f for f in functions}}
         self.ring = Ring(tuple(self._shards))
         self._pool = ThreadPoolExecutor(len(self._shards), thread_name_prefix="shard")
-        settle(self._shards, leaving or {}, self.ring, copies)
+        settle(self._shards, leaving or {}, self.ring)
 
     @classmethod
     def open(
@@ -191,8 +142,6 @@ class ParameterServer:
         # Each shard in a process of its own, started again when it dies; otherwise in
         # this one
         processes: bool = False,
-        # On how many shards each key is; pushes are in when all have them
-        copies: int = 1,
         make: MakeShard | None = None,  # opens a shard; in place of `processes`
     ) -> Self:
         """Open `count` shards in `folder`; keys move when the count has changed.
@@ -214,7 +163,7 @@ class ParameterServer:
                 failing.callback(shards[name].close)
             leaving = {n: shard for n, shard in shards.items() if n not in wanted}
             staying = {name: shards[name] for name in wanted}
-            server = cls(staying, known, copies=copies, leaving=leaving)
+            server = cls(staying, known, leaving=leaving)
             failing.pop_all()
         for shard in leaving.values():
             shard.close()
@@ -239,7 +188,7 @@ class ParameterServer:
     def create(self, values: Mapping[str, Value]) -> None:
         """Make what is not there yet."""
         calls = []
-        for name, keys in self.ring.group(values, self.copies).items():
+        for name, keys in self.ring.group(values).items():
             part = {key: values[key] for key in keys}
             calls.append(partial(self._shards[name].create, part))
         self._each(calls)
@@ -255,14 +204,14 @@ class ParameterServer:
         return {key: found[key] for key in wanted}
 
     def push(self, push: Push) -> int:
-        """Apply a push, once however often it comes; return how many copies changed.
+        """Apply a push, once however often it comes; return how many cells changed.
 
         When this returns, all of it is kept. When it raises or the process dies, the
         same push may be sent again.
         """
         by_key = {change.key: change for change in push.changes}
         calls = []
-        for name, keys in self.ring.group(by_key, self.copies).items():
+        for name, keys in self.ring.group(by_key).items():
             part = Push(push.source, push.sequence, [by_key[key] for key in keys])
             calls.append(partial(self._shards[name].apply, part))
         return sum(self._each(calls))
@@ -277,9 +226,9 @@ class ParameterServer:
         return [one.result() for one in work]
 
     def check_known(self, run: str, keys: Iterable[str]) -> None:
-        """Raise ``STO-T036`` when no cell remembers a push of `run`: it may count twice."""
+        """Raise ``STO-T012`` when no cell remembers a push of `run`: it may count twice."""
         marks = (m for cell in self.read(keys).values() for m in cell.marks)
         if not any(mark.startswith(f"{run}/") for mark in marks):
             raise UsageError(
-                "STO-T036", "the parameter server has forgotten the pushes of this run"
+                "STO-T012", "the parameter server has forgotten the pushes of this run"
             )

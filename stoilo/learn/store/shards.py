@@ -1,81 +1,87 @@
-"""One shard: values by name in memory, and each acknowledged update in a file.
+"""One shard of cells: values by name in memory, and each acknowledged update in a file.
 
-What a file promises: when `LocalShard.apply` has returned, its changes outlast the process
-(SQLite, WAL, flushed at every commit), and a push that comes again, before or after a
-crash, changes nothing. Value and mark are written in one transaction, so a process that
-is killed at any moment leaves both or neither. A cell carries its own marks: it may move
-to another shard and takes along what it has seen.
+What a file promises: when a push is applied, its changes outlast the process (SQLite, WAL,
+flushed at every commit), and a push that comes again, before or after a crash, changes
+nothing. Value and mark are written in one transaction, so a process that is killed at any
+moment leaves both or neither. A cell carries its own marks: it may move to another shard and
+takes along what it has seen.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
 from stoilo.audit.log.sqlite import connect, damaged, transaction
-from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.learn.core.checkpoint import lock_file
+from stoilo.learn.store import protocol as p
+from stoilo.learn.store import values
 from stoilo.learn.store.functions import UpdateFunction, built_in, check_value
-from stoilo.learn.store.values import Encoded, Value, decode_value, encode_value
+from stoilo.learn.store.protocol import Cell, Change, Push
+from stoilo.learn.store.values import Value
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS cell (
-    key TEXT PRIMARY KEY, form TEXT NOT NULL, body BLOB NOT NULL,
-    version INTEGER NOT NULL, marks TEXT NOT NULL
-) STRICT;
+CREATE TABLE IF NOT EXISTS cell (key TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS function (
     name TEXT PRIMARY KEY, digest TEXT NOT NULL
 ) STRICT;
 """
 RUNS = 4  # of how many runs, those that pushed last, a cell remembers the pushes
-_WRITE = "INSERT OR REPLACE INTO cell VALUES (?, ?, ?, ?, ?)"
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change of a push: ``value = function(value, change)``."""
+class Shard(ABC):
+    """Cells by key, wherever they are; every call may be repeated without harm."""
 
-    key: str
-    function: str
-    change: Any
+    @abstractmethod
+    def ask(self, command: p.Command[T]) -> T:
+        """Return the answer to a command, or raise what the shard refuses.
+
+        Raises:
+            UsageError: ``STO-T074`` for an unknown key or function, ``STO-T039`` for a
+                function that fails, ``STO-T068`` for a result that is no value. Nothing is
+                changed.
+            UnreachableError: ``STO-L002``, the file cannot be written. Nothing is
+                changed; the same push may be tried again.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file; all that was acknowledged is in it."""
+
+    def list_keys(self) -> tuple[str, ...]:
+        """Return the keys, sorted."""
+        return tuple(self.ask(p.ListKeys()))
+
+    def read(self, keys: Iterable[str]) -> dict[str, Cell]:
+        """Return cells."""
+        return self.ask(p.ReadCells(list(dict.fromkeys(keys))))
+
+    def create(self, given: Mapping[str, Value]) -> None:
+        """Make the cells that are not there yet."""
+        self.ask(p.CreateCells(dict(given)))
+
+    def apply(self, push: Push) -> int:
+        """Apply what is new of a push; return how many cells that changed."""
+        return self.ask(p.ApplyPush(push))
+
+    def accept(self, cells: Mapping[str, Cell]) -> None:
+        """Take over cells from another shard."""
+        self.ask(p.AcceptCells(dict(cells)))
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget cells that another shard has taken over."""
+        self.ask(p.DropCells(sorted(keys)))
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
-    """Changes that come together, from one source."""
-
-    source: str  # who pushes, ``run/worker``; a worker is a part of the data
-    # Grows with each push of that source; the same in a repetition. A source begins a
-    # push only when the one before is acknowledged.
-    sequence: int
-    changes: Sequence[Change]  # at most one of each key
-
-    def __post_init__(self) -> None:
-        if len({change.key for change in self.changes}) < len(self.changes):
-            raise UsageError("STO-T072", "a push changes a key twice")
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A value and its history."""
-
-    value: Value  # not to be changed in place
-    version: int = 0  # how many updates it has had
-    # Per source, the last push that is in
-    marks: Mapping[str, int] = field(default_factory=dict)
-
-
-class LocalShard:
-    """Cells by key, in memory and (with a path) in a file.
-
-    Every call may be repeated without harm, and any thread may call.
-    """
+class LocalShard(Shard):
+    """A shard in memory and (with a path) in a file; any thread may call."""
 
     def __init__(
         self, path: Path | None = None, functions: Iterable[UpdateFunction] = ()
@@ -83,10 +89,10 @@ class LocalShard:
         """Open or make the shard.
 
         Raises:
-            TrustError: ``STO-T073``, the file was used with another function of the same
-                name; ``STO-L049``, it is damaged.
-            UnreachableError: ``STO-T077``, another server has it open: both would keep
-                values in memory and write over each other's.
+            UsageError: ``STO-T012``, the file was used with another function of the same
+                name; ``STO-T023``, another server has it open: both would keep values in
+                memory and write over each other's.
+            TrustError: ``STO-L049``, it is damaged.
         """
         self._functions = {**built_in(), **{f.name: f for f in functions}}
         self._lock = threading.Lock()
@@ -105,63 +111,49 @@ class LocalShard:
                 os.close(self._held)
                 self._held = -1
 
-    def list_keys(self) -> tuple[str, ...]:
-        """Return the keys, sorted."""
+    def ask(self, command: p.Command[T]) -> T:
+        """Do a command; see `Shard.ask`."""
         with self._lock:
-            return tuple(sorted(self._cells))
+            return cast("T", self._do(command))
 
-    def read(self, keys: Iterable[str]) -> dict[str, Cell]:
-        """Return cells, all of one moment, or raise ``STO-T074`` for an unknown key."""
-        with self._lock:
-            return {key: self._cell(key) for key in keys}
+    def _do(self, command: object) -> object:
+        match command:
+            case p.ListKeys():
+                return sorted(self._cells)
+            case p.ReadCells(keys):
+                return {key: self._cell(key) for key in keys}
+            case p.CreateCells(given):
+                # Those that are there keep what they have: two trainings may begin at once.
+                fresh = sorted(given.keys() - self._cells.keys())
+                self._store({key: Cell(given[key]) for key in fresh})
+            case p.ApplyPush(push):
+                return self._apply(push)
+            case p.AcceptCells(cells):
+                self._store(cells)
+            case p.DropCells(keys):
+                self._drop(keys)
+            case _:
+                raise TrustError("STO-T038", "a shard of cells does no such thing")
+        return None
 
-    def create(self, values: Mapping[str, Value]) -> None:
-        """Make the cells that are not there yet; the others stay as they are."""
-        with self._lock:
-            # Those that are there keep what they have: two trainings may begin at once.
-            fresh = values.keys() - self._cells.keys()
-            self._store({key: Cell(values[key]) for key in sorted(fresh)})
+    def _apply(self, push: Push) -> int:
+        changed = {}
+        for change in push.changes:
+            cell = self._cell(change.key)
+            # Seen before: after a crash the same push comes again.
+            if cell.marks.get(push.source, -1) < push.sequence:
+                changed[change.key] = self._next(cell, change, push)
+        self._store(changed)
+        return len(changed)
 
-    def apply(self, push: Push) -> int:
-        """Apply what is new of a push, all of it or nothing; return how many cells.
-
-        Raises:
-            UsageError: ``STO-T074`` for an unknown key, ``STO-T075`` for an unknown
-                function, ``STO-T039`` for one that fails, ``STO-T068`` for a result that
-                is no value. Nothing is changed.
-            UnreachableError: ``STO-L002``, the file cannot be written. Nothing is
-                changed; the same push may be tried again.
-        """
-        with self._lock:
-            changed = {}
-            for change in push.changes:
-                cell = self._cell(change.key)
-                # Seen before: after a crash the same push comes again.
-                if cell.marks.get(push.source, -1) < push.sequence:
-                    changed[change.key] = self._next(cell, change, push)
-            self._store(changed)
-            return len(changed)
-
-    def accept(self, cells: Mapping[str, Cell]) -> None:
-        """Take over cells from another shard, history included."""
-        with self._lock:
-            self._store(dict(cells))
-
-    def drop(self, keys: Iterable[str]) -> None:
-        """Forget cells that another shard has taken over.
-
-        Raises:
-            UnreachableError: ``STO-L002``, the file cannot be written. Nothing is
-                forgotten.
-        """
-        with self._lock:
-            gone = sorted(set(keys) & self._cells.keys())
-            if gone and self._file is not None:
-                rows = [(key,) for key in gone]
-                with damaged("parameter shard"), transaction(self._file):
-                    self._file.executemany("DELETE FROM cell WHERE key = ?", rows)
-            for key in gone:
-                del self._cells[key]
+    def _drop(self, keys: Iterable[str]) -> None:
+        gone = sorted(set(keys) & self._cells.keys())
+        if gone and self._file is not None:
+            rows = [(key,) for key in gone]
+            with damaged("parameter shard"), transaction(self._file):
+                self._file.executemany("DELETE FROM cell WHERE key = ?", rows)
+        for key in gone:
+            del self._cells[key]
 
     def _cell(self, key: str) -> Cell:
         cell = self._cells.get(key)
@@ -173,26 +165,28 @@ class LocalShard:
         function = self._functions.get(change.function)
         if function is None:
             raise UsageError(
-                "STO-T075", f"no update function is called {change.function[:40]!r}"
+                "STO-T074", f"no update function is called {change.function[:40]!r}"
             )
+        values.check_kind(change.change)
         after = _call(function, cell.value, change)
         value = check_value(function.name, cell.value, after)
         marks = note_push(cell.marks, push.source, push.sequence)
         return Cell(value, cell.version + 1, marks)
 
     def _store(self, changed: Mapping[str, Cell]) -> None:
+        # Encoded also without a file: what is too large is refused everywhere.
+        rows = [(key, _encode(cell)) for key, cell in changed.items()]
         # Written first, then seen by readers.
-        rows = [_row(key, cell) for key, cell in changed.items()]
         if rows and self._file is not None:
             self._write(self._file, rows)
         self._cells.update(changed)
 
-    def _write(self, file: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _write(self, file: sqlite3.Connection, rows: list[tuple[str, bytes]]) -> None:
         with damaged("parameter shard"), transaction(file):
-            file.executemany(_WRITE, rows)
+            file.executemany("INSERT OR REPLACE INTO cell VALUES (?, ?)", rows)
 
     def _open(self, path: Path) -> None:
-        self._held = take_lock(path.with_suffix(".lock"))
+        self._held = lock_file(path.with_suffix(".lock"))
         try:
             with damaged("parameter shard"):
                 self._file = connect(path)
@@ -206,8 +200,8 @@ class LocalShard:
         for name, digest in file.execute("SELECT name, digest FROM function"):
             known = self._functions.get(name)
             if known is None or known.digest != digest:
-                raise TrustError(
-                    "STO-T073",
+                raise UsageError(
+                    "STO-T012",
                     f"the shard was made with another update function {name[:40]!r}",
                 )
         with transaction(file):
@@ -215,8 +209,16 @@ class LocalShard:
                 "INSERT OR IGNORE INTO function VALUES (?, ?)",
                 [(f.name, f.digest) for f in self._functions.values()],
             )
-        for row in file.execute("SELECT * FROM cell"):
-            self._cells[row[0]] = _parse_row(row)
+        for key, body in file.execute("SELECT key, body FROM cell"):
+            self._cells[key] = values.decode(body, Cell)
+
+
+def _encode(cell: Cell) -> bytes:
+    values.check_kind(cell.value)
+    body = values.encode(cell)
+    if len(body) > values.MOST_BYTES:
+        raise UsageError("STO-T068", f"{len(body)} bytes are too many for one name")
+    return body
 
 
 def _call(function: UpdateFunction, value: Value, change: Change) -> object:
@@ -242,38 +244,3 @@ def note_push(marks: Mapping[str, int], source: str, sequence: int) -> dict[str,
 
 def _run(source: str) -> str:
     return source.rpartition("/")[0]
-
-
-def take_lock(path: Path) -> int:
-    """Return the descriptor that keeps other servers out while it is open."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise UnreachableError(
-            "STO-L002", f"the parameter shard cannot be opened: {error}"
-        ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise UnreachableError(
-            "STO-T077", f"{path.stem} is in use by another parameter server"
-        ) from error
-    return descriptor
-
-
-def _row(key: str, cell: Cell) -> tuple[Any, ...]:
-    encoded = encode_value(cell.value)
-    marks = json.dumps(dict(cell.marks))
-    return (key, encoded.form, encoded.body, cell.version, marks)
-
-
-def _parse_row(row: tuple[Any, ...]) -> Cell:
-    _, form, body, version, text = row
-    try:
-        marks = {str(source): int(mark) for source, mark in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise TrustError(
-            "STO-T069", "a shard's file holds marks that are none"
-        ) from error
-    return Cell(decode_value(Encoded(form, body)), int(version), marks)

@@ -2,87 +2,92 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.learn.core.states import unfit
 from stoilo.learn.core.tensors import Array, Form, Tensors, forms_of
 
-# An array of numbers, a number, or numbers by name (counts).
-Value: TypeAlias = Array | int | float | dict[str, int | float]
+if TYPE_CHECKING:
+    # An array of numbers, a number, or numbers by name (counts).
+    Value: TypeAlias = Array | int | float | dict[str, int | float]
+else:
+    Value = Any  # msgspec takes no array in a union: `check_kind` tells what is one
+T = TypeVar("T")
 
 # Of a value: with its name and marks it fits a frame, in which it is read.
 MOST_BYTES = 252 << 20
 _KINDS = "biuf"  # numpy's letters: truth values, whole and real numbers
+_ARRAY = 1  # msgpack's extension type of our arrays: (type, shape, bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A value as it lies in a shard's file."""
+def encode(record: object) -> bytes:
+    """Return a record as msgpack, or raise ``STO-T068``: a number is too large for it."""
+    try:
+        return msgspec.msgpack.encode(record, enc_hook=_spread)
+    except (OverflowError, TypeError) as error:
+        raise _no_value(str(error)) from None
 
-    form: str  # numpy's name of the type and the shape as JSON; ``null`` for plain data
-    body: bytes  # little-endian bytes in C order, or JSON
+
+def _spread(value: object) -> msgspec.msgpack.Ext:
+    if not isinstance(value, np.ndarray):
+        raise NotImplementedError
+    # Little-endian: a file may be opened on another machine.
+    little = value.astype(value.dtype.newbyteorder("<"), copy=False)
+    whole = (value.dtype.name, value.shape, little.tobytes())
+    return msgspec.msgpack.Ext(_ARRAY, msgspec.msgpack.encode(whole))
 
 
-def encode_value(value: Value) -> Encoded:
-    """Return the bytes of `value`, or raise ``STO-T068``: it is none, or too large."""
+def decode(body: bytes, kind: type[T]) -> T:
+    """Return the record, or raise ``STO-T011`` for bytes that are none."""
+    try:
+        return msgspec.msgpack.decode(
+            body, type=kind, ext_hook=_join, dec_hook=_as_array
+        )
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+        raise TrustError(
+            "STO-T011", f"bytes that are no value: {str(error)[:200]}"
+        ) from None
+
+
+def _join(code: int, data: memoryview) -> Array:
+    name, shape, body = msgspec.msgpack.decode(
+        data, type=tuple[str, tuple[int, ...], bytes]
+    )
+    kind = np.dtype(name)
+    if code != _ARRAY or kind.kind not in _KINDS:
+        raise ValueError("an array of no numbers")
+    array = np.frombuffer(body, kind.newbyteorder("<")).reshape(shape)
+    return array.astype(kind)
+
+
+def _as_array(_: type, value: object) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise ValueError("no array")  # noqa: TRY004 - msgspec's own errors are such
+    return value
+
+
+def check_kind(value: object) -> None:
+    """Raise ``STO-T068`` for what is no `Value`."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in _KINDS:
             raise _no_value(f"an array of {value.dtype}")
-        _check_size(value.nbytes)
-        # A file may be opened on another machine.
-        little = value.astype(value.dtype.newbyteorder("<"), copy=False)
-        form = json.dumps([value.dtype.name, list(value.shape)])
-        return Encoded(form, little.tobytes())
-    if not _is_plain(value):
+        return
+    numbers = value.values() if isinstance(value, dict) else [value]
+    names = value if isinstance(value, dict) else ()
+    if not all(isinstance(number, int | float) for number in numbers) or not all(
+        isinstance(name, str) for name in names
+    ):
         raise _no_value(type(value).__name__)
-    body = json.dumps(value).encode()
-    _check_size(len(body))
-    return Encoded("null", body)
-
-
-def _check_size(size: int) -> None:
-    if size > MOST_BYTES:
-        raise _no_value(f"{size} bytes under one name")
-
-
-def decode_value(encoded: Encoded) -> Value:
-    """Return the value, or raise ``STO-T069`` for bytes that are none."""
-    try:
-        form = json.loads(encoded.form)
-        if form is None:
-            plain: Value = json.loads(encoded.body)
-            if _is_plain(plain):
-                return plain
-        elif np.dtype(form[0]).kind in _KINDS:
-            kind = np.dtype(form[0]).newbyteorder("<")
-            array = np.frombuffer(encoded.body, kind).reshape(form[1])
-            return array.astype(kind.newbyteorder("="))
-    except (ValueError, TypeError, IndexError, KeyError) as error:
-        raise _damaged() from error
-    raise _damaged()
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(k, str) and _is_number(v) for k, v in value.items())
-    return _is_number(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
 
 
 def _no_value(what: str) -> UsageError:
     return UsageError("STO-T068", f"a parameter server does not keep {what}")
-
-
-def _damaged() -> TrustError:
-    return TrustError("STO-T069", "a shard's file holds a value that is none")
 
 
 BLOCK_BYTES = 1 << 20  # most bytes of a block, unless one row alone has more
@@ -110,12 +115,12 @@ class Layout:
         """Return the layout of `tensors`.
 
         Raises:
-            UsageError: ``STO-T035`` when a tensor is called like another one's block.
+            UsageError: ``STO-T012`` when a tensor is called like another one's block.
         """
         blocks = {n: tuple(_cut(n, a, block_bytes)) for n, a in tensors.items()}
         keys = [block.key for part in blocks.values() for block in part]
         if len(set(keys)) < len(keys):
-            raise _foreign("two tensors have the same name in part")
+            raise unfit("two tensors have the same name in part")
         return cls(forms_of(tensors), blocks)
 
     @property
@@ -132,26 +137,24 @@ class Layout:
         }
 
     def join(self, values: Mapping[str, Value]) -> dict[str, Array]:
-        """Return the tensors that `values` are the blocks of, or raise ``STO-T035``."""
+        """Return the tensors that `values` are the blocks of, or raise ``STO-T012``."""
         found = {}
         for name, part in self.blocks.items():
             try:
                 whole = _glue([np.asarray(values[block.key]) for block in part])
             except ValueError:
-                raise _foreign(
-                    f"the rows of {name[:60]!r} do not fit together"
-                ) from None
+                raise unfit(f"the rows of {name[:60]!r} do not fit together") from None
             found[name] = whole
         if forms_of(found) != self.forms:
-            raise _foreign("they have other types or shapes")
+            raise unfit("the server keeps other types or shapes")
         return found
 
     def check_kept(self, keys: Iterable[str]) -> None:
-        """Raise ``STO-T035`` when a server keeps these tensors cut in another way."""
+        """Raise ``STO-T012`` when a server keeps these tensors cut in another way."""
         ours = set(self.keys)
         for key in keys:
             if key.partition("[")[0] in self.forms and key not in ours:
-                raise _foreign(f"it keeps {key[:60]!r}")
+                raise unfit(f"the server keeps {key[:60]!r}")
 
 
 def _cut(name: str, array: Array, block_bytes: int) -> Iterator[Block]:
@@ -166,7 +169,3 @@ def _cut(name: str, array: Array, block_bytes: int) -> Iterator[Block]:
 
 def _glue(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _foreign(why: str) -> UsageError:
-    return UsageError("STO-T035", f"the parameter server keeps another model: {why}")

@@ -6,100 +6,124 @@ dot products, sums and scalings; each shard does them on its range, in double pr
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
-import os
-import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.learn.core.orders import State, join_states, read_int, select, unfit
-from stoilo.learn.store.shards import take_lock
+from stoilo.learn.core.checkpoint import Checkpoint
+from stoilo.learn.core.states import (
+    State,
+    join_states,
+    parse,
+    render,
+    select,
+    unfit,
+)
+from stoilo.learn.core.tensors import Array
+from stoilo.learn.store import protocol as p
 
 Floats = NDArray[np.float64]
 # Generations that stay: a trainer may be killed between a shard's saving and its own.
 KEPT = 4
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS vector (
-    number INTEGER PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS generation (
-    number INTEGER NOT NULL, name TEXT NOT NULL, vector INTEGER NOT NULL,
-    PRIMARY KEY (number, name)
-) STRICT;
-"""
-_READ = """SELECT name, vector, body, digest FROM generation
-JOIN vector ON vector.number = vector WHERE generation.number = ?"""
+T = TypeVar("T")
 
 
-class VectorShard(Protocol):
+class VectorShard(ABC):
     """A range of every vector, by name; each command acts on this range alone."""
 
-    @property
-    def size(self) -> int:
-        """How many entries the range has."""
+    size: int  # how many entries the range has
 
-    def put(self, name: str, values: Floats, *, add: bool = False) -> None:
-        """Set a vector's range, or add to it what a volunteer sent."""
+    @abstractmethod
+    def ask(self, command: p.Command[T]) -> T:
+        """Return the answer to a command; raises ``STO-T038`` for what makes no sense."""
 
-    def get(self, name: str) -> Floats:
-        """Return a vector's range: for snapshots only."""
-
-    def do(self, command: str, words: list[str], factor: float = 1.0) -> float:
-        """Calculate with vectors of these names; return a scalar, 0 where there is none.
-
-        ``zero t`` · ``assign t s``: t = factor·s · ``axpy t s``: t = t + factor·s ·
-        ``drop t`` · ``dot a b`` · ``largest a``: its largest absolute entry · ``total a``:
-        the sum of its absolute entries.
-        """
-
-    def save(self) -> State:
-        """Return what `load` needs: the ranges, or the generation of the shard's file."""
-
-    def keep(self) -> None:
-        """Let the generation that was saved last stay, however many come after it."""
-
-    def load(self, state: State) -> None:
-        """Go on from a saved state; what came later is forgotten."""
-
+    @abstractmethod
     def close(self) -> None:
         """End it."""
 
+    def put(self, name: str, values: Floats, *, add: bool = False) -> None:
+        """Set a vector's range, or add to it what a volunteer sent."""
+        self.ask(p.PutRange(name, np.asarray(values, np.float64), add))
 
-class LocalVectors:
+    def get(self, name: str) -> Floats:
+        """Return a vector's range: for snapshots only."""
+        found = self.ask(p.GetRange(name))
+        if found.shape != (self.size,):
+            raise TrustError("STO-T038", f"a shard gave {found.size} entries of {name}")
+        return found
+
+    def do(self, command: str, words: list[str], factor: float = 1.0) -> float:
+        """Calculate; see `Calculate`."""
+        return self.ask(p.Calculate(command, words, factor))
+
+    def save(self) -> State:
+        """Return what `load` needs: the ranges, or the generation of the shard's files."""
+        return State({}, {"generation": self.ask(p.SaveGeneration())})
+
+    def keep(self) -> None:
+        """Let the generation that was saved last stay, however many come after it."""
+        self.ask(p.KeepGeneration())
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state; what came later is forgotten."""
+        generation = parse(state, dict[str, int]).get("generation", 0)
+        self.ask(p.LoadGeneration(generation))
+
+
+class LocalVectors(VectorShard):
     """A shard in this process.
 
     Args:
         size: entries of its range.
-        path: of the file that `save` writes a generation of; None: `save` returns all.
+        folder: of the checkpoint that holds its generations; None: `save` returns all.
     """
 
-    def __init__(self, size: int, path: Path | None = None) -> None:
+    def __init__(self, size: int, folder: Path | None = None) -> None:
         self.size = size
         self._held: dict[str, Floats] = {}
-        self._file = VectorFile(path) if path is not None else None
-        self._generation = 0
+        self._folder = folder
+        self._checkpoint: Checkpoint | None = None
+        # The last ones, and the one that the trainer's checkpoint is known to name
+        self._generations: dict[int, dict[str, Floats]] = {}
+        self._last = self._named = 0
 
-    def put(self, name: str, values: Floats, *, add: bool = False) -> None:
-        """Set a vector's range, or add to it."""
-        if np.shape(values) != (self.size,):
-            raise ValueError(f"{np.shape(values)} entries in a range of {self.size}")
-        fresh = np.array(values, dtype=np.float64)
-        self._held[name] = self._held[name] + fresh if add else fresh
+    def ask(self, command: p.Command[T]) -> T:
+        """Do a command; see `VectorShard.ask`."""
+        try:
+            return cast("T", self._do(command))
+        except (LookupError, ValueError, TypeError) as error:
+            why = f"{type(error).__name__}: {error}"[:200]
+            raise TrustError("STO-T038", f"a shard of vectors: {why}") from None
 
-    def get(self, name: str) -> Floats:
-        """Return a vector's range."""
-        return self._held[name]
+    def _do(self, command: object) -> object:
+        match command:
+            case p.PutRange(name, values, add):
+                if np.shape(values) != (self.size,):
+                    raise ValueError(f"{np.shape(values)} entries, not {self.size}")
+                fresh = np.array(values, dtype=np.float64)
+                self._held[name] = self._held[name] + fresh if add else fresh
+            case p.GetRange(name):
+                return self._held[name]
+            case p.Calculate(what, words, factor):
+                return self._calculate(what, words, factor)
+            case p.SaveGeneration():
+                return self._write()
+            case p.KeepGeneration():
+                self._named = self._last
+            case p.LoadGeneration(number):
+                self._read(number)
+            case _:
+                raise TypeError("it does no such thing")
+        return None
 
-    def do(self, command: str, words: list[str], factor: float = 1.0) -> float:
-        """Calculate; see `VectorShard.do`."""
+    def _calculate(self, command: str, words: list[str], factor: float) -> float:
         held = self._held
         match command, words:
             case "zero", [target]:
@@ -122,121 +146,60 @@ class LocalVectors:
         return 0.0
 
     def save(self) -> State:
-        """Return all ranges, or with a file its generation."""
-        if self._file is None:
-            return State(dict(self._held), {})
-        self._generation = self._file.write(self._held)
-        return State({}, {"generation": self._generation})
-
-    def keep(self) -> None:
-        """Let the generation that was saved last stay."""
-        if self._file is not None:
-            self._file.named = self._generation
+        """Return all ranges, or with a folder their generation."""
+        return render(self._held) if self._folder is None else super().save()
 
     def load(self, state: State) -> None:
         """Take saved ranges; others are forgotten."""
-        found = dict(state.tensors)
-        if self._file is not None:
-            self._generation = read_int(state.plain, "generation")
-            found = self._file.read(self._generation)
+        if self._folder is None:
+            self._take(parse(state, dict[str, Array]))
+        else:
+            super().load(state)
+
+    def _take(self, found: dict[str, Array]) -> None:
         for name, values in found.items():
             if values.shape != (self.size,):
                 raise unfit(f"vector {name} has another length")
-        self._held = found
+        self._held = dict(found)
 
-    def close(self) -> None:
-        """Close the file, if there is one."""
-        if self._file is not None:
-            self._file.close()
-
-
-class VectorFile:
-    """Generations of a shard's vectors, each vector written once; one process uses it.
-
-    Attributes:
-        named: the generation that the trainer's checkpoint is known to name; it stays.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = -1
-        self._file: sqlite3.Connection | None = None
-        self._written: dict[str, tuple[Floats, int]] = {}
-        self.named = 0
-
-    def write(self, vectors: dict[str, Floats]) -> int:
-        """Write what is new of the vectors, all or nothing; return the generation."""
-        file, written = self._open(), {}
-        with damaged("shard of vectors"), transaction(file):
-            last = file.execute("SELECT max(number) FROM generation").fetchone()[0]
-            number = (last or 0) + 1
-            for name, array in vectors.items():
-                before = self._written.get(name)
-                # By identity: no array is changed in place.
-                if before is None or before[0] is not array:
-                    row = file.execute(
-                        "INSERT INTO vector (body, digest) VALUES (?, ?)",
-                        (array.tobytes(), _digest(array.tobytes())),
-                    )
-                    before = array, row.lastrowid or 0
-                written[name] = before
-                file.execute(
-                    "INSERT INTO generation VALUES (?, ?, ?)", (number, name, before[1])
-                )
-            file.execute(
-                "DELETE FROM generation WHERE number <= ? AND number != ?",
-                (number - KEPT, self.named),
-            )
-            file.execute(
-                "DELETE FROM vector WHERE number NOT IN (SELECT vector FROM generation)"
-            )
-        self._written = written
+    def _write(self) -> int:
+        """Write a generation: of its vectors, those that no other one has."""
+        checkpoint = self._open()
+        number = self._last + 1
+        generations = {
+            n: held
+            for n, held in self._generations.items()
+            if n > number - KEPT or n == self._named
+        } | {number: dict(self._held)}
+        checkpoint.write(render(generations))
+        self._generations, self._last = generations, number
         return number
 
-    def read(self, number: int) -> dict[str, Floats]:
-        """Return the vectors of a generation.
+    def _read(self, number: int) -> None:
+        self._open()
+        if number not in self._generations:
+            raise unfit(f"generation {number} of a shard's vectors is not there")
+        self._take(self._generations[number])
+        self._named = number
 
-        Raises:
-            TrustError: ``STO-T043`` when it is not there, or not as it was written.
-        """
-        found = {}
-        with damaged("shard of vectors"):
-            for name, row, body, digest in self._open().execute(_READ, (number,)):
-                if _digest(body) != digest or len(body) % 8:
-                    raise _unreadable(number)
-                found[name] = np.frombuffer(body, np.float64), row
-        if not found:
-            raise _unreadable(number)
-        self._written, self.named = found, number
-        return {name: array for name, (array, _) in found.items()}
-
-    def _open(self) -> sqlite3.Connection:
-        """Open the file at its first use: a method that only estimates leaves it alone."""
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = take_lock(self._path.with_suffix(".lock"))
-            with damaged("shard of vectors"):
-                self._file = connect(self._path)
-                self._file.executescript(_SCHEMA)
-        return self._file
+    def _open(self) -> Checkpoint:
+        """Open the files at their first use: a method that only estimates has none."""
+        if self._checkpoint is None:
+            if self._folder is None:
+                raise ValueError("a shard in memory has no generations")
+            checkpoint = Checkpoint(self._folder)
+            saved = checkpoint.open()
+            if saved is not None:
+                self._generations = parse(saved, dict[int, dict[str, Array]])
+                self._last = max(self._generations)
+            self._checkpoint = checkpoint
+        return self._checkpoint
 
     def close(self) -> None:
-        """Let the file go."""
-        if self._file is not None:
-            self._file.close()
-        if self._lock >= 0:
-            os.close(self._lock)
-        self._file, self._lock = None, -1
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
-
-
-def _unreadable(number: int) -> TrustError:
-    return TrustError(
-        "STO-T043", f"generation {number} of a shard's vectors cannot be read"
-    )
+        """Let the files go."""
+        if self._checkpoint is not None:
+            self._checkpoint.close()
+        self._checkpoint = None
 
 
 class Vectors:
@@ -316,7 +279,7 @@ class Vectors:
         """Go on from the saved states of as many shards.
 
         Raises:
-            UsageError: ``STO-T041`` when they were others.
+            UsageError: ``STO-T012`` when they were others.
         """
         if len(state.plain) != len(self.shards):
             raise unfit("its vectors lie in another number of shards")

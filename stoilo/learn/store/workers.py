@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 from stoilo.core.errors import UsageError, WaitError
 from stoilo.learn.store.clock import Leases, VectorClock
+from stoilo.learn.store.protocol import Change, Push
 from stoilo.learn.store.server import ParameterServer
-from stoilo.learn.store.shards import Change, Push
 from stoilo.learn.store.values import Value
 
 
@@ -55,7 +55,7 @@ class ClockService:
         A sign of life; one that was given up joins again.
 
         Raises:
-            WaitError: ``STO-T066`` when `limit_s` passed before.
+            WaitError: ``STO-T063`` when `limit_s` passed before.
         """
         with self._changed:
             self.clock.join([worker])
@@ -68,7 +68,7 @@ class ClockService:
         """Wait until all iterations before `time` are in, or nobody is alive.
 
         Raises:
-            WaitError: ``STO-T066`` when `limit_s` passed before.
+            WaitError: ``STO-T063`` when `limit_s` passed before.
         """
         with self._changed:
             self._wait(
@@ -122,7 +122,7 @@ class ClockService:
             if is_ready():
                 return
             if end is not None and self._now() >= end:
-                raise WaitError("STO-T066", f"{worker[:40]!r} waits for the others")
+                raise WaitError("STO-T063", f"{worker[:40]!r} waits for the others")
             self._changed.wait(self._pause_s(end))
 
     def _release(self, worker: str) -> None:
@@ -173,12 +173,12 @@ class CachedReader(Generic[V]):
         """Return values that are new enough; those that are not come in one fetch.
 
         Raises:
-            UsageError: ``STO-T066``, the worker is too far ahead to read at all: its
+            UsageError: ``STO-T063``, the worker is too far ahead to read at all: its
                 iteration should not have been handed out.
         """
         if not self.clock.may_start(self.worker):
             raise UsageError(
-                "STO-T066", f"worker {self.worker[:40]!r} must wait for the others"
+                "STO-T063", f"worker {self.worker[:40]!r} must wait for the others"
             )
         wanted = tuple(keys)
         stale = [key for key in dict.fromkeys(wanted) if not self._is_kept(key)]

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import read_batches
-from stoilo.learn.core.models import TorchModel, find_momentum
+from stoilo.learn.core.models import TorchModel
 from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.methods.buffers import find_momentum
 from stoilo.learn.methods.optimizers import TorchOptimizer
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.trainers.options import Loss, Place, TrainerOptions, as_parts
-from stoilo.learn.trainers.progress import Conditions, Display, Estimate, Progress
 from stoilo.learn.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -47,17 +47,12 @@ class DPBGDOptions(TrainerOptions):
             to hosts that have nothing else to do; 0: never.
         reduction: whether the loss is a mean over samples or their sum; what the loss
             itself says (torch's classes do), else the mean, when None.
-        progress: show the time model's estimate before the first step, then what happens,
-            in the places of watcher and on_epoch.
-        conditions: of the volunteers, for that estimate.
     """
 
     steps_per_epoch: int = 1
     fraction: float = 1.0
     backups: float = 0.0
     reduction: Literal["mean", "sum"] | None = None
-    progress: bool | Display = False
-    conditions: Conditions | None = None
 
 
 class DPBGDTrainer(Trainer):
@@ -113,14 +108,11 @@ class DPBGDTrainer(Trainer):
         self._optimizer = TorchOptimizer(
             optimizer_class, dict(optimizer_kwargs or {}), form.first().parameters
         )
-        self._progress = Progress(given.progress)
-        chosen = self._progress.watch(
-            # What the published interface names beside the options comes first.
-            replace(
-                given,
-                redundancy=redundancy_options or given.redundancy,
-                flavor=flavor or given.flavor,
-            )
+        # What the published interface names beside the options comes first.
+        chosen = replace(
+            given,
+            redundancy=redundancy_options or given.redundancy,
+            flavor=flavor or given.flavor,
         )
         self._own = None if dataset is None else as_parts(dataset, chosen)
         self._is_elsewhere = False
@@ -162,13 +154,6 @@ class DPBGDTrainer(Trainer):
         """Whether the stop rule is reached."""
         return self.stopped
 
-    def estimate(self, conditions: Conditions | None = None) -> Estimate:
-        """Return how long a step over the present data will take; see `Trainer.estimate`.
-
-        `conditions` are those of the options when None.
-        """
-        return super().estimate(conditions or self.options.conditions)
-
     async def train_epoch(self) -> tuple[nn.Module, float]:  # type: ignore[override]  # the thesis prints a pair
         """Train one epoch on the dataset; return the model and the mean loss.
 
@@ -176,13 +161,12 @@ class DPBGDTrainer(Trainer):
         `epoch_number` is below what you want.
 
         Raises:
-            UsageError: ``STO-T006`` without a dataset, ``STO-T081`` after the stop rule.
+            UsageError: ``STO-T004`` without a dataset, ``STO-T081`` after the stop rule.
             UserError: the researcher's own code failed too often on volunteers.
         """
         if self._is_elsewhere and self._own is not None:
             await self.change_data(self._own)
         self._is_elsewhere = False
-        await self._progress.begin(self.estimate)
         return await self._finish_epoch()
 
     async def _finish_epoch(self) -> tuple[nn.Module, float]:
@@ -208,11 +192,10 @@ class DPBGDTrainer(Trainer):
         step: a killed trainer goes on with the step in which it was, from its beginning.
 
         Raises:
-            UsageError: ``STO-T086`` with a folder and a dataset.
+            UsageError: ``STO-T081`` with a folder and a dataset.
         """
         await self.change_data(read_batches(data_loader), self._make_step)
         self._is_elsewhere = True
-        await self._progress.begin(self.estimate)
         self._works = await self.order()
         return self._works
 
@@ -222,19 +205,14 @@ class DPBGDTrainer(Trainer):
         """Wait for those gradients, make the step, return the model and the mean loss.
 
         Raises:
-            UsageError: ``STO-T086`` when `works` are not what `epoch_create_work` returned.
+            UsageError: ``STO-T081`` when `works` are not what `epoch_create_work` returned.
             UserError: the researcher's own code failed too often on volunteers.
         """
         if not works or tuple(works) != self._works:
             raise UsageError(
-                "STO-T086",
+                "STO-T081",
                 "these tasks are not those of the present step",
                 hint="epoch_aggregate_results(await epoch_create_work(data_loader))",
             )
         self._works = ()
         return await self._finish_epoch()
-
-    async def close(self) -> None:
-        """Stop waiting; with a folder, another trainer may go on."""
-        self._progress.end()
-        await super().close()

@@ -10,23 +10,15 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.learn.core.checkpoint import Checkpoint
 from stoilo.learn.core.models import Model, TorchModel
-from stoilo.learn.core.orders import (
-    Snapshot,
-    State,
-    Update,
-    join_states,
-    load_snapshot,
-    read_int,
-    save_snapshot,
-    select,
-)
-from stoilo.learn.driver.checkpoint import Checkpoint
+from stoilo.learn.core.orders import Snapshot, Update
+from stoilo.learn.core.states import Keeper, State, join_states, parse, render, select
 from stoilo.learn.driver.saving import History, Tally, describe
 from stoilo.learn.trainers.evaluation import Evaluation
 
@@ -63,13 +55,6 @@ class EpochMetrics:
     seconds: float = 0.0
     waiting: float | None = None
     median_loss: float | None = None
-
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - of the named attribute
-        """Return a metric by its name; ``avg_loss`` is the mean loss (thesis, later text)."""
-        try:
-            return getattr(self, "average_loss" if name == "avg_loss" else name)
-        except AttributeError:
-            raise KeyError(name) from None
 
 
 class Waits:
@@ -233,7 +218,7 @@ class TrainingUpdate:
     @property
     def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
         """The researcher's module with this version's weights; arrays without torch."""
-        return render(self.held_by, self.snapshot)
+        return restore(self.held_by, self.snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,24 +242,23 @@ class Trained:
     @property
     def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
         """The researcher's module with the newest weights; arrays without torch."""
-        return render(self.held_by, self.snapshot)
+        return restore(self.held_by, self.snapshot)
 
 
-def render(model: Model, snapshot: Snapshot) -> Any:  # noqa: ANN401 - as it was given
+def restore(model: Model, snapshot: Snapshot) -> Any:  # noqa: ANN401 - as it was given
     """Return a version as the researcher gave the model: his module, or arrays."""
     if isinstance(model, TorchModel):
         return model.load_into(snapshot)
     return dict(snapshot.parameters)
 
 
-class Saveable(Protocol):
-    """What steps have beside the model: an optimiser."""
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What `EpochCheckpoint` writes beside the state of what is kept."""
 
-    def save(self) -> State:
-        """Return its state."""
-
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
+    snapshot: Snapshot
+    epochs: int
+    kept_as: Any
 
 
 class EpochCheckpoint:
@@ -285,7 +269,7 @@ class EpochCheckpoint:
         kept: saved and loaded with the version; None for nothing.
     """
 
-    def __init__(self, folder: Path | None, kept: Saveable | None) -> None:
+    def __init__(self, folder: Path | None, kept: Keeper | None) -> None:
         self._checkpoint = Checkpoint(folder) if folder else None
         self._kept = kept
 
@@ -294,19 +278,20 @@ class EpochCheckpoint:
 
         Raises:
             TrustError: ``STO-T011``.
-            UsageError: ``STO-T012``, ``STO-T023``, ``STO-T041``.
+            UsageError: ``STO-T012``, ``STO-T023``, ``STO-T012``.
         """
         if self._checkpoint is None:
             return first, 0
         saved = await asyncio.to_thread(self._checkpoint.open)
         try:
-            return (first, 0) if saved is None else self._read(saved, first)
+            return (first, 0) if saved is None else self._read(saved)
         except BaseException:
             self._checkpoint.close()
             raise
 
-    def _read(self, saved: State, first: Snapshot) -> tuple[Snapshot, int]:
-        if saved.plain.get("kept_as") != describe(self._kept):
+    def _read(self, saved: State) -> tuple[Snapshot, int]:
+        found = parse(select(saved, "version"), _Saved)
+        if found.kept_as != describe(self._kept):
             raise UsageError(
                 "STO-T012",
                 "the folder is of another training",
@@ -314,8 +299,7 @@ class EpochCheckpoint:
             )
         if self._kept is not None:
             self._kept.load(select(saved, "kept"))
-        snapshot = load_snapshot(select(saved, "version"), first)
-        return snapshot, read_int(saved.plain, "epochs")
+        return found.snapshot, found.epochs
 
     async def put(self, snapshot: Snapshot, epochs: int) -> None:
         """Save a version and how many epochs led to it.
@@ -325,12 +309,10 @@ class EpochCheckpoint:
         """
         if self._checkpoint is None:
             return
-        groups = {"version": save_snapshot(snapshot)}
-        if self._kept is not None:
-            groups["kept"] = self._kept.save()
-        whole = join_states(**groups)
-        plain = {**whole.plain, "epochs": epochs, "kept_as": describe(self._kept)}
-        await asyncio.to_thread(self._checkpoint.write, State(whole.tensors, plain))
+        version = render(_Saved(snapshot, epochs, describe(self._kept)))
+        kept = {} if self._kept is None else {"kept": self._kept.save()}
+        whole = join_states(version=version, **kept)
+        await asyncio.to_thread(self._checkpoint.write, whole)
 
     def close(self) -> None:
         """Let the folder go."""

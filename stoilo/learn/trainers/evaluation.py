@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
-from stoilo.learn.core.models import Model, torch_lock
+from stoilo.learn.core.models import Model, make_arguments, torch_lock
 from stoilo.learn.core.orders import Reply, Snapshot
 from stoilo.learn.core.tensors import Array, Form, forms_of
 from stoilo.learn.driver.acceptance import Expectation, check_reply
@@ -40,11 +39,11 @@ def count_confusion(labels: Array, predicted: Array) -> NDArray[np.int64]:
     Classes are the labels that occur on either side, in their order.
 
     Raises:
-        UsageError: ``STO-T034`` unless there are as many of one as of the other.
+        UsageError: ``STO-T004`` unless there are as many of one as of the other.
     """
     if labels.shape != predicted.shape or labels.ndim != 1 or not len(labels):
         raise UsageError(
-            "STO-T034",
+            "STO-T004",
             f"{labels.shape} labels and {predicted.shape} predictions do not compare",
             hint="one whole number a sample on both sides",
         )
@@ -119,15 +118,7 @@ def _score(replies: list[Reply], held_out: Part) -> Scores | None:
 
 
 def _answer(model: Model, snapshot: Snapshot, part: Part) -> Reply:
-    kwargs = {
-        **copy.deepcopy(dict(model.constants())),
-        "parameters": {n: np.array(a) for n, a in snapshot.parameters.items()},
-        "buffers": {n: np.array(a) for n, a in snapshot.buffers.items()},
-        "data": copy.deepcopy({"x": part.x, "y": part.y}),
-        "rows": None,
-        "settings": {"labels": True},
-        "version": snapshot.version,
-    }
+    kwargs = make_arguments(model, snapshot, part, {"labels": True})
     with torch_lock(model.level):
         raw = model.kernel("evaluate")(kwargs)
     labels = {"labels": Form("int64", (len(part),))} if raw["tensors"] else {}

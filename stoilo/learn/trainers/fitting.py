@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.models import Model, TorchModel, find_momentum
+from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.methods.base import LocalWork
+from stoilo.learn.methods.buffers import find_momentum
 from stoilo.learn.methods.downpour import DownpourSettings
 from stoilo.learn.methods.federated import FederatedSettings
 from stoilo.learn.methods.lbfgs import Rules
@@ -38,7 +39,7 @@ from stoilo.learn.trainers.options import (
     TrainerOptions,
     as_model,
 )
-from stoilo.learn.trainers.progress import Conditions, Display, Progress
+from stoilo.learn.trainers.progress import Conditions, Display
 from stoilo.learn.trainers.trainer import Trainer
 
 
@@ -54,7 +55,7 @@ class _Request:
     rate: float | None
     optimizer: Optimizer | None
     options: TrainerOptions
-    further: Mapping[str, Any]
+    further: dict[str, Any]  # settings of the method's own; `pop` takes some away
 
     def given(self) -> tuple[Place, object, object]:
         """Return what every trainer begins with."""
@@ -64,99 +65,85 @@ class _Request:
         """Return the learning rate, or the method's usual one."""
         return rate if self.rate is None else self.rate
 
-    def split_off(self, *names: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return further settings: those of these names, and the others."""
-        ours = {n: v for n, v in self.further.items() if n in names}
-        return ours, {n: v for n, v in self.further.items() if n not in names}
+    def pop(self, *names: str) -> dict[str, Any]:
+        """Take those of these names out of the further settings."""
+        return {n: self.further.pop(n) for n in names if n in self.further}
 
-    def local(self, rate: float, kind: str = "sgd") -> tuple[LocalWork, dict[str, Any]]:
-        """Return what a volunteer does with its part, and the other settings."""
-        ours, rest = self.split_off("steps", "momentum")
-        work: dict[str, Any] = {"optimizer": kind, **ours}
-        return LocalWork(self.rate_or(rate), self.batch, **work), rest
+    def seeded(self) -> dict[str, Any]:
+        """Return the further settings, with the options' seed unless they have one."""
+        return {"seed": self.options.seed, **self.further}
+
+    def local(self, rate: float, kind: Literal["sgd", "adamw"] = "sgd") -> LocalWork:
+        """Return what a volunteer does with its part."""
+        own = self.pop("steps", "momentum")
+        return LocalWork(self.rate_or(rate), self.batch, optimizer=kind, **own)
 
 
-def _dpbgd(request: _Request) -> Trainer:
-    ours, rest = request.split_off("rule")
-    if isinstance(request.model, TorchModel):
-        rest = {"bn_momentum": find_momentum(request.model.module), **rest}
-    settings = SynchronousSettings(request.epochs, seed=request.options.seed, **rest)
-    optimizer = request.optimizer or Adam(request.rate_or(0.01))
+def _dpbgd(asked: _Request) -> Trainer:
+    rule = asked.pop("rule")
+    if isinstance(asked.model, TorchModel):
+        asked.further.setdefault("bn_momentum", find_momentum(asked.model.module))
+    settings = SynchronousSettings(asked.epochs, **asked.seeded())
+    optimizer = asked.optimizer or Adam(asked.rate_or(0.01))
     return SynchronousTrainer(
-        *request.given(), settings, optimizer, options=request.options, **ours
+        *asked.given(), settings, optimizer, options=asked.options, **rule
     )
 
 
-def _sync(request: _Request) -> Trainer:
-    ours, rest = request.split_off("rule")
-    rest = {"seed": request.options.seed, **rest}
-    settings = LargeMinibatchSettings(
-        request.epochs, request.batch, request.rate_or(0.01), **rest
-    )
+def _sync(asked: _Request) -> Trainer:
+    rule, rate = asked.pop("rule"), asked.rate_or(0.01)
+    settings = LargeMinibatchSettings(asked.epochs, asked.batch, rate, **asked.seeded())
     return LargeMinibatchTrainer(
-        *request.given(), settings, options=request.options, **ours
+        *asked.given(), settings, options=asked.options, **rule
     )
 
 
-def _vcasgd(request: _Request) -> Trainer:
-    ours, rest = request.split_off("steps", "momentum")
-    steps = ours.pop("steps", 0)
+def _vcasgd(asked: _Request) -> Trainer:
+    local = asked.local(0.1)
+    further: dict[str, Any] = {"local_steps": local.steps, **asked.further}
     return VCASGDTrainer(
-        *request.given(),
-        local=LocalWork(request.rate_or(0.1), request.batch, **ours),
-        epochs=request.epochs,
-        options=request.options,
-        **{"local_steps": steps, **rest},
+        *asked.given(),
+        local=local,
+        epochs=asked.epochs,
+        options=asked.options,
+        **further,
     )
 
 
-def _downpour(request: _Request) -> Trainer:
-    rest = {
-        "seed": request.options.seed,
-        "rate": request.rate_or(0.01),
-        **request.further,
-    }
-    settings = DownpourSettings(request.epochs, request.batch, **rest)
+def _downpour(asked: _Request) -> Trainer:
+    rest: dict[str, Any] = {"rate": asked.rate_or(0.01), **asked.seeded()}
+    settings = DownpourSettings(asked.epochs, asked.batch, **rest)
     return DownpourTrainer(
-        *request.given(), settings, optimizer=request.optimizer, options=request.options
+        *asked.given(), settings, optimizer=asked.optimizer, options=asked.options
     )
 
 
-def _sandblaster(request: _Request) -> Trainer:
-    rest = {"rules": Rules(iterations=request.epochs), **request.further}
+def _sandblaster(asked: _Request) -> Trainer:
+    rest = {"rules": Rules(iterations=asked.epochs), **asked.further}
     settings = SandblasterSettings(**rest)
-    return SandblasterTrainer(*request.given(), settings, options=request.options)
+    return SandblasterTrainer(*asked.given(), settings, options=asked.options)
 
 
-def _fedavg(request: _Request) -> Trainer:
-    local, rest = request.local(0.1)
-    settings = FederatedSettings(request.epochs, local, **rest)
-    return FedAvgTrainer(*request.given(), settings, options=request.options)
+def _fedavg(asked: _Request) -> Trainer:
+    local = asked.local(0.1)
+    settings = FederatedSettings(asked.epochs, local, **asked.further)
+    return FedAvgTrainer(*asked.given(), settings, options=asked.options)
 
 
-def _diloco(request: _Request) -> Trainer:
-    ours, _ = request.split_off("outer_rate", "outer_momentum")
-    outer = {name.removeprefix("outer_"): value for name, value in ours.items()}
-    local, rest = request.local(0.001, "adamw")
-    rest = {name: value for name, value in rest.items() if name not in ours}
-    settings = FederatedSettings(request.epochs, local, **rest)
-    return DiLoCoTrainer(*request.given(), settings, options=request.options, **outer)
+def _diloco(asked: _Request) -> Trainer:
+    outer = asked.pop("outer_rate", "outer_momentum")
+    own = {name.removeprefix("outer_"): value for name, value in outer.items()}
+    local = asked.local(0.001, "adamw")
+    settings = FederatedSettings(asked.epochs, local, **asked.further)
+    return DiLoCoTrainer(*asked.given(), settings, options=asked.options, **own)
 
 
-def _logistic(request: _Request) -> Trainer:
-    ours, rest = request.split_off("decay", "server")
-    known: dict[str, Any] = {"mode": "dgd", "seed": request.options.seed, **rest}
-    settings = LogisticSettings(
-        rounds=request.epochs, rate=request.rate_or(0.001), **known
-    )
-    return LogisticTrainer(
-        request.place,
-        request.data,
-        settings,
-        model=request.model,
-        options=request.options,
-        **ours,
-    )
+def _logistic(asked: _Request) -> Trainer:
+    own = asked.pop("decay", "server")
+    known: dict[str, Any] = {"mode": "dgd", **asked.seeded()}
+    settings = LogisticSettings(rounds=asked.epochs, rate=asked.rate_or(0.001), **known)
+    own |= {"model": asked.model, "options": asked.options}
+    return LogisticTrainer(asked.place, asked.data, settings, **own)
 
 
 # How each method's trainer is made.
@@ -189,12 +176,12 @@ def make_trainer(
     """Return the trainer of `method`; the arguments are those of `fit`.
 
     Raises:
-        UsageError: ``STO-T080``, ``STO-T082``.
+        UsageError: ``STO-T005``, ``STO-T040``.
     """
     make = METHODS.get(method)
     if make is None:
         raise UsageError(
-            "STO-T082",
+            "STO-T040",
             f"no training method is named {method!r}",
             hint=f"methods: {', '.join(METHODS)}",
         )
@@ -253,15 +240,18 @@ async def fit(
         settings: further ones of the method's settings class.
 
     Raises:
-        UsageError: ``STO-T080``, ``STO-T082``, or what the method says of its settings.
+        UsageError: ``STO-T005``, ``STO-T040``, or what the method says of its settings.
         UserError: the researcher's own code failed too often on volunteers.
     """
     chosen = options or TrainerOptions()
-    if held_out is not None:
-        chosen = replace(chosen, held_out=held_out)
-    if stop is not None:
-        chosen = replace(chosen, stop=stop)
-    shown = Progress(progress)
+    given: dict[str, Any] = {
+        "held_out": held_out,
+        "stop": stop,
+        "progress": progress,
+        "conditions": conditions,
+    }
+    # What the options say stays where nothing is said here.
+    chosen = replace(chosen, **{n: v for n, v in given.items() if v})
     trainer = make_trainer(
         method,
         model,
@@ -272,10 +262,8 @@ async def fit(
         batch=batch,
         rate=rate,
         optimizer=optimizer,
-        options=shown.watch(chosen),
+        options=chosen,
         **settings,
     )
     async with trainer:
-        with shown:
-            await shown.begin(lambda: trainer.estimate(conditions))
-            return await trainer.train()
+        return await trainer.train()

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from stoilo.core.errors import UsageError
-from stoilo.learn.core.data import read_batches
 from stoilo.learn.core.models import ArrayModel
-from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.kernels.array_models import make_logistic_loss
 from stoilo.learn.methods.base import APPLY, LocalWork, Staleness
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
@@ -40,7 +36,6 @@ from stoilo.learn.methods.synchronous import (
 )
 from stoilo.learn.methods.vcasgd import Alpha, Vcasgd, VcasgdSettings
 from stoilo.learn.store.server import ParameterServer
-from stoilo.learn.trainers.epochs import Epoch, TrainingUpdate
 from stoilo.learn.trainers.options import (
     Common,
     Loss,
@@ -49,9 +44,6 @@ from stoilo.learn.trainers.options import (
     as_parts,
 )
 from stoilo.learn.trainers.trainer import Trainer
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer as TorchOptimizerClass
 
 
 class SynchronousTrainer(Trainer):
@@ -182,44 +174,6 @@ def combine_by(rule: Rule | None) -> Combine:
     return sum_gradients if rule is None else RobustSum(rule)
 
 
-_KNOWN = {
-    "SGD": {"lr", "momentum", "weight_decay"},
-    "Adam": {"lr"},
-    "AdamW": {"lr", "weight_decay"},
-}
-_USUAL_RATE = 1e-3  # of all three in torch
-
-
-def read_optimizer(
-    kind: type[TorchOptimizerClass], arguments: Mapping[str, Any]
-) -> LocalWork:
-    """Return the local work that `kind` with these arguments does.
-
-    Adam is AdamW without decay; a decay of Adam's own would be another thing.
-
-    Raises:
-        UsageError: ``STO-T080`` for another class or argument.
-    """
-    name = kind.__name__
-    known = (
-        _KNOWN.get(name, set()) if kind.__module__.startswith("torch.optim") else set()
-    )
-    odd = sorted(set(arguments) - known)
-    if not known or odd:
-        raise UsageError(
-            "STO-T080",
-            f"volunteers do not train locally by {name}"
-            + (f" with {odd[0]}" if known else ""),
-            hint="SGD (lr, momentum, weight_decay), Adam (lr), AdamW (lr, weight_decay)",
-        )
-    rate = float(arguments.get("lr", _USUAL_RATE))
-    decay = arguments.get("weight_decay")
-    if name == "SGD":
-        momentum = float(arguments.get("momentum", 0.0))
-        return LocalWork(rate, momentum=momentum, decay=decay)
-    return LocalWork(rate, optimizer="adamw", decay=0.0 if name == "Adam" else decay)
-
-
 # How often new weights go out in an epoch of VC-ASGD, unless the caller says.
 _TURNS = 4
 
@@ -227,16 +181,11 @@ _TURNS = 4
 class VCASGDTrainer(Trainer):
     """Volunteers train their part locally; their weights are mixed into the model's.
 
-    The thesis's later text gives the data epoch by epoch:
-
-        trainer = VCASGDTrainer(conn=conn, model=model, loss_fn=nn.CrossEntropyLoss(),
-            optimizer_class=torch.optim.Adam, optimizer_kwargs={"lr": 1e-3})
-        async for update in trainer.train_epoch(train_loader):
+        async for update in trainer.train_epoch():
             print(update.accepted_tasks, update.loss)
-        print(trainer.last_epoch_metrics()["avg_loss"])
+        print(trainer.last_epoch_metrics().average_loss)
 
     Args:
-        data: see `Trainer`; None where `train_epoch` gets loaders.
         alpha: share that the model keeps at each answer, or "e/(e+1)", which grows.
         local_steps: that a volunteer makes in a task; 0 for one pass over its part.
         local: how it makes them: rate, batch (0: its whole part), optimiser.
@@ -247,17 +196,13 @@ class VCASGDTrainer(Trainer):
             of volunteers; more would make them wait with old weights.
         mode: "mix" as published, or "delta" without the pull back to a stale start.
         staleness: what older answers are worth.
-        loss_fn: other name of `loss`.
-        optimizer_class: torch's name for the volunteer's own optimiser, instead of `local`:
-            SGD, Adam or AdamW; its state begins anew with each task.
-        optimizer_kwargs: its ``lr``, ``momentum`` or ``weight_decay``.
     """
 
     def __init__(
         self,
         conn: Place,
         model: object,
-        data: object = None,
+        data: object,
         *,
         alpha: Alpha = 0.95,
         local_steps: int = 1,
@@ -266,13 +211,8 @@ class VCASGDTrainer(Trainer):
         pull: Literal["latest", "epoch"] = "latest",
         mode: Literal["mix", "delta"] = "mix",
         staleness: Staleness = APPLY,
-        loss_fn: Loss | None = None,
-        optimizer_class: type[TorchOptimizerClass] | None = None,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
         **common: Unpack[Common],
     ) -> None:
-        if optimizer_class is not None:
-            local = read_optimizer(optimizer_class, dict(optimizer_kwargs or {}))
         options = common.get("options")
         self._settings = VcasgdSettings(
             epochs,
@@ -283,41 +223,14 @@ class VCASGDTrainer(Trainer):
             staleness,
             options.seed if options else 0,
         )
-        given: Common = {"loss": common.get("loss") or loss_fn, "options": options}
-        super().__init__(conn, model, data, self._mix, name="vcasgd", **given)
+        make = partial(Vcasgd, settings=self._settings)
+        super().__init__(conn, model, data, make, name="vcasgd", **common)
 
     def _most_out(self) -> int:
         if self.options.in_flight or self._settings.pull == "epoch":
             return super()._most_out()
         # A start is fixed when ordered: with all out at once, all would be stale.
         return math.ceil(len(self.parts) / _TURNS)
-
-    def _mix(self, start: Snapshot, sizes: Sequence[int]) -> Vcasgd:
-        return Vcasgd(start, sizes, self._settings)
-
-    def train_epoch(
-        # Yields (inputs, targets), each batch a task, instead of the trainer's own
-        # data
-        self,
-        train_loader: Iterable[tuple[Any, Any]] | None = None,
-    ) -> Epoch:
-        """Train one epoch: await it, or follow its answers."""
-        if train_loader is None:
-            return super().train_epoch()
-        return Epoch(self._follow(train_loader), lambda: self.epochs[-1])
-
-    async def _follow(
-        self, loader: Iterable[tuple[Any, Any]]
-    ) -> AsyncIterator[TrainingUpdate]:
-        number, settings = self.epoch_number, self._settings
-        now = replace(
-            settings, alpha=settings.keep(number), seed=settings.seed + number, epochs=1
-        )
-        await self.change_data(
-            read_batches(loader), lambda start, sizes: Vcasgd(start, sizes, now)
-        )
-        async for update in self._follow_epoch():
-            yield update
 
 
 class DownpourTrainer(Trainer):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stoilo.client.connection import Connection
     from stoilo.client.options import TaskLimits
     from stoilo.core.types import Redundancy
+    from stoilo.learn.trainers.progress import Conditions, Display
 
 
 Loss: TypeAlias = Callable[[Any, Any], Any]  # ``(output, target) -> scalar``
@@ -33,13 +34,13 @@ def as_model(model: object, loss: Loss | None = None) -> Model:
     """Return `model` as volunteers can compute with it.
 
     Raises:
-        UsageError: ``STO-T080`` for a torch module without a loss.
+        UsageError: ``STO-T005`` for a torch module without a loss.
     """
     if hasattr(model, "first") and hasattr(model, "kernel"):
         return model  # type: ignore[return-value]  # a Model: it has a model's methods
     if loss is None or not hasattr(model, "named_parameters"):
         raise UsageError(
-            "STO-T080",
+            "STO-T005",
             f"a {type(model).__name__} cannot be trained like that",
             hint="give an ArrayModel, a TorchModel, or a torch module and a loss",
         )
@@ -107,7 +108,7 @@ class StopRule:
         unused = self.target is None and self.patience is None
         if unused or not patient or not finite or not self.least_gain >= 0.0:
             raise UsageError(
-                "STO-T085",
+                "STO-T040",
                 f"target {self.target}, patience {self.patience} and least gain"
                 f" {self.least_gain} stop no training",
                 hint="a finite target or a patience ≥ 1; least_gain ≥ 0",
@@ -117,26 +118,20 @@ class StopRule:
         """Say whether a training with these epochs ends now.
 
         Raises:
-            UsageError: ``STO-T085`` when the last epoch has not the watched number.
+            UsageError: ``STO-T040`` when the last epoch has not the watched number.
         """
         if not epochs:
             return False
         goodness = [self._goodness(epoch) for epoch in epochs]
-        if self.target is not None and goodness[-1] >= self._signed(self.target):
+        sign = -1.0 if self.watch == "loss" else 1.0
+        if self.target is not None and goodness[-1] >= sign * self.target:
             return True
-        return self.patience is not None and self._stalled(goodness) >= self.patience
-
-    def _stalled(self, goodness: Sequence[float]) -> int:
-        best, since = -math.inf, 0
+        best, since = -math.inf, 0  # epochs since the best one
         for one in goodness:
+            since += 1
             if one > best + self.least_gain:
                 best, since = one, 0
-            else:
-                since += 1
-        return since
-
-    def _signed(self, value: float) -> float:
-        return -value if self.watch == "loss" else value
+        return self.patience is not None and since >= self.patience
 
     def _goodness(self, epoch: EpochMetrics) -> float:
         """Return the watched number, the larger the better; not finite is the worst."""
@@ -147,11 +142,12 @@ class StopRule:
             found = epoch.average_loss if median is None else median
         if not isinstance(found, int | float):
             raise UsageError(
-                "STO-T085",
+                "STO-T040",
                 f"epoch {epoch.epoch} has no {self.watch} to stop by",
                 hint='watch="loss", or give held_out data and a model that counts',
             )
-        return self._signed(float(found)) if math.isfinite(found) else -math.inf
+        sign = -1.0 if self.watch == "loss" else 1.0
+        return sign * found if math.isfinite(found) else -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +167,8 @@ class TrainerOptions:
         folder: of checkpoint and history; None keeps nothing.
         held_out: a dataset; loss and accuracy on it end each epoch.
         stop: ends the training before its epochs are done; None for never.
+        progress: show the time model's estimate before the first step, then what happens.
+        conditions: of the volunteers, for that estimate.
         watcher: told of each update.
         on_epoch: told of each epoch.
         redundancy: copies and quorum of a task at a server; one copy when None.
@@ -189,6 +187,8 @@ class TrainerOptions:
     folder: Path | None = None
     held_out: object = None
     stop: StopRule | None = None
+    progress: bool | Display = False
+    conditions: Conditions | None = None
     watcher: Callable[[Update, Tally], None] | None = None
     on_epoch: Callable[[EpochMetrics], None] | None = None
     redundancy: Redundancy | None = None

@@ -7,12 +7,11 @@ A step waits for its slowest task; with more tasks than volunteers it takes seve
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, RenderableType
@@ -21,7 +20,6 @@ from rich.text import Text
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.driver.saving import Tally
-from stoilo.learn.trainers.options import TrainerOptions
 
 if TYPE_CHECKING:
     from stoilo.learn.core.orders import Update
@@ -63,17 +61,7 @@ class Conditions:
         least = ("poll_s", "validate_s")
         wrong += [name for name in least if not getattr(self, name) >= 0]
         if wrong:
-            raise UsageError("STO-T084", f"{wrong[0]} is too small for an estimate")
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSize:
-    """What one task moves and computes."""
-
-    # Model version and data part; a host that has one of them already loads less
-    download_bytes: int
-    upload_bytes: int  # arrays of the answer
-    compute_s: float  # on this computer, s
+            raise UsageError("STO-T040", f"{wrong[0]} is too small for an estimate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +87,29 @@ class Estimate:
     tasks: int
     rounds: int
     deadline_s: float
+
+    @classmethod
+    def of(
+        cls,
+        conditions: Conditions,
+        tasks: int,  # of a step, all alike
+        *,
+        # Model version and data part; a host that has one of them already loads less
+        download_bytes: int,
+        upload_bytes: int,  # arrays of the answer
+        compute_s: float,  # on this computer
+    ) -> Self:
+        """Return the time of a step."""
+        return cls(
+            conditions.poll_s,
+            download_bytes / conditions.download,
+            compute_s * conditions.slowdown,
+            upload_bytes / conditions.upload,
+            conditions.validate_s,
+            tasks,
+            max(1, math.ceil(tasks / conditions.volunteers)),
+            conditions.deadline_s,
+        )
 
     @property
     def rest_s(self) -> float:
@@ -141,20 +152,6 @@ class Estimate:
             f" {self.validate_s:.1f} s a task"
         )
         return "\n".join([line, *(f"warning: {text}" for text in self.warnings())])
-
-
-def estimate(size: TaskSize, tasks: int, conditions: Conditions) -> Estimate:
-    """Return the time of a step of so many equal tasks."""
-    return Estimate(
-        conditions.poll_s,
-        size.download_bytes / conditions.download,
-        size.compute_s * conditions.slowdown,
-        size.upload_bytes / conditions.upload,
-        conditions.validate_s,
-        tasks,
-        max(1, math.ceil(tasks / conditions.volunteers)),
-        conditions.deadline_s,
-    )
 
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
@@ -294,44 +291,3 @@ def count_bytes(size: int) -> str:
             break
         amount, unit = amount / 1000.0, larger
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-
-
-class Progress:
-    """The display of one training, or none.
-
-    Args:
-        wanted: whether to show it, or where.
-    """
-
-    def __init__(self, wanted: bool | Display) -> None:
-        usual = Display() if wanted else None
-        self.display = wanted if isinstance(wanted, Display) else usual
-        self._has_begun = False
-
-    def watch(self, options: TrainerOptions) -> TrainerOptions:
-        """Return the options with the display in them."""
-        if self.display is None:
-            return options
-        return replace(options, watcher=self.display, on_epoch=self.display.end_epoch)
-
-    async def begin(self, estimate: Callable[[], Estimate]) -> None:
-        """Print the estimate and begin to draw; nothing the second time."""
-        if self.display is None or self._has_begun:
-            return
-        self.display.say(str(await asyncio.to_thread(estimate)))
-        self._has_begun = True
-        self.display.__enter__()
-
-    def end(self) -> None:
-        """Draw a last time."""
-        if self.display is not None and self._has_begun:
-            self._has_begun = False
-            self.display.__exit__()
-
-    def __enter__(self) -> Self:
-        """Return it."""
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        """End it."""
-        self.end()

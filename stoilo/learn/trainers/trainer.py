@@ -17,20 +17,21 @@ from typing import Any, Self, TypeAlias
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import find_least_loss
-from stoilo.learn.core.orders import Method, Order, Snapshot, Update
+from stoilo.learn.core.orders import Method, Snapshot, Update
+from stoilo.learn.core.states import Keeper
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import as_transport
 from stoilo.learn.trainers.epochs import (
     Epoch,
     EpochCheckpoint,
     EpochLog,
     EpochMetrics,
-    Saveable,
     Trained,
     TrainingUpdate,
     Waits,
-    render,
+    restore,
     sum_up,
 )
 from stoilo.learn.trainers.evaluation import evaluate
@@ -43,7 +44,11 @@ from stoilo.learn.trainers.options import (
     as_parts,
     open_backend,
 )
-from stoilo.learn.trainers.progress import Conditions, Estimate, TaskSize, estimate
+from stoilo.learn.trainers.progress import (
+    Conditions,
+    Display,
+    Estimate,
+)
 
 # First version, sizes of the data parts → the method.
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
@@ -75,7 +80,7 @@ class Trainer:
         loss: Loss | None = None,
         options: TrainerOptions | None = None,
         name: str = "run",
-        kept: Saveable | None = None,
+        kept: Keeper | None = None,
     ) -> None:
         self.options = options or TrainerOptions()
         self.form = as_model(model, loss)
@@ -92,7 +97,10 @@ class Trainer:
             self.options.folder if data is None else None, kept
         )
         self._updates: list[Update] = []
-        self._has_started = self._is_stopped = False
+        self._has_started = self._is_stopped = self._is_shown = False
+        usual = Display() if self.options.progress is True else None
+        shown = self.options.progress
+        self._display = shown if isinstance(shown, Display) else usual
         self._run: Run | None = None
         self.parts: list[Part] = []
         self._has_own = data is not None
@@ -121,7 +129,7 @@ class Trainer:
             self.parts,
             self._backend,
             settings,
-            watcher=self.options.watcher,
+            watcher=self._watch,
             memory=self._run.memory if self._run else None,
         )
 
@@ -152,7 +160,21 @@ class Trainer:
             await self._take_up(list(self._run.history.updates))
         self._has_started = True
         self._note_stop()
+        await self._show()
         return self
+
+    async def _show(self) -> None:
+        """Print the estimate and begin to draw, once there is something to be trained."""
+        if self._display is None or self._is_shown or self._run is None:
+            return
+        self._is_shown = True
+        self._display.say(str(await asyncio.to_thread(self.estimate)))
+        self._display.__enter__()
+
+    def _watch(self, update: Update, tally: Tally) -> None:
+        for watcher in (self._display, self.options.watcher):
+            if watcher is not None:
+                watcher(update, tally)
 
     async def _take_up(self, updates: list[Update]) -> None:
         ends = [place for place, one in enumerate(updates) if one.epoch_ended]
@@ -167,11 +189,11 @@ class Trainer:
         """The run over the present data.
 
         Raises:
-            UsageError: ``STO-T006`` before there is any.
+            UsageError: ``STO-T004`` before there is any.
         """
         if self._run is None:
             raise UsageError(
-                "STO-T006",
+                "STO-T004",
                 "this trainer has no dataset",
                 hint="give one to the trainer, or a data loader to each epoch",
             )
@@ -204,11 +226,7 @@ class Trainer:
     @property
     def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
         """The researcher's module with the newest weights; arrays without torch."""
-        return render(self.form, self.snapshot)
-
-    def get_model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
-        """Return `model` (name of the later interface)."""
-        return self.model
+        return restore(self.form, self.snapshot)
 
     def last_epoch_metrics(self) -> EpochMetrics | None:
         """Return what the last complete epoch came to; None before."""
@@ -248,12 +266,12 @@ class Trainer:
             make: makes the method; the trainer's own when None.
 
         Raises:
-            UsageError: ``STO-T086`` with a folder and data of its own: its checkpoint
+            UsageError: ``STO-T081`` with a folder and data of its own: its checkpoint
                 would know nothing of what happens elsewhere.
         """
         if self.options.folder is not None and self._has_own:
             raise UsageError(
-                "STO-T086",
+                "STO-T081",
                 "the checkpoint in the folder is of the trainer's own data",
                 hint="train_epoch() alone, or a trainer without data or without folder",
             )
@@ -265,6 +283,7 @@ class Trainer:
         # No folder: the run's checkpoint would be of data that nobody sees again.
         self._run = self._make_run(make or self._make, None)
         self._updates, self._waits = [], self._begin_waits()
+        await self._show()
 
     async def order(self) -> tuple[str, ...]:
         """Order what the method has now, without waiting; return the tasks' ids."""
@@ -287,8 +306,10 @@ class Trainer:
     def estimate(self, conditions: Conditions | None = None) -> Estimate:
         """Return how long a step will take; a few samples are computed here to know.
 
+        `conditions` are those of the options when None.
+
         Raises:
-            UsageError: ``STO-T006`` without data, ``STO-T040`` when the method orders
+            UsageError: ``STO-T004`` without data, ``STO-T040`` when the method orders
                 nothing.
         """
         most = self.run.settings.in_flight
@@ -298,21 +319,18 @@ class Trainer:
         if not orders:
             raise UsageError("STO-T040", "the method has nothing to be computed")
         largest = max(orders, key=lambda order: order.samples)
-        size = self._measure(largest)
-        given = conditions or Conditions()
-        # More volunteers than tasks have nothing to do.
-        working = min(given.volunteers, most)
-        return estimate(size, len(orders), replace(given, volunteers=working))
-
-    def _measure(self, order: Order) -> TaskSize:
-        part, snapshot = self.parts[order.part], order.snapshot
-        model = sum(a.nbytes for a in snapshot.parameters.values())
-        buffers = sum(a.nbytes for a in snapshot.buffers.values())
-        return TaskSize(
+        part, base = self.parts[largest.part], largest.snapshot
+        model = sum(a.nbytes for a in base.parameters.values())
+        buffers = sum(a.nbytes for a in base.buffers.values())
+        share = as_transport(self.options.transport).share
+        given = conditions or self.options.conditions or Conditions()
+        return Estimate.of(
+            # More volunteers than tasks have nothing to do.
+            replace(given, volunteers=min(given.volunteers, most)),
+            len(orders),
             download_bytes=model + buffers + part.nbytes,
-            upload_bytes=round(model * as_transport(self.options.transport).share)
-            + buffers,
-            compute_s=order.samples * measure_seconds(self.form, order, part),
+            upload_bytes=round(model * share) + buffers,
+            compute_s=largest.samples * measure_seconds(self.form, largest, part),
         )
 
     def _begin_waits(self) -> Waits:
@@ -347,6 +365,8 @@ class Trainer:
         await self._between_epochs.put(self.snapshot, self.epoch_number)
         self._updates, self._waits = [], self._begin_waits()
         self._note_stop()
+        if self._display is not None:
+            self._display.end_epoch(metrics)
         if self.options.on_epoch is not None:
             self.options.on_epoch(metrics)
 
@@ -356,6 +376,9 @@ class Trainer:
 
     async def close(self) -> None:
         """Save and stop waiting; with a folder, another trainer may go on."""
+        if self._display is not None and self._is_shown:
+            self._is_shown = False
+            self._display.__exit__()
         if self._run is not None and self._has_started:
             await self._run.close()
         self._between_epochs.close()

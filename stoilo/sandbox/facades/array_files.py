@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from stoilo.sandbox.language.rules import GuardError
+from stoilo.sandbox.language.substitutes import by_name
 
 # Archives of arrays: as much of the ZIP format as ``numpy.savez`` writes, and nothing else
 #
@@ -300,10 +301,7 @@ def load(
     return array
 
 
-def file_functions() -> dict[str, object]:
-    """Return the replacements for `numpy`'s names."""
-    functions = (load, save, savez, savez_compressed)
-    return {function.__name__: function for function in functions}
+FILE_FUNCTIONS = by_name(load, save, savez, savez_compressed)
 
 
 # Tables of numbers as text: `numpy.loadtxt` and kin, from memory and never from files
@@ -345,7 +343,4 @@ def savetxt(fname: Any, X: Any, *args: Any, **options: Any) -> None:  # noqa: N8
     np.savetxt(fname, X, *args, **options)
 
 
-def text_functions() -> dict[str, object]:
-    """Return the replacements for `numpy`'s names."""
-    functions = (fromregex, genfromtxt, loadtxt, savetxt)
-    return {function.__name__: function for function in functions}
+TEXT_FUNCTIONS = by_name(fromregex, genfromtxt, loadtxt, savetxt)

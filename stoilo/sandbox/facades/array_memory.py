@@ -73,7 +73,7 @@ def _find_allocator() -> _Allocator:
     capsule = ctypes.py_object.from_address(place or 0).value
     handler = _Handler.from_address(read(capsule, b"mem_handler"))
     if handler.name != b"default_allocator" or handler.version != _HANDLER_VERSION:
-        raise InternalError("STO-G130", "this numpy allocates in a way unknown to us")
+        raise InternalError("STO-P001", "this numpy allocates in a way unknown to us")
     found: _Allocator = handler.allocator
     return found
 
@@ -152,7 +152,7 @@ def _check_sealed() -> None:
         memoryview(holder)
     except SystemError:
         return
-    raise InternalError("STO-G130", "this numpy exports buffers in a way unknown to us")
+    raise InternalError("STO-P001", "this numpy exports buffers in a way unknown to us")
 
 
 def seal_exports() -> None:

@@ -13,11 +13,11 @@ from numpy.lib import _index_tricks_impl
 from numpy.random import bit_generator
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.array_files import file_functions, text_functions
+from stoilo.sandbox.facades.array_files import FILE_FUNCTIONS, TEXT_FUNCTIONS
 from stoilo.sandbox.facades.array_memory import call_zeroed, seal_exports
 from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.runtime import RUN
-from stoilo.sandbox.language.substitutes import StandIn
+from stoilo.sandbox.language.substitutes import by_name, stand_for
 
 
 def _build_numpy_emath(level: Level) -> dict[str, object]:
@@ -28,14 +28,12 @@ def _build_numpy_emath(level: Level) -> dict[str, object]:
 # `numpy.rec` and record functions: records from data, never from a file or raw memory
 
 
-class RecarrayStandIn(metaclass=StandIn):
-    """Stands for ``numpy.recarray`` in ``isinstance``."""
+def _no_raw_records(*_args: Any, **_options: Any) -> NoReturn:
+    # The raw constructor shows whatever lies in memory
+    raise TypeError("numpy.recarray() makes no arrays in a task: use numpy.rec")
 
-    __stoilo_real__ = np.recarray
 
-    def __new__(cls, *_args: Any, **_options: Any) -> Any:
-        # The raw constructor shows whatever lies in memory
-        raise TypeError("numpy.recarray() makes no arrays in a task: use numpy.rec")
+RECARRAY = stand_for(np.recarray, _no_raw_records, module="numpy")
 
 
 def array(obj: Any, *args: Any, **options: Any) -> Any:
@@ -52,9 +50,7 @@ def array(obj: Any, *args: Any, **options: Any) -> Any:
 
 def _build_records(_level: Level) -> dict[str, object]:
     importlib.import_module("numpy.lib.recfunctions")
-    RecarrayStandIn.__name__ = RecarrayStandIn.__qualname__ = "recarray"
-    RecarrayStandIn.__module__ = "numpy"
-    return {"array": array, "recarray": RecarrayStandIn}
+    return {"array": array, "recarray": RECARRAY}
 
 
 # `numpy.nditer` for reading and writing elements, without its buffers -----------------
@@ -162,26 +158,13 @@ nditer.__module__ = "numpy"
 # `numpy`: no uninitialised memory, no raw array constructor ---------------------------
 
 
-class NdarrayStandIn(metaclass=StandIn):
-    """Stands for ``numpy.ndarray`` in annotations and ``isinstance``."""
-
-    __stoilo_real__ = np.ndarray
-
-    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
-        # The raw constructor shows whatever lies in memory
-        raise TypeError("numpy.ndarray() makes no arrays in a task: use numpy.zeros")
-
-    def __class_getitem__(cls, item: object) -> object:
-        return GenericAlias(cls, item)  # calling an alias calls its origin
+def _no_raw_array(*_args: Any, **_options: Any) -> NoReturn:
+    # The raw constructor shows whatever lies in memory
+    raise TypeError("numpy.ndarray() makes no arrays in a task: use numpy.zeros")
 
 
-class MatrixStandIn(metaclass=StandIn):
-    """Stands for ``numpy.matrix``, which a task cannot extend."""
-
-    __stoilo_real__ = np.matrix
-
-    def __new__(cls, *args: Any, **options: Any) -> Any:
-        return np.matrix(*args, **options)
+NDARRAY = stand_for(np.ndarray, _no_raw_array)
+MATRIX = stand_for(np.matrix, np.matrix)
 
 
 def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> Any:
@@ -205,36 +188,23 @@ def _no_variables(*_values: object) -> NoReturn:
 
 
 ARRAY_ALIAS = GenericAlias(
-    NdarrayStandIn,
+    NDARRAY,
     (tuple[Any, ...], np.dtype[TypeVar("ScalarT", bound=np.generic)]),  # type: ignore[misc]  # a value here
 )
 """``numpy.typing.NDArray`` whose call reaches no raw constructor."""
 
 
 def _build_numpy(_level: Level) -> dict[str, object]:
-    NdarrayStandIn.__name__ = NdarrayStandIn.__qualname__ = "ndarray"
-    NdarrayStandIn.__module__ = "numpy"
-    MatrixStandIn.__name__ = MatrixStandIn.__qualname__ = "matrix"
-    MatrixStandIn.__module__ = "numpy"
     seal_exports()
     indexing: Any = _index_tricks_impl.AxisConcatenator
-    indexing.makemat = staticmethod(MatrixStandIn)  # ``np.c_.makemat``
+    indexing.makemat = staticmethod(MATRIX)  # ``np.c_.makemat``
     _index_tricks_impl.__dict__["matrixlib"].bmat = _no_variables
     return {
-        "empty": empty,
-        "empty_like": empty_like,
-        "matrix": MatrixStandIn,
-        "ndarray": NdarrayStandIn,
-        "nditer": nditer,
-        "pad": pad,
-        "recarray": RecarrayStandIn,
-        **file_functions(),
-        **text_functions(),
+        **by_name(empty, empty_like, nditer, pad),
+        **by_name(MATRIX, NDARRAY, RECARRAY),
+        **FILE_FUNCTIONS,
+        **TEXT_FUNCTIONS,
     }
-
-
-def _build_numpy_typing(_level: Level) -> dict[str, object]:
-    return {"ArrayLike": ArrayLike, "DTypeLike": DTypeLike, "NDArray": ARRAY_ALIAS}
 
 
 # `numpy.ma`: nothing uninitialised, no addresses, no way to the raw constructor -------
@@ -257,23 +227,15 @@ def _build_numpy_ma(_level: Level) -> dict[str, object]:
     # Looked up here: numpy imports `ma` when it is first asked for, for 10 ms.
     real: Any = np.ma.MaskedArray
 
-    class MaskedArray(metaclass=StandIn):
-        """Stands for ``numpy.ma.MaskedArray``."""
-
-        __stoilo_real__ = real
-
-        def __new__(cls, *args: Any, **options: Any) -> Any:
-            return real(*args, **options)
-
-    MaskedArray.__module__, MaskedArray.__qualname__ = "numpy.ma", "MaskedArray"
+    stand_in = stand_for(real, real, module="numpy.ma")
     # What instances show: addresses, and the class behind ``numpy.ndarray``.
     if hasattr(real, "ids"):
         del real.ids
-    real.baseclass = property(lambda _self: NdarrayStandIn)
+    real.baseclass = property(lambda _self: NDARRAY)
     return {
         **{name: _zeroed(name) for name in _UNINITIALISED},
-        "MaskedArray": MaskedArray,
-        "masked_array": MaskedArray,
+        "MaskedArray": stand_in,
+        "masked_array": stand_in,
     }
 
 
@@ -297,31 +259,13 @@ def seed(seed: Any = None) -> None:
     np.random.seed(legacy_words() if seed is None else seed)  # noqa: NPY002 - the façade
 
 
-class RandomState(metaclass=StandIn):
-    """Stands for ``numpy.random.RandomState``."""
-
-    __stoilo_real__ = np.random.RandomState
-
-    def __new__(cls, seed: Any = None) -> Any:
-        # Its own constructor would ask the system for entropy
-        if isinstance(seed, np.random.BitGenerator):
-            return np.random.RandomState(seed)
-        state = np.random.RandomState(np.random.MT19937(0))
-        state.seed(legacy_words() if seed is None else seed)
-        return state
-
-
-class Generator(metaclass=StandIn):
-    """Stands for ``numpy.random.Generator``.
-
-    The real class hands out its methods unbound, and those take any object for ``self``
-    without looking: its memory would be read as pointers to functions.
-    """
-
-    __stoilo_real__ = np.random.Generator
-
-    def __new__(cls, bit_generator: Any) -> Any:
-        return np.random.Generator(bit_generator)
+def _make_state(seed: Any = None) -> np.random.RandomState:
+    # Its own constructor would ask the system for entropy
+    if isinstance(seed, np.random.BitGenerator):
+        return np.random.RandomState(seed)
+    state = np.random.RandomState(np.random.MT19937(0))
+    state.seed(legacy_words() if seed is None else seed)
+    return state
 
 
 def _seed_bits(count: int) -> int:
@@ -329,44 +273,47 @@ def _seed_bits(count: int) -> int:
     return RUN.next_seed() & (1 << count) - 1
 
 
-def _seeded(name: str) -> type:
-    real = getattr(np.random, name)
+def _seeded(real: Any) -> type:
+    """Return what stands for a bit generator or seed sequence."""
 
-    class Seeded(metaclass=StandIn):
-        """Stands for a bit generator or seed sequence."""
+    def make(seed: Any = None, **options: Any) -> Any:
+        if seed is None and not {"entropy", "key", "seed"} & set(options):
+            seed = RUN.next_seed()
+        return real(**options) if seed is None else real(seed, **options)
 
-        __stoilo_real__ = real
-
-        def __new__(cls, seed: Any = None, **options: Any) -> Any:
-            if seed is None and not {"entropy", "key", "seed"} & set(options):
-                seed = RUN.next_seed()
-            return real(**options) if seed is None else real(seed, **options)
-
-    Seeded.__name__ = Seeded.__qualname__ = name
-    Seeded.__module__ = "numpy.random"
-    return Seeded
+    stand_in: type = stand_for(real, make, module="numpy.random")
+    return stand_in
 
 
 def _build_numpy_random(_level: Level) -> dict[str, object]:
     # what asks for entropy inside the library gets a seed
     # ``jumped()`` and others make a generator without a seed first.
     bit_generator.randbits = _seed_bits  # type: ignore[attr-defined]  # undeclared
-    RandomState.__module__ = Generator.__module__ = "numpy.random"
+    random: Any = np.random
     return {
-        **{name: _seeded(name) for name in _BIT_GENERATORS},
-        "Generator": Generator,
-        "RandomState": RandomState,
-        "default_rng": default_rng,
-        "seed": seed,
+        **{name: _seeded(getattr(random, name)) for name in _BIT_GENERATORS},
+        # The real class hands out its methods unbound, and those take any object for
+        # ``self`` without looking: its memory would be read as pointers to functions.
+        "Generator": stand_for(
+            random.Generator, random.Generator, module="numpy.random"
+        ),
+        "RandomState": stand_for(
+            random.RandomState, _make_state, module="numpy.random"
+        ),
+        **by_name(default_rng, seed),
     }
 
 
-FACADES = {
+FACADES: dict[str, object] = {
     "numpy": _build_numpy,
     "numpy.emath": _build_numpy_emath,
     "numpy.lib.recfunctions": _build_records,
     "numpy.ma": _build_numpy_ma,
     "numpy.random": _build_numpy_random,
     "numpy.rec": _build_records,
-    "numpy.typing": _build_numpy_typing,
+    "numpy.typing": {
+        "ArrayLike": ArrayLike,
+        "DTypeLike": DTypeLike,
+        "NDArray": ARRAY_ALIAS,
+    },
 }

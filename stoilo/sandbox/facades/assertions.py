@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stoilo.core.levels import Level
+from stoilo.sandbox.language.substitutes import by_name
 
 
 def _fail(what: str, actual: Any, desired: Any, err_msg: str) -> None:
@@ -146,15 +146,10 @@ def assert_equal(
         assert_array_equal(actual, desired, err_msg, verbose, strict=strict)
 
 
-def _build_numpy_testing(_level: Level) -> dict[str, object]:
-    functions = (
+FACADES = {
+    "numpy.testing": by_name(
         *(assert_, assert_allclose, assert_almost_equal, assert_approx_equal),
         *(assert_array_almost_equal, assert_array_equal, assert_array_less),
         assert_equal,
     )
-    return {function.__name__: function for function in functions}
-
-
-FACADES = {
-    "numpy.testing": _build_numpy_testing,
 }

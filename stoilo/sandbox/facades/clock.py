@@ -50,22 +50,21 @@ def _ctime(seconds: float | None = None) -> str:
     return time.asctime(_gmtime(seconds))
 
 
-def _build_time(_level: Level) -> dict[str, object]:
-    stopwatches = ("monotonic", "perf_counter", "process_time", "thread_time")
-    return {
-        **dict.fromkeys(stopwatches, RUN.elapsed_s),
-        **dict.fromkeys((f"{name}_ns" for name in stopwatches), _elapsed_ns),
-        "asctime": _asctime,
-        "ctime": _ctime,
-        "gmtime": _gmtime,
-        "localtime": _gmtime,
-        "mktime": _mktime,
-        "strftime": _strftime,
-        "time": _now,
-        "time_ns": _now_ns,
-        "timezone": 0,
-        "tzname": ("UTC", "UTC"),
-    }
+_STOPWATCHES = ("monotonic", "perf_counter", "process_time", "thread_time")
+_TIME = {
+    **dict.fromkeys(_STOPWATCHES, RUN.elapsed_s),
+    **dict.fromkeys((f"{name}_ns" for name in _STOPWATCHES), _elapsed_ns),
+    "asctime": _asctime,
+    "ctime": _ctime,
+    "gmtime": _gmtime,
+    "localtime": _gmtime,
+    "mktime": _mktime,
+    "strftime": _strftime,
+    "time": _now,
+    "time_ns": _now_ns,
+    "timezone": 0,
+    "tzname": ("UTC", "UTC"),
+}
 
 
 # `datetime`: ``now`` and ``today`` are the admission's time; instances are real ones
@@ -125,11 +124,9 @@ class Date(dt.date, metaclass=StandIn):
         return cls(moment.year, moment.month, moment.day)
 
 
-def _build_datetime(_level: Level) -> dict[str, object]:
-    for stand_in, name in ((Datetime, "datetime"), (Date, "date")):
-        stand_in.__name__ = stand_in.__qualname__ = name
-        stand_in.__module__ = "datetime"
-    return {"datetime": Datetime, "date": Date}
+for _stand_in, _name in ((Datetime, "datetime"), (Date, "date")):
+    _stand_in.__name__ = _stand_in.__qualname__ = _name
+    _stand_in.__module__ = "datetime"
 
 
 def _build_random(_level: Level) -> dict[str, object]:
@@ -152,8 +149,8 @@ def _build_random(_level: Level) -> dict[str, object]:
     return {"Random": Random, "seed": seed}
 
 
-FACADES = {
-    "datetime": _build_datetime,
+FACADES: dict[str, object] = {
+    "datetime": {"datetime": Datetime, "date": Date},
     "random": _build_random,
-    "time": _build_time,
+    "time": _TIME,
 }

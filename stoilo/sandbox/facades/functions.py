@@ -33,7 +33,7 @@ from stoilo.sandbox.language.rules import (
     attribute_kind,
     is_plain,
 )
-from stoilo.sandbox.language.substitutes import StandIn, hide_class
+from stoilo.sandbox.language.substitutes import by_name, hide_class, stand_for
 
 # `functools`: no copying of attributes by name, no rewriting of library classes -------
 
@@ -127,15 +127,10 @@ for _kind in (cached_property, singledispatchmethod):
     _kind.__module__ = "functools"
 
 
-def _build_functools(_level: Level) -> dict[str, object]:
-    return {
-        "cached_property": cached_property,
-        "singledispatch": singledispatch,
-        "singledispatchmethod": singledispatchmethod,
-        "total_ordering": total_ordering,
-        "update_wrapper": update_wrapper,
-        "wraps": wraps,
-    }
+_FUNCTOOLS = by_name(
+    *(cached_property, singledispatch, singledispatchmethod, total_ordering),
+    *(update_wrapper, wraps),
+)
 
 
 # `operator`: getters by name, under the rule that names in source obey ----------------
@@ -170,10 +165,6 @@ def methodcaller(name: Any, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any
         return call_masked(getattr(obj, name), *args, **kwargs)
 
     return call
-
-
-def _build_operator(_level: Level) -> dict[str, object]:
-    return {"attrgetter": attrgetter, "methodcaller": methodcaller}
 
 
 # `copy`: the library's ledger of copies stays its own ---------------------------------
@@ -249,13 +240,10 @@ def abstractproperty(function: Any, *accessors: Any) -> Any:
     return property(abstractmethod(function), *accessors)
 
 
-def _build_abc(_level: Level) -> dict[str, object]:
-    functions = (
-        *(abstractclassmethod, abstractmethod),
-        *(abstractproperty, abstractstaticmethod),
-    )
-    marks = {function.__name__: function for function in functions}
-    return {"ABCMeta": hide_class(ABCMeta), **marks}
+_ABC = by_name(
+    *(abstractclassmethod, abstractmethod, abstractproperty, abstractstaticmethod),
+    hide_class(ABCMeta),
+)
 
 
 # `enum`: the functional form may not smuggle in names that a class body could not -----
@@ -319,38 +307,29 @@ def _build_enum(_level: Level) -> dict[str, object]:
 # it makes calls a function with one more argument, as `functools.partial` does.
 
 
-class SimpleNamespace(metaclass=StandIn):
-    """Stands for ``types.SimpleNamespace``."""
-
-    __stoilo_real__ = types.SimpleNamespace
-
-    def __new__(cls, **attributes: Any) -> Any:
-        # Otherwise keywords would assign names that no source can spell.
-        for name in attributes:
-            if not is_plain(name):
-                raise GuardError("STO-G102", "an attribute name is reserved")
-        return types.SimpleNamespace(**attributes)
+def _make_namespace(**attributes: Any) -> types.SimpleNamespace:
+    # Otherwise keywords would assign names that no source can spell.
+    for name in attributes:
+        if not is_plain(name):
+            raise GuardError("STO-G102", "an attribute name is reserved")
+    return types.SimpleNamespace(**attributes)
 
 
-SimpleNamespace.__module__ = "types"
+_FUNCTION = hide_class(types.FunctionType)
+_TYPES = {
+    "BuiltinFunctionType": hide_class(types.BuiltinFunctionType),
+    "FunctionType": _FUNCTION,
+    "GeneratorType": hide_class(types.GeneratorType),
+    "LambdaType": _FUNCTION,
+    "SimpleNamespace": stand_for(types.SimpleNamespace, _make_namespace),
+}
 
 
-def _build_types(_level: Level) -> dict[str, object]:
-    function = hide_class(types.FunctionType)
-    return {
-        "BuiltinFunctionType": hide_class(types.BuiltinFunctionType),
-        "FunctionType": function,
-        "GeneratorType": hide_class(types.GeneratorType),
-        "LambdaType": function,
-        "SimpleNamespace": SimpleNamespace,
-    }
-
-
-FACADES = {
-    "abc": _build_abc,
+FACADES: dict[str, object] = {
+    "abc": _ABC,
     "copy": _build_copy,
     "enum": _build_enum,
-    "functools": _build_functools,
-    "operator": _build_operator,
-    "types": _build_types,
+    "functools": _FUNCTOOLS,
+    "operator": by_name(attrgetter, methodcaller),
+    "types": _TYPES,
 }

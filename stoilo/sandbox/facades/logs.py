@@ -10,8 +10,8 @@ import sys
 import time
 from typing import Any
 
-from stoilo.core.levels import Level
 from stoilo.sandbox.language.runtime import RUN
+from stoilo.sandbox.language.substitutes import by_name
 
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40}
 LEVELS["CRITICAL"] = 50
@@ -236,24 +236,15 @@ for _kind in (Formatter, Handler, StreamHandler, NullHandler, LogRecord, Logger)
     _kind.__module__ = "logging"
 
 
-def _build_logging(_level: Level) -> dict[str, object]:
-    # The library is not imported
-    words = ("debug", "info", "warning", "error", "exception", "critical", "log")
-    return {
+# The library is not imported.
+_WORDS = ("debug", "info", "warning", "error", "exception", "critical", "log")
+FACADES = {
+    "logging": {
         **LEVELS,
-        **{word: getattr(ROOT, word) for word in words},
-        "Formatter": Formatter,
-        "Handler": Handler,
-        "LogRecord": LogRecord,
-        "Logger": Logger,
-        "NullHandler": NullHandler,
-        "StreamHandler": StreamHandler,
+        **{word: getattr(ROOT, word) for word in _WORDS},
+        **by_name(Formatter, Handler, LogRecord, Logger, NullHandler, StreamHandler),
         "basicConfig": basic_config,
         "getLevelName": get_level_name,
         "getLogger": get_logger,
     }
-
-
-FACADES = {
-    "logging": _build_logging,
 }

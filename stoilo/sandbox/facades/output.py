@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Self
 
-from stoilo.core.levels import Level
 from stoilo.sandbox.language.output import redirect_output, restore_output
 from stoilo.sandbox.language.rules import TASK_FILENAME
+from stoilo.sandbox.language.substitutes import by_name
 
 # `contextlib`: output redirected within the task, which has no real streams -----------
 
@@ -31,10 +31,6 @@ class redirect_stdout:  # noqa: N801 - the library's name
 
 
 redirect_stdout.__module__ = "contextlib"
-
-
-def _build_contextlib(_level: Level) -> dict[str, object]:
-    return {"redirect_stdout": redirect_stdout}
 
 
 # `warnings`: recorded warnings name the task's file or none; no other module is swapped
@@ -84,10 +80,6 @@ def _keep_in(log: list[warnings.WarningMessage]) -> Callable[..., None]:
 
 
 catch_warnings.__module__ = "warnings"
-
-
-def _build_warnings(_level: Level) -> dict[str, object]:
-    return {"catch_warnings": catch_warnings}
 
 
 # `tqdm`: the shape of a progress bar, which nobody sees: it counts and shows nothing
@@ -167,10 +159,6 @@ def trange(*bounds: Any, **options: Any) -> tqdm:
 tqdm.__module__ = "tqdm"
 
 
-def _build_tqdm(_level: Level) -> dict[str, object]:
-    return {"tqdm": tqdm, "trange": trange}
-
-
 # `sys`: numbers about the machine's arithmetic, the output, and a way to stop ---------
 
 
@@ -191,20 +179,19 @@ def _exit(status: object = None) -> NoReturn:
     raise SystemExit(status)
 
 
-def _build_sys(_level: Level) -> dict[str, object]:
-    return {
-        "argv": [TASK_FILENAME],
-        "exit": _exit,
-        "stderr": TaskStream(),
-        "stdout": TaskStream(),
-        "version": "{}.{}.{}".format(*sys.version_info[:3]),
-    }
+_SYS = {
+    "argv": [TASK_FILENAME],
+    "exit": _exit,
+    "stderr": TaskStream(),
+    "stdout": TaskStream(),
+    "version": "{}.{}.{}".format(*sys.version_info[:3]),
+}
 
 
 FACADES = {
-    "contextlib": _build_contextlib,
-    "sys": _build_sys,
-    "tqdm": _build_tqdm,
-    "tqdm.auto": _build_tqdm,
-    "warnings": _build_warnings,
+    "contextlib": by_name(redirect_stdout),
+    "sys": _SYS,
+    "tqdm": by_name(tqdm, trange),
+    "tqdm.auto": by_name(tqdm, trange),
+    "warnings": by_name(catch_warnings),
 }

@@ -6,8 +6,6 @@ import posixpath
 from fnmatch import fnmatchcase
 from typing import Any
 
-from stoilo.core.levels import Level
-
 _Parsed = tuple[str, tuple[str, ...]]
 
 
@@ -167,10 +165,4 @@ class PurePosixPath:
 PurePosixPath.__module__ = "pathlib"
 
 
-def _build_pathlib(_level: Level) -> dict[str, object]:
-    return {"PurePath": PurePosixPath, "PurePosixPath": PurePosixPath}
-
-
-FACADES = {
-    "pathlib": _build_pathlib,
-}
+FACADES = {"pathlib": {"PurePath": PurePosixPath, "PurePosixPath": PurePosixPath}}

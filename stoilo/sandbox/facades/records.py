@@ -136,11 +136,7 @@ class PrettyPrinter(pprint.PrettyPrinter):
 PrettyPrinter.__module__ = "pprint"
 
 
-def _build_pprint(_level: Level) -> dict[str, object]:
-    return {"PrettyPrinter": PrettyPrinter}
-
-
-FACADES = {
+FACADES: dict[str, object] = {
     "dataclasses": _build_dataclasses,
-    "pprint": _build_pprint,
+    "pprint": {"PrettyPrinter": PrettyPrinter},
 }

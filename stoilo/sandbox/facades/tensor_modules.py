@@ -18,7 +18,7 @@ from stoilo.sandbox.language.rules import (
     is_dunder,
     is_plain,
 )
-from stoilo.sandbox.language.substitutes import StandIn
+from stoilo.sandbox.language.substitutes import by_name, stand_for
 
 # `torch.nn`: modules whose names for parameters, buffers and children pass our rule
 #
@@ -36,16 +36,11 @@ def check_attribute_name(name: object) -> None:
         raise GuardError("STO-G102", f"the name {text[:64]!r} is reserved")
 
 
-class ParameterStandIn(metaclass=StandIn):
-    """Stands for ``torch.nn.Parameter``."""
-
-    __stoilo_real__ = nn.Parameter
-
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
-        # Return a real one, made of a tensor only
-        if data is not None and not isinstance(data, torch.Tensor):
-            raise TypeError("nn.Parameter() takes a tensor")
-        return nn.Parameter(data, requires_grad)  # type: ignore[arg-type]  # None is what its default is
+def _make_parameter(data: Any = None, requires_grad: bool = True) -> nn.Parameter:
+    # Of a tensor only
+    if data is not None and not isinstance(data, torch.Tensor):
+        raise TypeError("nn.Parameter() takes a tensor")
+    return nn.Parameter(data, requires_grad)  # type: ignore[arg-type]  # None is what its default is
 
 
 _register_buffer = nn.Module.register_buffer
@@ -148,9 +143,7 @@ def _guard_modules() -> None:
 
 def _build_torch_nn(_level: Level) -> dict[str, object]:
     _guard_modules()
-    ParameterStandIn.__name__ = ParameterStandIn.__qualname__ = "Parameter"
-    ParameterStandIn.__module__ = "torch.nn.parameter"
-    return {"Parameter": ParameterStandIn}
+    return by_name(stand_for(nn.Parameter, _make_parameter))
 
 
 # `torch.nn.utils`: weight and spectral norm, of parameters that the module has --------
@@ -179,10 +172,6 @@ def _checked_by_name(real: Callable[..., Any]) -> Callable[..., Any]:
     apply.__name__ = apply.__qualname__ = real.__name__
     apply.__module__ = "torch.nn.utils"
     return apply
-
-
-def _build_torch_nn_utils(_level: Level) -> dict[str, object]:
-    return {name: _checked_by_name(getattr(nn.utils, name)) for name in _NAMES}
 
 
 # `torch.func`: `functional_call` takes names, so it takes those of parameters and buffers
@@ -228,13 +217,11 @@ def functional_call(
     )
 
 
-def _build_torch_func(_level: Level) -> dict[str, object]:
-    return {"functional_call": functional_call}
-
-
-FACADES = {
-    "torch.func": _build_torch_func,
+FACADES: dict[str, object] = {
+    "torch.func": by_name(functional_call),
     "torch.nn": _build_torch_nn,
     "torch.nn.parameter": _build_torch_nn,
-    "torch.nn.utils": _build_torch_nn_utils,
+    "torch.nn.utils": {
+        name: _checked_by_name(getattr(nn.utils, name)) for name in _NAMES
+    },
 }

@@ -286,13 +286,9 @@ def checkpoint(
     )
 
 
-def _build_torch_utils_checkpoint(_level: Level) -> dict[str, object]:
-    return {"checkpoint": checkpoint}
-
-
-FACADES = {
+FACADES: dict[str, object] = {
     "torch.distributions": _build_torch_distributions,
     "torch.optim": _build_torch_optim,
-    "torch.utils.checkpoint": _build_torch_utils_checkpoint,
+    "torch.utils.checkpoint": {"checkpoint": checkpoint},
     "torch.utils.data": _build_torch_utils_data,
 }

@@ -25,7 +25,7 @@ from stoilo.sandbox.facades.tensor_members import (
 )
 from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.runtime import RUN
-from stoilo.sandbox.language.substitutes import InstanceDict, StandIn
+from stoilo.sandbox.language.substitutes import InstanceDict, by_name, stand_for
 
 # `torch.save` and `torch.load`: what travels as a result, in memory, without pickles
 #
@@ -62,11 +62,6 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
         raise ValueError(f"{message}: {error.message}") from None
 
 
-def file_functions() -> dict[str, object]:
-    """Return the replacements for `torch`'s names."""
-    return {"load": load, "save": save}
-
-
 # `torch`: no uninitialised memory, no shared buffers, no entropy, no raw constructor
 
 
@@ -98,29 +93,16 @@ def _legacy_tensor(data: tuple[Any, ...], dtype: torch.dtype | None) -> torch.Te
     return torch.tensor(data[0], dtype=dtype)
 
 
-class TensorStandIn(metaclass=StandIn):
-    """Stands for ``torch.Tensor`` in annotations, ``isinstance`` and old constructors."""
+def _legacy_class(name: str, dtype: torch.dtype | None) -> Any:
+    """Return what stands for ``torch.Tensor`` or a constructor such as ``FloatTensor``."""
 
-    __stoilo_real__ = torch.Tensor
+    def make(*data: Any) -> torch.Tensor:
+        return _legacy_tensor(data, dtype)
 
-    def __new__(cls, *data: Any) -> Any:
-        return _legacy_tensor(data, None)
+    return stand_for(getattr(torch, name), make, name=name, module="torch")
 
 
-def _legacy_class(name: str, dtype: torch.dtype) -> type:
-    real = getattr(torch, name)
-
-    class Legacy(metaclass=StandIn):
-        """Stands for a constructor such as ``torch.FloatTensor``."""
-
-        __stoilo_real__ = real
-
-        def __new__(cls, *data: Any) -> Any:
-            return _legacy_tensor(data, dtype)
-
-    Legacy.__name__ = Legacy.__qualname__ = name
-    Legacy.__module__ = "torch"
-    return Legacy
+TENSOR = _legacy_class("Tensor", None)
 
 
 def new(self: torch.Tensor, *data: Any) -> torch.Tensor:
@@ -223,23 +205,17 @@ def _build_torch(level: Level) -> dict[str, object]:
     guard_bounds()
     guard_nodes()
     torch.Tensor.new = new  # type: ignore[assignment, method-assign]  # the library's shows free memory
-    TensorStandIn.__name__ = TensorStandIn.__qualname__ = "Tensor"
-    TensorStandIn.__module__ = "torch"
     for name in level.members.get("torch.Tensor", ()):
         method = getattr(torch.Tensor, name)
         if callable(method):
-            setattr(TensorStandIn, name, method)
-    functions = (
-        *(as_tensor, asarray, empty, empty_like, frombuffer, manual_seed, seed),
-        *(get_default_device, set_default_device, set_num_threads),
-        *(set_rng_state, use_deterministic_algorithms),
-    )
+            setattr(TENSOR, name, method)
     return {
-        **{function.__name__: function for function in functions},
-        **file_functions(),
+        **by_name(as_tensor, asarray, empty, empty_like, frombuffer, manual_seed, seed),
+        **by_name(get_default_device, set_default_device, set_num_threads),
+        **by_name(load, save, set_rng_state, use_deterministic_algorithms),
         **{name: _legacy_class(name, dtype) for name, dtype in _LEGACY.items()},
         "Generator": Generator,
-        "Tensor": TensorStandIn,
+        "Tensor": TENSOR,
         "__version__": torch.__version__.partition("+")[0],  # the rest names a build
     }
 
@@ -257,10 +233,6 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> An
     return torch.linalg.lstsq(A, B, rcond, driver=chosen)
 
 
-def _build_torch_linalg(_level: Level) -> dict[str, object]:
-    return {"lstsq": lstsq}
-
-
 # `torch.random`: the one generator of the run; a fork of it puts its state back -------
 
 
@@ -274,11 +246,6 @@ def fork_rng(devices: object = None, *, enabled: bool = True) -> Iterator[None]:
     finally:
         if enabled:
             torch.set_rng_state(state)
-
-
-def _build_torch_random(_level: Level) -> dict[str, object]:
-    functions = (fork_rng, manual_seed, seed, set_rng_state)
-    return {function.__name__: function for function in functions}
 
 
 # `torch.cuda` and `torch.backends`: there is one device, and what chooses another is idle
@@ -314,21 +281,20 @@ def _idle(*_options: object) -> None:
     pass
 
 
-def _build_devices(_level: Level) -> dict[str, object]:
-    idle = ("empty_cache", "manual_seed", "manual_seed_all", "synchronize")
-    return {
-        **dict.fromkeys(("is_available", "is_bf16_supported"), _unavailable),
-        **dict.fromkeys(("current_device", "device_count"), _none),
-        **dict.fromkeys((*idle, "current_accelerator"), _idle),
-        **{name: Switches() for name in ("cudnn", "mkldnn", "mps")},
-    }
+_IDLE = ("empty_cache", "manual_seed", "manual_seed_all", "synchronize")
+_DEVICES = {
+    **dict.fromkeys(("is_available", "is_bf16_supported"), _unavailable),
+    **dict.fromkeys(("current_device", "device_count"), _none),
+    **dict.fromkeys((*_IDLE, "current_accelerator"), _idle),
+    **{name: Switches() for name in ("cudnn", "mkldnn", "mps")},
+}
 
 
-FACADES = {
+FACADES: dict[str, object] = {
     "torch": _build_torch,
-    "torch.accelerator": _build_devices,
-    "torch.backends": _build_devices,
-    "torch.cuda": _build_devices,
-    "torch.linalg": _build_torch_linalg,
-    "torch.random": _build_torch_random,
+    "torch.accelerator": _DEVICES,
+    "torch.backends": _DEVICES,
+    "torch.cuda": _DEVICES,
+    "torch.linalg": by_name(lstsq),
+    "torch.random": by_name(fork_rng, manual_seed, seed, set_rng_state),
 }

@@ -325,15 +325,6 @@ def find_own(rules: SyscallRules) -> dict[str, OwnCall]:
     return runs | dict(ZYGOTE_CALLS)
 
 
-def add_own(context: Context, calls: Mapping[str, OwnCall]) -> None:
-    """Add the rules of `calls` to a filter."""
-    for name, call in calls.items():
-        if call.add is None:
-            context.allow(name)
-        else:
-            call.add(context, name)
-
-
 _PROBE_ERRNO = "EPERM"
 _FROZEN: Final = {"c": "libc.so.6", "seccomp": "libseccomp.so.2"}
 """The host's C library is loaded already; the other lies in the frozen tree."""
@@ -356,14 +347,19 @@ def _answers_by_default(name: str, denied: Denied) -> bool:
 
 
 def build_filter(
-    rules: SyscallRules, *, threads: bool, denied: Denied = Denied.KILL
+    rules: SyscallRules,
+    *,
+    threads: bool,
+    denied: Denied = Denied.KILL,
+    readable: bool = False,
 ) -> bytes:
-    """Return the BPF program of a level.
+    """Return the BPF program of a level, or libseccomp's words for it.
 
     Args:
         rules: the level's table (trusted).
         threads: whether clone(2) with thread flags is let through.
         denied: what a call gets that no rule lets through.
+        readable: ask for the words.
 
     Raises:
         OSError: libseccomp does not know a name or refuses a rule.
@@ -380,36 +376,47 @@ def build_filter(
     for name, calls in rules.errno.items():
         for call in () if _answers_by_default(name, denied) else calls:
             table.add_rule(bpf.ERRNO(getattr(errno, name)), call)
-    return _export(table)
+    return _export(table, readable=readable)
 
 
-def _export(table: SyscallFilter) -> bytes:
+def _export(table: SyscallFilter, *, readable: bool) -> bytes:
     with tempfile.TemporaryFile() as file:
-        table.export_bpf(file)
+        (table.export_pfc if readable else table.export_bpf)(file)
         file.seek(0)
         return file.read()
 
 
-def build_zygote_filter(rules: SyscallRules, *, threads: bool) -> bytes:
+def build_zygote_filter(
+    rules: SyscallRules, *, threads: bool, readable: bool = False
+) -> bytes:
     """Return the BPF program of a zygote whose runs have `rules`.
 
     What it denies gets the answer for a tracer: without one the call fails with ENOSYS, and
     it gives way to a run's own filter, whose answer stops and names the call.
     """
-    return _build_own(load_binding().TRACE(0), find_own(rules), threads=threads)
+    default = load_binding().TRACE(0)
+    return _build_own(default, find_own(rules), threads=threads, readable=readable)
 
 
-def build_waiter_filter() -> bytes:
+def build_waiter_filter(*, readable: bool = False) -> bytes:
     """Return the BPF program of the process that only waits for the zygote."""
-    return _build_own(load_binding().KILL_PROCESS, WAITER_CALLS, threads=False)
+    default = load_binding().KILL_PROCESS
+    return _build_own(default, WAITER_CALLS, threads=False, readable=readable)
 
 
-def _build_own(default: int, calls: Mapping[str, OwnCall], *, threads: bool) -> bytes:
+def _build_own(
+    default: int, calls: Mapping[str, OwnCall], *, threads: bool, readable: bool
+) -> bytes:
     bpf = load_binding()
     table = bpf.SyscallFilter(default)
     table.set_attr(bpf.Attr.ACT_BADARCH, bpf.KILL_PROCESS)
-    add_own(Context(table, bpf, threads), calls)
-    return _export(table)
+    context = Context(table, bpf, threads)
+    for name, call in calls.items():
+        if call.add is None:
+            context.allow(name)
+        else:
+            call.add(context, name)
+    return _export(table, readable=readable)
 
 
 def name_syscall(number: int) -> str:

@@ -89,12 +89,12 @@ def replace_members(cls: type, members: Mapping[str, object]) -> None:
     For the whole process. Whoever holds an old member, as a bound method, keeps it.
 
     Raises:
-        InternalError: ``STO-G130`` this interpreter lays types out in another way.
+        InternalError: ``STO-P001`` this interpreter lays types out in another way.
     """
     flags = ctypes.c_ulong.from_address(id(cls) + _FLAGS_OFFSET)
     before = cls.__flags__ & _ALL_FLAGS
     if flags.value != before or not before & _IMMUTABLE:
-        raise InternalError("STO-G130", f"{cls.__name__} is no immutable type here")
+        raise InternalError("STO-P001", f"{cls.__name__} is no immutable type here")
     namespace = gc.get_referents(cls.__dict__)[0]
     flags.value = before & ~_IMMUTABLE
     try:
@@ -105,7 +105,7 @@ def replace_members(cls: type, members: Mapping[str, object]) -> None:
         flags.value |= _IMMUTABLE
     lost = [name for name in members if cls.__dict__.get(name) is not members[name]]
     if lost:
-        raise InternalError("STO-G130", f"{cls.__name__}.{lost[0]} was not exchanged")
+        raise InternalError("STO-P001", f"{cls.__name__}.{lost[0]} was not exchanged")
 
 
 def replace_member(owner: type, name: str, member: object) -> None:
@@ -467,7 +467,7 @@ def _checked(cls: type) -> Callable[..., None]:
         plain = tuple(map(exact_index, arguments))
         if any(type(place) is int and place < 0 for place in plain[places]):
             raise GuardError(
-                "STO-G109", f"a {cls.__name__} begins and ends in its text"
+                "STO-G108", f"a {cls.__name__} begins and ends in its text"
             )
         if read(self) is not None:
             raise refuse_write(self, "__init__")

@@ -276,7 +276,7 @@ class Extensions:
         facades: façades by dotted name, where the classes are found.
 
     Raises:
-        InternalError: ``STO-G130`` a listed name is no class of a façade.
+        InternalError: ``STO-P001`` a listed name is no class of a façade.
     """
 
     def __init__(self, listed: _Listed, facades: Mapping[str, ModuleType]) -> None:
@@ -393,7 +393,7 @@ def _find_class(dotted: str, facades: Mapping[str, ModuleType]) -> type:
     module, _, name = dotted.rpartition(".")
     found = getattr(facades.get(module), name, None)
     if not isinstance(found, type):
-        raise InternalError("STO-G130", f"level data name no class {dotted}")
+        raise InternalError("STO-P001", f"level data name no class {dotted}")
     return found
 
 

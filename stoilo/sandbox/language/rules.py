@@ -187,21 +187,21 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 SYNTAX = Rule(
-    "STO-G001", "run the file with Python 3.11 and correct the error it names"
+    "STO-P023", "run the file with Python 3.11 and correct the error it names"
 )
-TOO_LARGE = Rule("STO-G002", "split long expressions and deeply nested blocks")
-FINALLY = Rule("STO-G003", "move the inner try/finally into a function of its own")
-LITERAL = Rule("STO-G004", "send large data as an argument")
+TOO_LARGE = Rule("STO-P022", "split long expressions and deeply nested blocks")
+FINALLY = Rule("STO-P027", "move the inner try/finally into a function of its own")
+LITERAL = Rule("STO-P010", "send large data as an argument")
 NAME = Rule("STO-G010", "choose a name without two leading underscores")
-ATTRIBUTE = Rule("STO-G011", "use the public interface of the object")
-DUNDER = Rule("STO-G012", "define a plain method and call it by name")
-ASYNC = Rule("STO-G013", "a task runs alone in one thread: write a plain function")
+ATTRIBUTE = Rule("STO-G101", "use the public interface of the object")
+DUNDER = Rule("STO-G010", "define a plain method and call it by name")
+ASYNC = Rule("STO-G014", "a task runs alone in one thread: write a plain function")
 SYNTAX_KIND = Rule("STO-G014", "rewrite it with ordinary statements")
-METACLASS = Rule("STO-G015", "use a class decorator, __init_subclass__ or abc.ABCMeta")
-STAR = Rule("STO-G016", "name what you import")
-RELATIVE = Rule("STO-G017", "a task is one module: define what you need in it")
-MODULE = Rule("STO-G018", "`stoilo policy show` lists each level's modules")
-MODULE_NAME = Rule("STO-G019", "`stoilo policy show` lists each module's names")
+METACLASS = Rule("STO-G104", "use a class decorator, __init_subclass__ or abc.ABCMeta")
+STAR = Rule("STO-P042", "name what you import")
+RELATIVE = Rule("STO-P042", "a task is one module: define what you need in it")
+MODULE = Rule("STO-P040", "`stoilo policy show` lists each level's modules")
+MODULE_NAME = Rule("STO-P040", "`stoilo policy show` lists each module's names")
 BUILTIN = Rule("STO-G020", "a task only computes: it gets arguments, returns a value")
 
 

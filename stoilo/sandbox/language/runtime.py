@@ -5,7 +5,7 @@ item's index, and time is the admission's, in UTC. A façade is a plain module o
 are as fast as on a real one) that is never in ``sys.modules`` and holds the names that the
 level lists, so ``random._os`` and friends do not exist. Guards refuse assignment to it.
 Names that need care are replaced by what the rule's module of façades makes: its
-``FACADES`` holds a builder for each library module.
+``FACADES`` holds a table for each library module, or what builds one.
 """
 
 from __future__ import annotations
@@ -172,14 +172,15 @@ def build_facades(level: Level) -> FacadeTree:
 def _contents(dotted: str, rule: ModuleRule, level: Level) -> dict[str, object]:
     replaced: dict[str, object] = {}
     if rule.facade:
-        replaced = importlib.import_module(rule.facade).FACADES[dotted](level)
+        made = importlib.import_module(rule.facade).FACADES[dotted]
+        replaced = made(level) if callable(made) else made
     missing = [name for name in rule.names if name not in replaced]
     real = importlib.import_module(dotted) if missing else None
     contents: dict[str, object] = {}
     for name in rule.names:
         value = replaced[name] if name in replaced else getattr(real, name, _ABSENT)
         if value is _ABSENT or isinstance(value, ModuleType):
-            raise InternalError("STO-G130", f"level data name {dotted}.{name} wrongly")
+            raise InternalError("STO-P001", f"level data name {dotted}.{name} wrongly")
         contents[name] = value
     return contents
 
@@ -238,11 +239,11 @@ class Closed:
 
 
 def find_class(dotted: str) -> type:
-    """Return the class that a level calls `dotted` or raise ``STO-G130``."""
+    """Return the class that a level calls `dotted` or raise ``STO-P001``."""
     module, _, name = dotted.rpartition(".")
     found = getattr(importlib.import_module(module), name, None)
     if not isinstance(found, type):
-        raise InternalError("STO-G130", f"level data name no class {dotted}")
+        raise InternalError("STO-P001", f"level data name no class {dotted}")
     return found
 
 
@@ -258,7 +259,7 @@ def close_members(level: Level) -> None:
         cls = find_class(dotted)
         absent = [name for name in listed if not hasattr(cls, name)]
         if absent:
-            raise InternalError("STO-G130", f"level data name {dotted}.{absent[0]}")
+            raise InternalError("STO-P001", f"level data name {dotted}.{absent[0]}")
         for name in hidden_names(cls, listed):
             setattr(cls, name, Closed(cls.__name__, name))
 
@@ -323,7 +324,7 @@ class LanguageRuntime:
         names: dict[str, Any] = {}
         for name in self.level.builtins:
             if name.startswith("_") or not hasattr(builtins, name):
-                raise InternalError("STO-G130", f"level data name a builtin {name!r}")
+                raise InternalError("STO-P001", f"level data name a builtin {name!r}")
             names[name] = special.get(name, getattr(builtins, name))
         return names | {
             "__build_class__": guards.build_class,

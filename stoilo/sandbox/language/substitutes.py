@@ -290,14 +290,14 @@ _MAX_NESTING = 2  # CPython's own limit
 
 
 def check_template(template: str, depth: int = _MAX_NESTING) -> None:
-    """Raise ``STO-G103`` when a field of `template` reads an attribute not plain."""
+    """Raise ``STO-G101`` when a field of `template` reads an attribute not plain."""
     for _, field, specification, _ in _parse(template):
         if field is None:
             continue
         for is_attribute, name in formatter_field_name_split(field)[1]:
             if is_attribute and attribute_kind(name) is not NameKind.PLAIN:
                 raise PolicyRefusal(
-                    "STO-G103",
+                    "STO-G101",
                     f"a format field cannot read the attribute {name[:64]!r}",
                 )
         if specification and depth > 0:
@@ -356,20 +356,43 @@ class StandIn(type):
         return hash(cls.__dict__.get("__stoilo_real__", id(cls)))
 
 
-def hide_class(real: type) -> type:
-    """Return a class that stands for `real`, whose instances exist but are not made."""
+def stand_for(
+    real: type, make: Callable[..., object], *, name: str = "", module: str = ""
+) -> Any:
+    """Return a class that stands for `real`; calling it is calling `make`.
 
-    def refuse(cls: type, *_values: object, **_more: object) -> object:
-        raise GuardError("STO-G107", f"a task makes no {cls.__name__:.64}")
+    Args:
+        real: the library's class, of which instances are.
+        make: what makes them.
+        name: of the class, `real`'s own unless given.
+        module: likewise.
+    """
+
+    def new(_cls: type, *values: object, **more: object) -> object:
+        return make(*values, **more)
 
     members = {
         "__stoilo_real__": real,
-        "__new__": refuse,
-        "__class_getitem__": classmethod(GenericAlias),
-        "__module__": real.__module__,
-        "__qualname__": real.__qualname__,
+        "__new__": new,
+        "__class_getitem__": classmethod(GenericAlias),  # whose call calls its origin
+        "__module__": module or real.__module__,
+        "__qualname__": name or real.__qualname__,
     }
-    return StandIn(real.__name__, (), members)
+    return StandIn(name or real.__name__, (), members)
+
+
+def hide_class(real: type) -> Any:
+    """Return a class that stands for `real`, whose instances exist but are not made."""
+
+    def refuse(*_values: object, **_more: object) -> object:
+        raise GuardError("STO-G108", f"a task makes no {real.__name__:.64}")
+
+    return stand_for(real, refuse)
+
+
+def by_name(*members: Any) -> dict[str, object]:
+    """Return functions and classes under their names, as a façade holds them."""
+    return {member.__name__: member for member in members}
 
 
 # What a task knows as ``type``: it tells what an object is, and builds no classes -----

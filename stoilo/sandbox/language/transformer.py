@@ -85,16 +85,12 @@ __all__ = [
 ]
 
 
-# How much code a tree becomes: the compiler copies each ``finally`` body to every exit
-#
-# Eighteen nested ``finally`` in 1.5 kB of source make it use 800 MiB.
-
-
 # What would cost too much before anything runs: large, deep or multiplying sources
 #
-# The gate says the same earlier and in more words (`stoilo.policies.limits`); this is for a
-# source that no gate has seen. What only costs while it runs (huge integers, regular
-# expressions, long loops) ends at the run's own limits.
+# The gate says the same earlier; this is for a source that no gate has seen. What only costs
+# while it runs (huge integers, regular expressions, long loops) ends at the run's own
+# limits. The compiler copies each ``finally`` body to every exit: eighteen nested ones in
+# 1.5 kB of source make it use 800 MiB.
 
 
 _SINGLETONS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
@@ -149,18 +145,20 @@ class EmittedSize:
         return size
 
 
-def find_oversize(tree: ast.AST) -> Finding | None:
+def find_oversize(tree: ast.AST, nodes: int = BOUNDS.ast_nodes) -> Finding | None:
     """Return what refuses a tree too large or too deep to visit; never recurses."""
     count, layer = 0, list[ast.AST]([tree])
     for _ in range(MAX_TREE_DEPTH):
         count += len(layer)
-        if not layer or count > BOUNDS.ast_nodes:
+        if not layer or count > nodes:
             break
         layer = [child for node in layer for child in ast.iter_child_nodes(node)]
-    if count > BOUNDS.ast_nodes:
-        return F.finding_at(tree, F.TOO_LARGE, f"over {BOUNDS.ast_nodes} syntax nodes")
+    if count > nodes:
+        message = f"the module has more than {nodes:,} syntax nodes"
+        return F.finding_at(tree, F.LITERAL, message)
     if layer:
-        return F.finding_at(layer[0], F.TOO_LARGE, "nested too deeply")
+        deepest = next((node for node in layer if hasattr(node, "lineno")), tree)
+        return F.finding_at(deepest, F.TOO_LARGE, "the code nests too deep")
     return None
 
 
@@ -169,7 +167,7 @@ def find_bombs(tree: ast.Module) -> list[Finding]:
     found = [
         F.finding_at(node, F.LITERAL, "a literal is too large")
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and _is_large(node.value)
+        if isinstance(node, ast.Constant) and is_large_literal(node.value)
     ]
     if EmittedSize(MAX_FINALLY_DEPTH).measure_all(tree.body) > MAX_EMITTED_NODES:
         message = "finally blocks would be copied to each exit too many times"
@@ -177,7 +175,8 @@ def find_bombs(tree: ast.Module) -> list[Finding]:
     return found
 
 
-def _is_large(value: object) -> bool:
+def is_large_literal(value: object) -> bool:
+    """Whether a number, text or bytes is more than a source may hold."""
     if isinstance(value, int):
         return value.bit_length() > MAX_LITERAL_BITS
     return isinstance(value, str | bytes) and len(value) > MAX_LITERAL_LENGTH

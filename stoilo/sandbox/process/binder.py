@@ -91,7 +91,7 @@ class TaskReferences:
         """Refuse: results are plain data."""
         del convert
         raise TrustError(
-            "STO-G112", f"a {type(value).__name__} cannot leave the sandbox"
+            "STO-D001", f"a {type(value).__name__} cannot leave the sandbox"
         )
 
     def from_ref(self, node: Node, convert: Callable[[Node], object]) -> object:
@@ -99,7 +99,7 @@ class TaskReferences:
 
         Raises:
             TrustError: ``STO-G110`` nothing of that kind has this name, ``STO-G111`` the
-                state does not fit the class, ``STO-G113`` a blob is missing or nested.
+                state does not fit the class, ``STO-G110`` a blob is missing or nested.
         """
         match node:
             case FunctionRef(name=name):
@@ -167,7 +167,7 @@ class TaskReferences:
 
     def _read_blob(self, index: int) -> object:
         if self._inside_blob or not 0 <= index < len(self._blobs):
-            raise TrustError("STO-G113", f"there is no blob {index} to refer to here")
+            raise TrustError("STO-G110", f"there is no blob {index} to refer to here")
         self._inside_blob = True
         try:
             return from_node(skeleton.decode(self._blobs[index]), self)
@@ -220,14 +220,14 @@ def bind_arguments(
 
     Raises:
         TrustError: ``STO-D…`` malformed, ``STO-G11x`` names nothing of the source,
-            ``STO-G121`` there are not `items` arguments.
+            ``STO-G110`` there are not `items` arguments.
     """
     references = TaskReferences(module, runtime, blobs)
     node = skeleton.decode(data)
     if not items:
         return from_node(node, references)
     if type(node) is not list or len(node) != items:
-        raise TrustError("STO-G121", f"there are not {items} items to call with")
+        raise TrustError("STO-G110", f"there are not {items} items to call with")
     arguments = []
     for item in node:
         references.start_call()

@@ -23,13 +23,14 @@ from _socket import (
 )
 from _socket import socket as socket  # noqa: PLC0414 - zygote and child name it from here
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
+from stoilo.core.limits import BOUNDS
 from stoilo.sandbox.kernel.calls import FD
 
 # Unix sockets that carry descriptors, for the processes whose start counts ------------
@@ -216,6 +217,7 @@ class Output:
 STATE_FRACTION = 4
 """A state may take this part of the result's limit: one over it."""
 MOST_STEPS = 1 << 53
+_MOST_TELL_MS = 3_600_000
 UNREADABLE_STATE = "STO-G122"
 """What a run ends with that cannot read the state it should go on from."""
 _HEADER_BYTES = 256  # around a state in its frame
@@ -225,12 +227,42 @@ class FrameTooLargeError(Exception):
     """A frame of progress is larger than the run may send."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a run tells of itself."""
 
-    step: int  # how many states were yielded, or items are done
-    fraction: float | None = None  # 0 to 1, None where the task does not say
+    # How many states were yielded, or items are done
+    step: Annotated[int, msgspec.Meta(ge=0, le=MOST_STEPS)]
+    # 0 to 1, None where the task does not say
+    fraction: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     state: bytes | None = None  # encoded value to go on from; None: there is none
+
+
+class TaskRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `stoilo.sandbox.process.task_job` is asked to do; all of it untrusted."""
+
+    source: str  # text of the task module
+    entry: str  # function to call, empty for the last ``def`` of the module body
+    arguments: bytes  # encoded dict that the function gets
+    blobs: tuple[bytes, ...] = ()  # encoded values that the arguments refer to
+    # Hex digits; the seed of every generator (I7)
+    seed: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{2}){0,64}\Z")] = "00" * 32
+    now: int = 0  # what the clock says, s since 1970 in UTC
+    # How many calls share the run, 0 for a single one
+    items: Annotated[int, msgspec.Meta(ge=0, le=BOUNDS.map_items)] = 0
+    # How often at most the run tells of its progress, -1: never
+    tell_ms: Annotated[int, msgspec.Meta(ge=-1, le=_MOST_TELL_MS)] = -1
+    # The largest state that is told, bytes
+    most_state: Annotated[int, msgspec.Meta(ge=0, le=BOUNDS.value_bytes)] = (
+        BOUNDS.value_bytes
+    )
+    # After how many yielded states it goes on
+    step: Annotated[int, msgspec.Meta(ge=0, le=MOST_STEPS)] = 0
+    # The last of them, encoded (`Progress.state`); empty: from the beginning
+    state: bytes = b""
+
+    def encode(self) -> bytes:
+        """Return the request as an encoded skeleton."""
+        return skeleton.encode(msgspec.structs.asdict(self) | {"blobs": [*self.blobs]})
 
 
 def largest_state(result_bytes: int) -> int:
@@ -240,30 +272,15 @@ def largest_state(result_bytes: int) -> int:
 
 def render_progress(progress: Progress) -> bytes:
     """Return the frame."""
-    fields: dict[Any, Any] = {
-        "step": progress.step,
-        "fraction": progress.fraction,
-        "state": progress.state,
-    }
-    return skeleton.encode(fields)
+    return skeleton.encode(msgspec.structs.asdict(progress))
 
 
 def parse_progress(frame: bytes) -> Progress | None:
     """Return what a frame (hostile) tells, None when it is none."""
     try:
-        fields = skeleton.decode(frame)
-    except TrustError:
+        return msgspec.convert(skeleton.decode(frame), Progress, builtin_types=(bytes,))
+    except (TrustError, msgspec.ValidationError):
         return None
-    if not isinstance(fields, dict) or set(fields) != {"step", "fraction", "state"}:
-        return None
-    step, fraction, state = fields["step"], fields["fraction"], fields["state"]
-    if type(step) is not int or not 0 <= step <= MOST_STEPS:
-        return None
-    if fraction is not None and (type(fraction) is not float or not 0 <= fraction <= 1):
-        return None
-    if state is not None and not isinstance(state, bytes | memoryview):
-        return None
-    return Progress(step, fraction, None if state is None else bytes(state))
 
 
 def take_progress(buffer: bytearray, result_bytes: int | None) -> bytes | None:

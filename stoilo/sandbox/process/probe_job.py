@@ -71,9 +71,9 @@ def _make_main(allowed: frozenset[str]) -> types.ModuleType:
 
 
 def _describe_failure(error: BaseException) -> dict[str, Any]:
-    code = "STO-S023"
+    code = "STO-G200"
     if isinstance(error, SystemExit):
-        code = "STO-S024"
+        code = "STO-G200"
     elif is_out_of_memory(error):
         code = OUT_OF_MEMORY
     elif isinstance(error, ImportError):
@@ -95,7 +95,7 @@ def run(request: bytes, output: Output) -> bytes:
     try:
         code = compile(order["source"], "<program>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        return skeleton.encode(_describe_failure(error) | {"code": "STO-S026"})
+        return skeleton.encode(_describe_failure(error) | {"code": "STO-P023"})
     try:
         exec(code, _make_main(names).__dict__)  # noqa: S102 - inside the jail
     except SystemExit as error:

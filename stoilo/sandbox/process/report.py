@@ -21,19 +21,19 @@ from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import DATA_BOUNDS, Node
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS, RunLimits
+from stoilo.core.limits import RunLimits
 from stoilo.core.types import JailUsage, RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import name_syscall
 from stoilo.sandbox.process.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 
 LIMIT_CODES = {
     "wall_s": "STO-S011",
-    "cpu_s": "STO-S012",
+    "cpu_s": "STO-S011",
     "memory_bytes": "STO-S013",
     "output_bytes": "STO-S014",
-    "result_bytes": "STO-S015",
+    "result_bytes": "STO-S014",
 }
-_HOST_FAULTS = frozenset({"STO-S005", "STO-S007", "STO-S008"})
+_HOST_FAULTS = frozenset({"STO-S005", "STO-S008"})
 # Of the limit: on a busy machine wait4 reports less than the kernel counts.
 _CPU_SEEN = 0.7
 
@@ -155,7 +155,7 @@ def _ended_by_signal(number: int, evidence: Evidence, cpu_s: float) -> JailRepor
         return _over("cpu_s")
     if number == signal.SIGKILL:  # nobody inside can send it: kill(2) is denied
         detail = "something outside the jail killed the run"
-        return _crashed("STO-S007", RunLayer.KERNEL, detail)
+        return _crashed("STO-S005", RunLayer.KERNEL, detail)
     detail = f"the process died by {_name_signal(number)}"
     return _crashed("STO-S020", RunLayer.LANGUAGE, detail)
 
@@ -185,7 +185,7 @@ def _ended_by_exit(status: int, result: bytes) -> JailReport:
         detail = "what came out of the jail is not one whole result"
         return _crashed("STO-S021", RunLayer.RESULT, detail)
     detail = f"the process exited by itself with status {status}"
-    return _crashed("STO-S022", RunLayer.LANGUAGE, detail)
+    return _crashed("STO-S021", RunLayer.LANGUAGE, detail)
 
 
 def _is_whole(result: bytes) -> bool:
@@ -194,10 +194,9 @@ def _is_whole(result: bytes) -> bool:
     return len(result) >= FRAME_HEADER and len(result) == FRAME_HEADER + length
 
 
-# What a task is asked, and what its frame (hostile) says ------------------------------
+# What a task's frame (hostile) says ---------------------------------------------------
 
 _TEXT_CHARS = 4000
-_OPTIONAL = frozenset({"tell_ms", "most_state", "step", "state"})
 # Endings that a child may report of itself; limits and kills are the supervisor's to tell.
 # But one: nobody outside sees an allocation fail. A lie about it gains nothing, because
 # every program can use up its memory.
@@ -210,34 +209,7 @@ _TOLD_BY_CHILD = frozenset(
     }
 )
 _TOLD_MEMORY = (RunStatus.KILLED, RunLayer.LIMITS, LIMIT_CODES["memory_bytes"])
-_CHILD_CODE = re.compile(r"(STO-([DG][0-9]{3}|S031))?")
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRequest:
-    """What `stoilo.sandbox.process.task_job` is asked to do; all of it untrusted."""
-
-    source: str  # text of the task module
-    entry: str  # function to call, empty for the last ``def`` of the module body
-    arguments: bytes  # encoded dict that the function gets
-    blobs: tuple[bytes, ...] = ()  # encoded values that the arguments refer to
-    seed: str = "00" * 32  # hex digits; the seed of every generator (I7)
-    now: int = 0  # what the clock says, s since 1970 in UTC
-    items: int = 0  # how many calls share the run, 0 for a single one
-    tell_ms: int = -1  # how often at most the run tells of its progress, -1: never
-    most_state: int = BOUNDS.value_bytes  # the largest state that is told, bytes
-    step: int = 0  # after how many yielded states it goes on
-    # The last of them, encoded (`Progress.state`); empty: from the beginning
-    state: bytes = b""
-
-    def encode(self) -> bytes:
-        """Return the request as an encoded skeleton; only those that tell are longer."""
-        fields: dict[Any, Any] = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in _OPTIONAL or getattr(self, field.name) != field.default
-        }
-        return skeleton.encode(fields | {"blobs": list(self.blobs)})
+_CHILD_CODE = re.compile(r"(STO-[DGP][0-9]{3})?")
 
 
 def choose_limits(level: Level, wall_s: float | None) -> RunLimits:
@@ -253,7 +225,7 @@ def read_outcome(report: JailReport) -> RunOutcome:
     """Return the outcome of a single call from what the jail reported.
 
     Raises:
-        InternalError: ``STO-S005`` the zygote died, ``STO-S007`` the child was killed
+        InternalError: ``STO-S005`` the zygote died or the child was killed
             from outside, ``STO-S008`` cancelled: nothing is known about the task.
     """
     if report.status is not JailStatus.FINISHED:

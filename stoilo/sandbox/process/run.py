@@ -29,12 +29,11 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
-from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
+from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB, TaskRequest
 from stoilo.sandbox.process.report import (
     LIMIT_CODES,
     JailReport,
     JailStatus,
-    TaskRequest,
     choose_limits,
     complete,
     decode_frame,
@@ -47,7 +46,7 @@ from stoilo.sandbox.process.report import (
 )
 from stoilo.sandbox.process.supervisor import Jail
 
-NO_ENTRY = "STO-S031"
+NO_ENTRY = "STO-P030"
 
 
 def run_task(
@@ -84,8 +83,8 @@ def run_source(
     """Run a function of `source` through both layers, in a jail of its own.
 
     Raises:
-        UsageError: ``STO-S031`` there is no such function.
-        PolicyRefusal: ``STO-S001``, ``STO-S002`` this host cannot make the jail.
+        UsageError: ``STO-P030`` there is no such function.
+        PolicyRefusal: ``STO-S002``, ``STO-S002`` this host cannot make the jail.
         InternalError: the jail broke, or the zygote died.
     """
     request = TaskRequest(source, entry or "", skeleton.encode(kwargs), now=now)
@@ -104,7 +103,7 @@ def run_source(
 
 def read_probe(report: JailReport) -> RunOutcome:
     """Turn a probe's report into an outcome; what it printed is its value."""
-    if report.code == "STO-S022" and "status 0" in report.detail:
+    if report.code == "STO-S021" and "status 0" in report.detail:
         outcome = RunOutcome(status=RunStatus.OK)  # os._exit(0) is the program's right
     elif report.status is not JailStatus.FINISHED:
         outcome = read_failure(report)
@@ -123,7 +122,7 @@ def _read_probe_frame(frame: Node) -> RunOutcome:
         return malformed("not a probe's answer")
     if code == LIMIT_CODES["memory_bytes"]:
         return out_of_memory()
-    refused = code == "STO-S026"
+    refused = code == "STO-P023"
     return RunOutcome(
         status=RunStatus.REFUSED if refused else RunStatus.USER_ERROR,
         error=describe(fields),
@@ -153,7 +152,7 @@ def probe_source(
 
     Raises:
         UsageError: ``STO-S030`` a module to preload cannot be imported.
-        PolicyRefusal: ``STO-S001``, ``STO-S002`` this host cannot make the jail.
+        PolicyRefusal: ``STO-S002``, ``STO-S002`` this host cannot make the jail.
     """
     bare = msgspec.structs.replace(level, preload=())
     request = encode_probe(source, preload)

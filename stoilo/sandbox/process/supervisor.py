@@ -224,10 +224,10 @@ class Jail:
 
     Raises:
         PolicyRefusal: ``STO-S002`` names the mandatory mechanism that this host lacks,
-            ``STO-S001`` that it is not Linux.
+            ``STO-S002`` that it is not Linux.
         UsageError: ``STO-S030`` a module to preload cannot be imported.
-        InternalError: ``STO-S003`` the zygote did not start, ``STO-S004`` libseccomp,
-            ``STO-S006`` errno mode was asked for another job than the probe.
+        InternalError: ``STO-S003`` the zygote did not start, ``STO-S003`` libseccomp,
+            ``STO-S003`` errno mode was asked for another job than the probe.
     """
 
     def __init__(
@@ -365,7 +365,7 @@ def _ignore(exchange: Exchange) -> None:
 def _check_platform() -> None:
     if not sys.platform.startswith("linux"):
         raise PolicyRefusal(
-            "STO-S001",
+            "STO-S002",
             "the jail needs Linux",
             hint="run the executor in a Linux virtual machine or container",
         )
@@ -374,7 +374,7 @@ def _check_platform() -> None:
 def _check_denied(denied: Denied, job: str) -> None:
     # A call that fails politely tells a task what there is to try next.
     if denied is not Denied.KILL and job != PROBE_JOB:
-        raise InternalError("STO-S006", f"errno mode is for probes only, not for {job}")
+        raise InternalError("STO-S003", f"errno mode is for probes only, not for {job}")
 
 
 def _load_programs(level: Level, denied: Denied) -> Programs:
@@ -382,7 +382,7 @@ def _load_programs(level: Level, denied: Denied) -> Programs:
         return _build_programs(level.digest, _Hashable(level), denied)
     except (ImportError, RuntimeError, OSError) as error:
         raise InternalError(
-            "STO-S004",
+            "STO-S003",
             f"the system call filter cannot be built: {error}",
             hint="install libseccomp2 and the extra: pip install 'stoilo[executor]'",
         ) from error

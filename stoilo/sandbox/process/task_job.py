@@ -1,17 +1,12 @@
 """The task job: compile, load, bind, call, encode; all of it inside the jail.
 
-Request and frame are encoded skeletons:
+The request is a `TaskRequest`, the frame an encoded skeleton:
 
-    {"source", "entry", "arguments", "blobs", "seed", "now", "items"}
     {"status", "value", "error_type", "error_text", "code", "layer", "late_imports"}
 
 With ``items`` > 0 the arguments are a list of that many dicts and the frame is
 ``{"items": [frame, …]}``; every item starts with its own seed. A failure before the first
 call is one plain frame.
-
-Optional fields make a run tell of its progress: ``tell_ms`` (how often at most, -1: never)
-and ``most_state`` (bytes of a state that is told), and, to go on from what such a run
-yielded, ``step`` with its ``state`` (`stepwise`).
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,7 +27,6 @@ from stoilo.core.codec.nodes import DATA_BOUNDS
 from stoilo.core.codec.values import from_node
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS
 from stoilo.core.types import RunStatus
 from stoilo.sandbox.language.output import (
     Failure,
@@ -54,9 +48,9 @@ from stoilo.sandbox.language.runtime import (
 from stoilo.sandbox.language.transformer import compile_source
 from stoilo.sandbox.process.binder import bind_arguments, encode_result
 from stoilo.sandbox.process.channel import (
-    MOST_STEPS,
     UNREADABLE_STATE,
     Progress,
+    TaskRequest,
     Teller,
     write_progress,
 )
@@ -124,9 +118,8 @@ def _fraction(state: object) -> float | None:
     return min(max(float(value), 0.0), 1.0)
 
 
-NO_ENTRY = "STO-S031"
-_LARGEST_SEED_CHARS = 128
-_MOST_TELL_MS = 3_600_000
+NO_ENTRY = "STO-P030"
+_R = TypeVar("_R", bound=msgspec.Struct)
 _runtimes: list[LanguageRuntime] = []
 
 
@@ -136,22 +129,6 @@ class EndedError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure)
         self.failure = failure
-
-
-class TaskCall(msgspec.Struct, frozen=True):
-    """A checked request."""
-
-    source: str
-    entry: str
-    arguments: bytes
-    blobs: tuple[bytes, ...]
-    seed: bytes
-    now: int
-    items: int
-    tell_ms: int = -1
-    most_state: int = BOUNDS.value_bytes
-    step: int = 0
-    state: bytes = b""
 
 
 def prepare(level: Level) -> None:
@@ -176,7 +153,7 @@ def run_call(
     """Return the frame of one request, as a node; `tell` takes frames of progress."""
     printer = TaskPrinter(output)
     try:
-        call = _parse_request(request)
+        call = read_request(request, TaskRequest)
         teller = None
         if tell is not None and call.tell_ms >= 0:
             gap_s = call.tell_ms / 1000
@@ -199,42 +176,13 @@ def captured_output(printer: TaskPrinter) -> Iterator[None]:
         yield
 
 
-def _parse_request(request: bytes) -> TaskCall:
-    fields = skeleton.decode(request)
-    kinds = {
-        **dict.fromkeys(("source", "entry", "seed"), str),
-        "arguments": bytes,
-        "blobs": list,
-        "now": int,
-        "items": int,
-    }
-    optional = {"tell_ms": int, "most_state": int, "step": int, "state": bytes}
-    if not isinstance(fields, dict) or set(fields) - set(optional) != set(kinds):
-        raise TrustError("STO-G120", "a task request has other fields")
-    kinds |= {name: optional[name] for name in fields.keys() & optional.keys()}
-    values: dict[str, Any] = {
-        name: bytes(value) if type(value) is memoryview else value
-        for name, value in fields.items()
-    }
-    blobs = values["blobs"] if type(values["blobs"]) is list else [None]
-    binary = all(isinstance(blob, bytes | memoryview) for blob in blobs)
-    if not binary or any(type(values[name]) is not kinds[name] for name in kinds):
-        raise TrustError("STO-G120", "a task request's fields are of other types")
-    seed = values["seed"]
-    numbers = (
-        0 <= values["items"] <= BOUNDS.map_items,
-        len(seed) <= _LARGEST_SEED_CHARS,
-        -1 <= values.get("tell_ms", -1) <= _MOST_TELL_MS,
-        0 <= values.get("step", 0) <= MOST_STEPS,
-        0 <= values.get("most_state", 0) <= BOUNDS.value_bytes,
-    )
-    if not all(numbers):
-        raise TrustError("STO-G120", "a task request's numbers are out of bounds")
+def read_request(data: bytes, kind: type[_R]) -> _R:
+    """Return the request (untrusted) in `data`, or raise ``STO-G120``."""
     try:
-        values["seed"] = bytes.fromhex(seed)
-    except ValueError:
-        raise TrustError("STO-G120", "a task request's seed is not hex") from None
-    return TaskCall(**(values | {"blobs": tuple(map(bytes, blobs))}))
+        return msgspec.convert(skeleton.decode(data), kind, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        message = f"a request to the sandbox is malformed: {error}"
+        raise TrustError("STO-G120", message) from None
 
 
 def load_source(
@@ -269,7 +217,7 @@ def find_entry(module: ModuleType, entry: str) -> Callable[..., Any]:
     """Return the function `entry`, or the last one defined when empty.
 
     Raises:
-        PolicyRefusal: ``STO-S031`` there is none.
+        PolicyRefusal: ``STO-P030`` there is none.
     """
     own = {
         name: value
@@ -297,11 +245,11 @@ def find_entry(module: ModuleType, entry: str) -> Callable[..., Any]:
 
 def _run_all(
     runtime: LanguageRuntime,
-    call: TaskCall,
+    call: TaskRequest,
     printer: TaskPrinter,
     teller: Teller | None,
 ) -> dict[str, Any]:
-    start_item(call.seed, 0, call.now)
+    start_item(bytes.fromhex(call.seed), 0, call.now)
     module = load_source(runtime, call.source, printer)
     function = find_entry(module, call.entry)
     arguments = bind_arguments(
@@ -316,7 +264,7 @@ def _run_all(
 
 
 def _run_items(
-    call: TaskCall,
+    call: TaskRequest,
     function: Callable[..., Any],
     arguments: list[Any],
     teller: Teller | None,
@@ -338,8 +286,10 @@ def _bound(
     return lambda: function(argument)
 
 
-def _run_item(call: TaskCall, index: int, run_one: Callable[[], Any]) -> dict[str, Any]:
-    start_item(call.seed, index, call.now)
+def _run_item(
+    call: TaskRequest, index: int, run_one: Callable[[], Any]
+) -> dict[str, Any]:
+    start_item(bytes.fromhex(call.seed), index, call.now)
     try:
         return _succeeded(encode_value(call_task(run_one)))
     except EndedError as ended:

@@ -1,6 +1,7 @@
 """The validator job: one call of the researcher's init or compare function, in the jail.
 
-    {"source", "op": "init" | "compare", "entry", "values": [bytes, …]}
+It answers a `ValidatorRequest`:
+
     {"verdict": "true" | "false" | "raised" | "not_bool", "error_text"}
 
 A source that the language layer refuses, or whose module body fails, is "raised": the
@@ -12,7 +13,9 @@ is its volunteer's fault, and must not end the task.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import StoiloError, TrustError
@@ -32,11 +35,21 @@ from stoilo.sandbox.process.task_job import (
     captured_output,
     find_entry,
     load_source,
+    read_request,
 )
 
 _ARITY = {"init": 1, "compare": 2}
 _SEED = bytes(32)
 _runtimes: list[LanguageRuntime] = []
+
+
+class ValidatorRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which function is asked about which values; all of it untrusted."""
+
+    source: str  # text of the validator module
+    op: Literal["init", "compare"]
+    entry: str  # the function's name
+    values: tuple[bytes, ...]  # encoded; one for `init`, two for `compare`
 
 
 def prepare(level: Level) -> None:
@@ -57,7 +70,8 @@ def run_validator(
     printer = TaskPrinter(output)
     try:
         with captured_output(printer):
-            verdict = _judge(runtime, skeleton.decode(request), printer)
+            asked = read_request(request, ValidatorRequest)
+            verdict = _judge(runtime, asked, printer)
     except EndedError as ended:
         failure = ended.failure
         text = f"{failure.error_type}: {failure.error_text}".removeprefix(": ")
@@ -74,32 +88,16 @@ def run_validator(
     return {"verdict": "true" if verdict else "false", "error_text": ""}
 
 
-def _judge(runtime: LanguageRuntime, fields: Any, printer: TaskPrinter) -> object:
-    source, entry, values = _parse_request(fields)
+def _judge(
+    runtime: LanguageRuntime, request: ValidatorRequest, printer: TaskPrinter
+) -> object:
+    if len(request.values) != _ARITY[request.op]:
+        raise TrustError("STO-G120", "a validator takes another number of values")
     start_item(_SEED, 0, 0)
-    module = load_source(runtime, source, printer)
-    function = find_entry(module, entry)
+    module = load_source(runtime, request.source, printer)
+    function = find_entry(module, request.entry)
     try:
-        arguments = [bind_arguments(value, module, runtime) for value in values]
+        arguments = [bind_arguments(value, module, runtime) for value in request.values]
     except Exception:  # noqa: BLE001 - hostile values: whatever they break, they are wrong
         return False
     return call_task(lambda: function(*arguments))
-
-
-def _parse_request(fields: Any) -> tuple[str, str, list[bytes]]:
-    if not isinstance(fields, dict) or set(fields) != {
-        "source",
-        "op",
-        "entry",
-        "values",
-    }:
-        raise TrustError("STO-G120", "a validator request has other fields")
-    source, entry, values = fields["source"], fields["entry"], fields["values"]
-    arity = _ARITY.get(fields["op"]) if type(fields["op"]) is str else None
-    if type(source) is not str or type(entry) is not str or type(values) is not list:
-        raise TrustError("STO-G120", "a validator request's fields are of other types")
-    if arity != len(values):
-        raise TrustError("STO-G120", "a validator takes another number of values")
-    if not all(isinstance(value, bytes | memoryview) for value in values):
-        raise TrustError("STO-G120", "a validator takes encoded values")
-    return source, entry, [bytes(value) for value in values]

@@ -29,8 +29,13 @@ from stoilo.sandbox.kernel.calls import FD
 from stoilo.sandbox.kernel.mechanisms import Mechanism, MechanismError
 from stoilo.sandbox.process import child
 from stoilo.sandbox.process.child import ChildPlan
-from stoilo.sandbox.suite.attempts import Scene, Trial, applicable_trials
-from stoilo.sandbox.suite.verdicts import Attempt
+from stoilo.sandbox.suite.attempts import (
+    ATTEMPTS,
+    Attempted,
+    Scene,
+    Trial,
+    applicable_trials,
+)
 
 LIMITS = RunLimits(cpu_s=1, memory_bytes=64 * MIB)
 _LOWEST_FREE, _INHERITED = 16, 200
@@ -111,9 +116,10 @@ def _be_confined(job: Confinement, plan: ChildPlan, ready: int) -> NoReturn:
 def _attempt(job: Confinement) -> bytes:
     # Attempt it; what the operating system refuses did not get through
     try:
-        return _REACHED if job.trial.attempt(job.scene) else _STOPPED
+        reached = ATTEMPTS[job.trial.words](job.scene) is not False
     except (OSError, MemoryError):
         return _STOPPED
+    return _REACHED if reached else _STOPPED
 
 
 def _be_parent(job: Confinement, report: int) -> NoReturn:
@@ -237,20 +243,20 @@ def _fill_low_descriptors() -> None:
 class Tried(msgspec.Struct, frozen=True):
     """The answer: attempts, and mechanisms that could not be applied after all."""
 
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[Attempted, ...] = ()
     inapplicable: tuple[str, ...] = ()
 
 
-def _try(trial: Trial, scene: Scene, order: Order, statm: int) -> Attempt:
+def _try(trial: Trial, scene: Scene, order: Order, statm: int) -> Attempted:
     control, reached = (
         _reaches(Confinement(trial, applied, scene, order.program, statm))
         for applied in (False, True)
     )
-    return Attempt(trial.name, trial.words, "alone", control, reached)
+    return Attempted(trial.name, trial.words, "alone", control, reached)
 
 
 def _try_all(order: Order, statm: int) -> Tried:
-    attempts: list[Attempt] = []
+    attempts: list[Attempted] = []
     inapplicable: list[str] = []
     with _setting() as scene:
         for trial in applicable_trials(mechanisms.detect_abi()):

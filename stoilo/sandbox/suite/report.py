@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import show_plainly
 from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.sandbox.process.report import JailReport
 from stoilo.sandbox.suite.case import Case, Header, Stop

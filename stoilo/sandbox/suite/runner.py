@@ -21,11 +21,15 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
-from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB, VALIDATE_JOB
+from stoilo.sandbox.process.channel import (
+    PROBE_JOB,
+    TASK_JOB,
+    VALIDATE_JOB,
+    TaskRequest,
+)
 from stoilo.sandbox.process.report import (
     JailReport,
     JailStatus,
-    TaskRequest,
     read_outcome,
 )
 from stoilo.sandbox.process.run import encode_probe, read_probe

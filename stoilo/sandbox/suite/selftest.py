@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,12 +20,71 @@ from stoilo.sandbox.kernel.mechanisms import (
     find_missing,
 )
 from stoilo.sandbox.process.supervisor import zygote_command, zygote_environment
+from stoilo.sandbox.suite.attempts import Attempted
 from stoilo.sandbox.suite.confinement import Order, Tried
-from stoilo.sandbox.suite.observation import Observation, UnusableJailError, observe
-from stoilo.sandbox.suite.verdicts import Attempt, Row, State
+from stoilo.sandbox.suite.observation import Observation, observe
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
+
+
+class State(StrEnum):
+    """Whether this machine has a mechanism, and whether a run had it."""
+
+    MISSING = "missing"
+    PRESENT = "present"
+    ACTIVE = "active"
+
+
+class Verdict(StrEnum):
+    """What became of the attempts to break a mechanism."""
+
+    HELD = "held"
+    DID_NOT_HOLD = "did not hold"
+    NOT_TRIED = "not tried"
+    MISSING = "missing"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One mechanism of the table."""
+
+    mechanism: str  # its name
+    mandatory: bool  # whether no run takes place without it
+    state: State  # what this machine and a real run had
+    attempts: tuple[Attempted, ...] = ()  # how it was tried to break
+    detail: str = ""  # what else is to say (a version), empty if nothing
+
+    @property
+    def verdict(self) -> Verdict:
+        """Broken by one success; held where an attempt that tells something failed."""
+        if self.state is State.MISSING:
+            return Verdict.MISSING
+        if any(attempt.reached for attempt in self.attempts):
+            return Verdict.DID_NOT_HOLD
+        if any(attempt.tells for attempt in self.attempts):
+            return Verdict.HELD
+        return Verdict.NOT_TRIED
+
+
+EXIT_CODES = {
+    Verdict.HELD: 0,
+    Verdict.MISSING: 3,
+    Verdict.DID_NOT_HOLD: 4,
+    Verdict.NOT_TRIED: 4,
+}
+"""For the worst mandatory row; what could not be tried is not claimed to hold."""
+
+
+def judge_rows(rows: Iterable[Row]) -> int:
+    """Return the exit code: 0 every mandatory mechanism holds, 3 one missing, 4 broken.
+
+    A mechanism that broke counts more than one that is missing: a jail would be made. An
+    optional one counts only where a run had it.
+    """
+    codes = {EXIT_CODES[row.verdict] for row in rows if row.mandatory}
+    if any(row.verdict is Verdict.DID_NOT_HOLD for row in rows):
+        codes.add(EXIT_CODES[Verdict.DID_NOT_HOLD])
+    return max(codes, default=0)
 
 
 OPTIONAL = (
@@ -70,22 +130,9 @@ def _run_trials(order: Order, command: Sequence[str]) -> Tried:
         raise InternalError("STO-S009", f"the trials broke: {error}") from error
 
 
-def _look_at_system() -> Attempt:
-    found = sys.platform.startswith("linux")
-    return Attempt("linux", "find another system", "jail", None, not found)
-
-
-def _observe(level: Level, zygote: Callable[[], Sequence[str]]) -> Observation:
-    # Look at real runs; where none works, nothing is active and no attempt counts
-    try:
-        return observe(level, zygote)
-    except UnusableJailError:
-        return Observation((), ())
-
-
 def _make_row(
     name: str,
-    attempts: Iterable[Attempt],
+    attempts: Iterable[Attempted],
     *,
     mandatory: bool,
     missing: Iterable[str],
@@ -127,8 +174,10 @@ def run_selftest(
     program = filters.build_filter(level.syscalls, threads=False)
     tried = _run_trials(Order(program, missing, only), trials())
     missing += tried.inapplicable
-    seen = _observe(level, zygote) if not missing else Observation((), ())
-    attempts = (_look_at_system(), *tried.attempts, *seen.attempts)
+    seen = observe(level, zygote) if not missing else Observation()
+    other = not sys.platform.startswith("linux")
+    system = Attempted("linux", "find another system", "jail", None, other)
+    attempts = (system, *tried.attempts, *seen.attempts)
     layers = ("linux", *seen.layers)
     return tuple(
         _make_row(name, attempts, mandatory=mandatory, missing=missing, layers=layers)
@@ -138,3 +187,45 @@ def run_selftest(
         )
         if not only or name in only
     )
+
+
+# For people and programs ----------------------------------------------------------------
+
+
+_CONTROLS = {True: "gets through without it", False: "fails anyway", None: ""}
+
+
+def _show_attempt(attempt: Attempted) -> str:
+    result = "GOT THROUGH" if attempt.reached else "stopped"
+    line = f"    {attempt.place:<6}{attempt.words:<50}{result:<13}"
+    return (line + _CONTROLS[attempt.control]).rstrip()
+
+
+def render_table(rows: Iterable[Row]) -> Iterator[str]:
+    """Return the lines of the table that a person reads."""
+    yield f"{'mechanism':<30}{'mandatory':<12}{'state':<10}result"
+    for row in rows:
+        name = f"{row.mechanism} ({row.detail})" if row.detail else row.mechanism
+        mandatory = "yes" if row.mandatory else "no"
+        yield f"{name:<30}{mandatory:<12}{row.state.value:<10}{row.verdict.value}"
+        yield from map(_show_attempt, row.attempts)
+
+
+def as_data(row: Row) -> dict[str, Any]:
+    """Return the row as it stands in JSON."""
+    return {
+        "mechanism": row.mechanism,
+        "mandatory": row.mandatory,
+        "state": row.state.value,
+        "detail": row.detail or None,
+        "result": row.verdict.value,
+        "attempts": [
+            {
+                "place": attempt.place,
+                "attempt": attempt.words,
+                "through_without": attempt.control,
+                "through": attempt.reached,
+            }
+            for attempt in row.attempts
+        ],
+    }

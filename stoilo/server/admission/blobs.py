@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def disk_error(error: OSError) -> InternalError:
     """Return what a caller learns of a disk that refuses: no paths."""
     return InternalError(
-        "STO-R031",
+        "STO-R030",
         f"the server's disk refuses: {os.strerror(error.errno or 0)}",
         hint="nothing was stored half; retry when the operator has made room",
     )
@@ -80,10 +80,10 @@ class BlobUpload:
             pass
 
     def feed(self, data: bytes) -> None:
-        """Write one chunk; raises ``STO-R015`` past the announced size."""
+        """Write one chunk; raises ``STO-R010`` past the announced size."""
         self._left -= len(data)
         if self._left < 0:
-            raise UsageError("STO-R015", "the upload is longer than it announced")
+            raise UsageError("STO-R010", "the upload is longer than it announced")
         self._hash.update(data)
         try:
             self._file.write(data)
@@ -94,13 +94,13 @@ class BlobUpload:
         """Make the blob durable and grant it to the uploader.
 
         Raises:
-            UsageError: ``STO-R015`` when bytes are missing.
-            TrustError: ``STO-R013`` when the content is not what its name says.
+            UsageError: ``STO-R010`` when bytes are missing.
+            TrustError: ``STO-R010`` when the content is not what its name says.
         """
         if self._left:
-            raise UsageError("STO-R015", "the upload is shorter than it announced")
+            raise UsageError("STO-R010", "the upload is shorter than it announced")
         if self._hash.hexdigest() != self.digest:
-            raise TrustError("STO-R013", "the bytes do not have the digest they claim")
+            raise TrustError("STO-R010", "the bytes do not have the digest they claim")
         self._store.adopt(self._file, self.digest, self._size, self._account_id)
         return self.digest
 
@@ -140,7 +140,7 @@ class BlobStore:
 
         Raises:
             PolicyRefusal: ``STO-R006``.
-            UsageError: ``STO-R014``; TrustError: ``STO-D010``.
+            UsageError: ``STO-R010``; TrustError: ``STO-D010``.
         """
         name, held = check_digest(digest), 0
         _check_size(size)
@@ -199,7 +199,7 @@ class BlobStore:
 def _check_size(size: int) -> None:
     if not 0 <= size <= BOUNDS.blob_bytes:
         raise UsageError(
-            "STO-R014",
+            "STO-R010",
             f"a blob may have up to {BOUNDS.blob_bytes} bytes, not {size}",
             hint="split the value into several",
         )

@@ -12,12 +12,13 @@ from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.types import Redundancy, check_redundancy
+from stoilo.policies.gate import GateRequest
 from stoilo.server.admission.value_facts import ValueFacts, read_facts
-from stoilo.server.log.ports import SourceUnderReview
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.rpc import tasks_pb2 as pb
+    from stoilo.policies.policy import Policy
 
 
 MAX_TOPICS = 8
@@ -26,48 +27,33 @@ LIGHT_BYTES = 64 * 1024
 _TOPIC = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
 _KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 LONGEST_DELAY_S = 5 * 86_400
-"""A copy's time to answer must fit twice into an admission's life."""
+"""A result's time to answer must fit twice into an admission's life."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One CreateTask request, bounded and typed; the sources are still hostile.
+    """One CreateTask request, bounded; its sources are still hostile."""
 
-    Attributes:
-        key: idempotency key.
-        digest: of the whole request without its key.
-        argument_types: library types in the arguments themselves.
-        requested_limits: with 0 where the level's default is wanted.
-    """
-
-    key: str
-    digest: Digest
-    task_module: bytes
-    entry: str
-    validator_module: bytes
-    init_entry: str
-    compare_entry: str
-    arguments: bytes
-    blobs: tuple[str, ...]
-    level: str
-    flavor: str
+    request: pb.CreateTaskRequest
+    digest: Digest  # of the whole request without its key
     redundancy: Redundancy
-    requested_limits: dict[str, int]
-    label: str
-    publish_source: bool
-    map_items: int
-    argument_types: tuple[str, ...]
-    topics: tuple[str, ...] = ()
+    argument_types: tuple[str, ...]  # library types in the arguments themselves
 
-    def review(self, blob_types: tuple[str, ...] = ()) -> SourceUnderReview:
+    @property
+    def key(self) -> str:
+        """The idempotency key."""
+        return self.request.idempotency_key
+
+    def review(self, policy: Policy, blob_types: tuple[str, ...] = ()) -> GateRequest:
         """Return what the gate is asked; `blob_types` come from the named blobs."""
-        named = {self.init_entry, self.compare_entry} - {""}
-        return SourceUnderReview(
-            self.task_module,
-            self.validator_module,
-            self.entry,
-            self.level,
-            tuple(sorted(named)),
+        asked = self.request
+        return GateRequest(
+            asked.task_module,
+            asked.validator_module or None,
+            asked.entry,
+            asked.level,
+            policy,
+            tuple(sorted({asked.init_entry, asked.compare_entry} - {""})),
             tuple(sorted({*self.argument_types, *blob_types})),
         )
 
@@ -113,31 +99,12 @@ def parse_draft(
         TrustError: ``STO-D…`` when the arguments are not a well-formed value.
     """
     check_form(request)
-    redundancy = _redundancy(request)
-    argument_types = _check_arguments(request, read)
-    return Draft(
-        key=request.idempotency_key,
-        digest=request_digest(request),
-        task_module=request.task_module,
-        entry=request.entry,
-        validator_module=request.validator_module,
-        init_entry=request.init_entry,
-        compare_entry=request.compare_entry,
-        arguments=request.arguments,
-        blobs=tuple(check_digest(name) for name in request.blobs),
-        level=request.level,
-        flavor=request.flavor,
-        redundancy=redundancy,
-        requested_limits={
-            field.name: getattr(request.limits, field.name)
-            for field in dataclasses.fields(RunLimits)
-        },
-        label=request.label,
-        publish_source=request.publish_source,
-        map_items=request.map_items,
-        argument_types=argument_types,
-        topics=tuple(sorted(set(request.topics))),
-    )
+    for name in request.blobs:
+        check_digest(name)
+    facts = read(request.arguments)
+    if request.map_items and facts.items != request.map_items:
+        raise _refuse("arguments", f"must be a list of {request.map_items} calls")
+    return Draft(request, request_digest(request), _redundancy(request), facts.types)
 
 
 def _refuse(field: str, rule: str) -> UsageError:
@@ -183,15 +150,6 @@ def _check_names(request: pb.CreateTaskRequest) -> None:
         raise _refuse("validator_module", "is empty but a validator is named")
 
 
-def _check_arguments(
-    request: pb.CreateTaskRequest, read: Callable[[bytes], ValueFacts]
-) -> tuple[str, ...]:
-    facts = read(request.arguments)
-    if request.map_items and facts.items != request.map_items:
-        raise _refuse("arguments", f"must be a list of {request.map_items} calls")
-    return facts.types
-
-
 def _redundancy(request: pb.CreateTaskRequest) -> Redundancy:
     if not request.HasField("redundancy"):
         return Redundancy()
@@ -208,22 +166,23 @@ def _redundancy(request: pb.CreateTaskRequest) -> Redundancy:
     return redundancy
 
 
-def limits_in_force(requested: dict[str, int], level: Level) -> RunLimits:
+def limits_in_force(requested: pb.RunLimits, level: Level) -> RunLimits:
     """Return the limits of a task at `level`; 0 means the level's default.
 
     Raises:
-        UsageError: ``STO-R016`` when the level does not allow as much.
+        UsageError: ``STO-R010`` when the level does not allow as much.
     """
     default, largest = level.default_limits(), level.max_limits()
     chosen: dict[str, int] = {}
-    for name, wanted in requested.items():
-        if wanted > getattr(largest, name):
+    for field in dataclasses.fields(RunLimits):
+        wanted, most = getattr(requested, field.name), getattr(largest, field.name)
+        if wanted > most:
             raise UsageError(
-                "STO-R016",
-                f"{name}={wanted} is more than level {level.name} allows",
-                hint=f"the most is {getattr(largest, name)}",
+                "STO-R010",
+                f"{field.name}={wanted} is more than level {level.name} allows",
+                hint=f"the most is {most}",
             )
-        chosen[name] = wanted or getattr(default, name)
+        chosen[field.name] = wanted or getattr(default, field.name)
     return RunLimits(**chosen)
 
 

@@ -1,10 +1,10 @@
-"""What a copy costs: work estimated from measured runs, bounds from admitted limits. Pure.
+"""What a result costs: work estimated from measured runs, bounds from admitted limits. Pure.
 
 BOINC divides work (FLOP) by the speed of a host (FLOP/s): `rsc_fpops_est` becomes the
 expected time, `rsc_fpops_bound` the time after which a client aborts the task by itself.
-The estimate is the median of what valid copies of the same source took, else of the same
+The estimate is the median of what valid results of the same source took, else of the same
 level, else a guess from the limits. Hosts report their own times and speeds, so a sample
-is clamped to what the limits allow, a workunit gives one sample however many copies it
+is clamped to what the limits allow, a workunit gives one sample however many results it
 had, and no report reaches the bound: that comes from the limits alone, so that a client
 never ends an honest run before our own limits do.
 """
@@ -43,9 +43,7 @@ FASTEST_CLAIM: Final = 1e10
 FASTEST_FLOPS: Final = 1e12
 """No host is faster, FLOP/s: even there the bound is longer than our own limits."""
 
-LEAST_FPOPS: Final = 1e8
-"""Of a copy: fetching and verifying it costs as much."""
-
+LEAST_FPOPS: Final = 1e8  # of a result: fetching and verifying it costs as much
 START_S: Final = 3600
 """Longest time before a task begins (unpacking its runtime on a slow disk), s."""
 
@@ -53,9 +51,7 @@ GUESSED_SHARE: Final = 0.1
 """Part of the processor limit that an unknown task is taken to use."""
 
 SAMPLES_KEPT: Final = 15
-MARGIN: Final = 10.0
-"""`rsc_fpops_bound` is at least that many times the estimate."""
-
+MARGIN: Final = 10.0  # `rsc_fpops_bound` is at least that many times the estimate
 MIB: Final = 1024 * 1024
 RUNTIME_MEMORY_BYTES: Final = 256 * MIB
 """What verifier and warm runtime hold beside the task, whose limit does not count them."""
@@ -66,32 +62,21 @@ SLOT_BYTES: Final = 64 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one copy may use.
+    """What one result may use."""
 
-    Attributes:
-        limits: in force for one run.
-        runs: calls in it, at least 1.
-        input_bytes: of all its input files.
-        unpacked_bytes: of the runtime's tree, which lies beside the slots; 0 for none.
-    """
-
-    limits: RunLimits
-    runs: int = 1
-    input_bytes: int = 0
+    limits: RunLimits  # in force for one run
+    runs: int = 1  # calls in it, at least 1
+    input_bytes: int = 0  # of all its input files
+    # of the runtime's tree, which lies beside the slots; 0 for none
     unpacked_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a host says that a valid copy took: a claim, not a fact.
+    """What a host says that a valid result took: a claim, not a fact."""
 
-    Attributes:
-        cpu_s: processor time, s; 0 where it does not say.
-        flops: its speed, FLOP/s; 0 where it does not say.
-    """
-
-    cpu_s: float
-    flops: float = 0.0
+    cpu_s: float  # processor time, s; 0 where it does not say
+    flops: float = 0.0  # its speed, FLOP/s; 0 where it does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +88,26 @@ class Bounds:
     disk_bytes: int
 
 
-def sample_of(copies: Iterable[Measurement], demand: Demand) -> float | None:
+def sample_of(results: Iterable[Measurement], demand: Demand) -> float | None:
     """Return what one run of a finished workunit took, FLOP; None where nobody says.
 
-    The lower median of its valid copies: a liar among them needs half of them.
+    The lower median of its valid results: a liar among them needs half of them.
     """
     works = sorted(
-        _work(copy, demand) for copy in copies if math.isfinite(copy.cpu_s * copy.flops)
+        _work(result, demand)
+        for result in results
+        if math.isfinite(result.cpu_s * result.flops)
     )
     known = [work for work in works if work > 0]
     return known[(len(known) - 1) // 2] if known else None
 
 
-def _work(copy: Measurement, demand: Demand) -> float:
-    """Return a copy's work for one run, FLOP, within what the limits allow."""
-    flops = copy.flops if copy.flops > 0 else REFERENCE_FLOPS
+def _work(result: Measurement, demand: Demand) -> float:
+    """Return a result's work for one run, FLOP, within what the limits allow."""
+    flops = result.flops if result.flops > 0 else REFERENCE_FLOPS
     flops = min(max(flops, SLOWEST_CLAIM), FASTEST_CLAIM)
     most = float(demand.limits.cpu_s) * demand.runs
-    return min(max(copy.cpu_s, 0.0), most) * flops / demand.runs
+    return min(max(result.cpu_s, 0.0), most) * flops / demand.runs
 
 
 def add_sample(samples: Sequence[float], sample: float) -> tuple[float, ...]:
@@ -131,10 +118,10 @@ def add_sample(samples: Sequence[float], sample: float) -> tuple[float, ...]:
 def estimate_fpops(
     demand: Demand, source: Sequence[float] = (), level: Sequence[float] = ()
 ) -> float:
-    """Return `rsc_fpops_est` of a copy, FLOP.
+    """Return `rsc_fpops_est` of a result, FLOP.
 
     Args:
-        demand: of the copy.
+        demand: of the result.
         source: samples of the same task module and entry.
         level: samples of its level, asked only where `source` is empty.
     """
@@ -154,7 +141,7 @@ def _median(samples: Sequence[float]) -> float:
 
 
 def bounds_of(demand: Demand) -> Bounds:
-    """Return what a client holds a copy to.
+    """Return what a client holds a result to.
 
     Disk: BOINC counts the slot and the result, and sends a task only where all of it
     fits; inputs and runtime lie outside of the slot, and are counted because they must
@@ -187,13 +174,13 @@ class Samples:
         return _source(spec) in self._known
 
     def estimate(self, spec: TaskSpec, demand: Demand) -> float:
-        """Return `rsc_fpops_est` of a task's copy, FLOP."""
+        """Return `rsc_fpops_est` of a task's result, FLOP."""
         source, level = (self._known.get(key, ()) for key in _keys(spec))
         return estimate_fpops(demand, source, level)
 
 
 def demand_of(spec: TaskSpec, input_bytes: int = 0, unpacked_bytes: int = 0) -> Demand:
-    """Return what one copy of a task may use."""
+    """Return what one result of a task may use."""
     runs = max(1, spec.map_items)
     return Demand(spec.limits, runs, input_bytes, unpacked_bytes)
 
@@ -210,9 +197,9 @@ def note_measured(
     valid: Iterable[ReceivedResult],
     now: int,
 ) -> None:
-    """Keep what the valid copies of a finished workunit took, if any says so."""
-    copies = [Measurement(result.cpu_s, result.flops) for result in valid]
-    sample = sample_of(copies, demand_of(spec))
+    """Keep what the valid results of a finished workunit took, if any says so."""
+    results = [Measurement(result.cpu_s, result.flops) for result in valid]
+    sample = sample_of(results, demand_of(spec))
     if sample is None:
         return
     known = _load(connection, _keys(spec))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from sqlalchemy import insert, select
@@ -12,26 +12,36 @@ from sqlalchemy import insert, select
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.types import Finding, Verdict
+from stoilo.policies.gate import GateRequest, verdict_key
 from stoilo.policies.levels import find_argument_types
 from stoilo.server.admission.blobs import granted_blobs
 from stoilo.server.db import rows, schema
 from stoilo.server.db.batcher import Batcher
-from stoilo.server.log.ports import SourceUnderReview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
+    from stoilo.core.errors import StoiloError
+    from stoilo.policies.policy import Policy
     from stoilo.server.db.records import TaskRow
     from stoilo.server.db.store import Store
-    from stoilo.server.log.ports import Judge
 
 
 CACHED_VERDICTS = 4096
 
-_Asked = tuple[str, SourceUnderReview]
-"""A verdict's key and what it is about."""
+_Asked = tuple[str, GateRequest]  # A verdict's key and what it is about
+
+
+class Judge(Protocol):
+    """The gate: a pure function behind a jail (`stoilo.policies.jailed.Gate`)."""
+
+    def judge_many(
+        self, requests: Sequence[GateRequest]
+    ) -> list[Verdict | StoiloError]:
+        """Return a verdict or an error for each of one researcher's sources; blocks."""
+        ...
 
 
 class GateRefusal(PolicyRefusal):
@@ -56,12 +66,15 @@ class Gatekeeper:
     Sources of one account that arrive together share one jailed child and one
     transaction; different accounts never share a child.
 
-    The cache in the database survives restarts; the judge's keys hold the digests of
+    The cache in the database survives restarts; a verdict's key holds the digests of
     policy and engine, so a new policy or language layer asks anew.
     """
 
-    def __init__(self, judge: Judge, store: Store, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, judge: Judge, store: Store, clock: Callable[[], int], policy: Policy
+    ) -> None:
         self._judge = judge
+        self._policy = policy
         self._store = store
         self._clock = clock
         self._known: dict[str, Verdict] = {}
@@ -80,6 +93,8 @@ class Gatekeeper:
             GateRefusal: ``STO-R020``, today's policy does not admit it any more.
         """
         spec = task.spec
+        if task.attempt == 1 and spec.policy_digest == self._policy.digest:
+            return spec.policy_digest  # judged at submission, by this policy
         with self._store.read() as connection:
             wanted = {spec.task_module, spec.validator_module, spec.arguments}
             contents = rows.load_contents(connection, wanted)
@@ -87,28 +102,34 @@ class Gatekeeper:
         types = set(find_argument_types(decode(contents[spec.arguments])))
         types.update(name for found in blobs.values() for name in found)
         named = {spec.init_entry, spec.compare_entry} - {""}
-        submission = SourceUnderReview(
+        request = GateRequest(
             contents[spec.task_module],
-            contents[spec.validator_module],
+            contents[spec.validator_module] or None,
             spec.entry,
             spec.level,
+            self._policy,
             tuple(sorted(named)),
             tuple(sorted(types)),
         )
-        key = self._judge.key(submission)
-        verdict = self._known.get(key) or self._load_or_judge(key, submission)
+        key = verdict_key(request)
+        verdict = self._known.get(key)
+        if verdict is None:
+            [answer] = self._load_or_judge([(key, request)])
+            if isinstance(answer, Exception):
+                raise answer
+            verdict = answer
         if not verdict.admitted:
             raise GateRefusal(verdict)
         return verdict.policy_digest
 
-    async def judge(self, submission: SourceUnderReview, account_id: int) -> Verdict:
-        """Return the verdict on hostile source; raises ``STO-R021`` when it cannot."""
-        key = self._judge.key(submission)
+    async def judge(self, request: GateRequest, account_id: int) -> Verdict:
+        """Return the verdict on hostile source; raises ``STO-P004`` when it cannot."""
+        key = verdict_key(request)
         if key in self._known:
             return self._known[key]
         running = self._running.get(key)
         if running is None:
-            running = asyncio.ensure_future(self._ask(account_id, (key, submission)))
+            running = asyncio.ensure_future(self._ask(account_id, (key, request)))
             self._running[key] = running
             running.add_done_callback(lambda _: self._running.pop(key, None))
         verdict = await asyncio.shield(running)
@@ -119,28 +140,19 @@ class Gatekeeper:
 
     async def _ask(self, account_id: int, asked: _Asked) -> Verdict:
         """Join the account's batch; the last one out closes it."""
-        batcher = self._asking.setdefault(account_id, Batcher(self._load_or_judge_many))
+        batcher = self._asking.setdefault(account_id, Batcher(self._load_or_judge))
         try:
             return await batcher.submit(asked)
         finally:
             if batcher.idle:
                 self._asking.pop(account_id, None)
 
-    def _load_or_judge(self, key: str, submission: SourceUnderReview) -> Verdict:
-        [answer] = self._load_or_judge_many([(key, submission)])
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def _load_or_judge_many(self, asked: Sequence[_Asked]) -> list[Verdict | Exception]:
+    def _load_or_judge(self, asked: Sequence[_Asked]) -> list[Verdict | Exception]:
         """Return the stored verdicts, and judge and store (durably) the others."""
         known = self._load([key for key, _ in asked])
         fresh = {key: one for key, one in asked if key not in known}
         answers: dict[str, Verdict | Exception] = dict(known)
-        if len(fresh) == 1:
-            [(key, submission)] = fresh.items()
-            answers[key] = self._judge.judge(submission)
-        elif fresh:
+        if fresh:
             judged = self._judge.judge_many(list(fresh.values()))
             answers.update(zip(fresh, judged, strict=True))
         self._remember({key: answers[key] for key in fresh})

@@ -39,11 +39,10 @@ class RateMeter:
     def check(self, account_id: int, per_hour: int, cost: int = 1) -> None:
         """Count `cost` events, or raise the meter's code; 0 only looks."""
         with self._lock:
-            now = self._clock()
-            spent, seen = self._spent.get(account_id, (0.0, now))
-            spent = max(0.0, spent - (now - seen) * per_hour / HOUR_S)
+            spent = self._settle(account_id, per_hour)
             allowed = spent + 1 <= per_hour
-            self._spent[account_id] = (spent + cost if allowed else spent, now)
+            if allowed:
+                self._spent[account_id] = spent + cost, self._clock()
         if not allowed:
             raise PolicyRefusal(
                 self._code,
@@ -54,17 +53,21 @@ class RateMeter:
     def left(self, account_id: int, per_hour: int) -> int:
         """Return how many more events would be allowed now."""
         with self._lock:
-            now = self._clock()
-            spent, seen = self._spent.get(account_id, (0.0, now))
-            spent = max(0.0, spent - (now - seen) * per_hour / HOUR_S)
-            return max(0, int(per_hour - spent))
+            return max(0, int(per_hour - self._settle(account_id, per_hour)))
 
     def charge(self, account_id: int, cost: int) -> None:
         """Count `cost` events that have happened; only the next ones may be refused."""
         with self._lock:
-            now = self._clock()
-            spent, seen = self._spent.get(account_id, (0.0, now))
+            spent, seen = self._spent.get(account_id, (0.0, self._clock()))
             self._spent[account_id] = (spent + cost, seen)
+
+    def _settle(self, account_id: int, per_hour: int) -> float:
+        """Return what an account has spent, less what time has given back."""
+        now = self._clock()
+        spent, seen = self._spent.get(account_id, (0.0, now))
+        spent = max(0.0, spent - (now - seen) * per_hour / HOUR_S)
+        self._spent[account_id] = spent, now
+        return spent
 
 
 class RefusalRoom:

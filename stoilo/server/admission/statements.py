@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
 from stoilo.core.statement import (
     CODEC_VERSION,
     Statement,
@@ -16,7 +15,6 @@ from stoilo.core.statement import (
     render_statement,
     statement_digest,
 )
-from stoilo.server.db import rows
 from stoilo.server.db.records import NO_REVIEWS, Reviews
 from stoilo.server.log.public_records import submitter_commitment
 
@@ -71,7 +69,7 @@ class StatementWriter:
         leaf = Leaf(
             LeafKind.ADMISSION, statement_digest(payload), str(facts.epoch), now
         )
-        return rows.replace_attempt(
+        return msgspec.structs.replace(
             attempt,
             statement=payload,
             leaf=render_leaf(leaf),

@@ -6,7 +6,6 @@ those that arrive while a transaction runs share the next one.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ from stoilo.server.admission.draft import (
     limits_in_force,
     parse_draft,
 )
-from stoilo.server.admission.fair_turns import FairTurns, in_thread
+from stoilo.server.admission.fairness import FairTurns, in_thread
 from stoilo.server.admission.gatekeeper import Gatekeeper, GateRefusal
 from stoilo.server.admission.quotas import RateMeter, RefusalRoom, check_open_tasks
 from stoilo.server.admission.value_facts import LIGHT, TOO_LARGE, find_facts
@@ -51,25 +50,7 @@ if TYPE_CHECKING:
 _TASK_ID_BYTES = 16
 READING = Shares(slots=2, busy_above=0.5, half_life_s=30.0)
 """Of threads that read large values; the unit is s."""
-MOST_CODES = 64
-"""Of the gate's findings, in a workunit's public record."""
-
-
-@dataclass(frozen=True, slots=True)
-class Admissible:
-    """A request that passed everything before the gate.
-
-    Attributes:
-        owner: who asks.
-        draft: what for.
-        existing: the task that this key already made, None for a new one.
-        blob_types: library types in the blobs that the draft names.
-    """
-
-    owner: Owner
-    draft: Draft
-    existing: TaskRow | None
-    blob_types: tuple[str, ...] = ()
+MOST_CODES = 64  # of the gate's findings, in a workunit's public record
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +63,13 @@ class _Incoming:
 
 
 @dataclass(frozen=True, slots=True)
-class _Heavy:
-    """Stands for an owner's request that has to be read by itself."""
+class _Found:
+    """A request that passed everything before the gate."""
 
-    owner: Owner
+    owner: Owner  # who asks
+    draft: Draft | None  # what for; None for what has to be read by itself first
+    existing: TaskRow | None = None  # the task that this key already made
+    blob_types: tuple[str, ...] = ()  # library types in the blobs that the draft names
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,31 +80,21 @@ class _NewTask:
 
 
 class Submissions:
-    """CreateTask without gRPC.
-
-    Args:
-        store: where tasks live.
-        gatekeeper: judges the source.
-        refusals: remembers who was refused, for the log.
-        policy: who may use which level, and how much.
-        levels: level by name.
-        flavors: flavor id by (wish, level).
-        clock: seconds since 1970.
-        stored: called after tasks became durable (wakes the pipeline).
-        turns: at reading what takes long, shared with whoever else reads.
-    """
+    """CreateTask without gRPC."""
 
     def __init__(
         self,
-        store: Store,
-        gatekeeper: Gatekeeper,
-        refusals: RefusalBook,
-        policy: Policy,
+        store: Store,  # where tasks live
+        gatekeeper: Gatekeeper,  # judges the source
+        refusals: RefusalBook,  # remembers who was refused, for the log
+        policy: Policy,  # who may use which level, and how much
         *,
-        levels: LevelLookup,
-        flavors: FlavorLookup,
-        clock: Callable[[], int],
+        levels: LevelLookup,  # level by name
+        flavors: FlavorLookup,  # flavor id by (wish, level)
+        clock: Callable[[], int],  # seconds since 1970
+        # called after tasks became durable (wakes the pipeline)
         stored: Callable[[], None],
+        # at reading what takes long, shared with whoever else reads
         turns: FairTurns | None = None,
     ) -> None:
         self._store = store
@@ -135,7 +109,7 @@ class Submissions:
         self._refused = RateMeter("STO-R007", "refused submissions")
         self._refusing = RefusalRoom(self._refused)
         self._reading = turns or FairTurns(READING)
-        self._looking: Batcher[_Incoming, Admissible | _Heavy] = Batcher(self._look)
+        self._looking: Batcher[_Incoming, _Found] = Batcher(self._look)
         self._storing: Batcher[_NewTask, TaskRow] = Batcher(self._insert)
 
     async def create(self, token: str, request: pb.CreateTaskRequest) -> TaskRow:
@@ -144,7 +118,11 @@ class Submissions:
         Raises:
             DeniedError, PolicyRefusal, UsageError, TrustError, InternalError: by code.
         """
-        found = await self._find(token, request)
+        found = await self._looking.submit(_Incoming(token, request))
+        draft = found.draft
+        if draft is None:
+            draft = await self._read(found.owner, request)
+            found = await self._looking.submit(_Incoming(token, request, draft))
         if found.existing is not None:
             # Before the gate: a client that repeats itself costs no jail.
             return found.existing
@@ -154,7 +132,7 @@ class Submissions:
         # its limit before the first of them is counted.
         async with self._refusing.one(account_id, most) as count_refusal:
             verdict = await self._gatekeeper.judge(
-                found.draft.review(found.blob_types), account_id
+                draft.review(self._policy, found.blob_types), account_id
             )
             if not verdict.admitted:
                 count_refusal()
@@ -164,23 +142,15 @@ class Submissions:
             # The log tells of refusals in batches, and under a commitment: it must not become
             # a way to publish text, nor to learn who tries what.
             await self._refusals.note(
-                found.owner.account_id,
-                found.draft.digest,
+                account_id,
+                draft.digest,
                 codes[0] if codes else refusal.code,
             )
             raise refusal
         # The gate chose the level, so only now it is known whether this caller may use it.
         check_access(self._policy, verdict.level, found.owner.name, (found.owner.role,))
-        spec = self._spec(found.draft, verdict)
-        return await self._storing.submit(_NewTask(found.owner, found.draft, spec))
-
-    async def _find(self, token: str, request: pb.CreateTaskRequest) -> Admissible:
-        """Return what is known of an untrusted request, heavy ones read by themselves."""
-        found = await self._looking.submit(_Incoming(token, request))
-        while isinstance(found, _Heavy):  # once: then it has its draft
-            draft = await self._read(found.owner, request)
-            found = await self._looking.submit(_Incoming(token, request, draft))
-        return found
+        spec = self._spec(draft, verdict)
+        return await self._storing.submit(_NewTask(found.owner, draft, spec))
 
     async def _read(self, owner: Owner, request: pb.CreateTaskRequest) -> Draft:
         """Read a heavy request when its account has its turn; a refusal is counted."""
@@ -208,13 +178,12 @@ class Submissions:
         self._meter.check(owner.account_id, quota.tasks_per_hour, cost=0)
         self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
 
-    def _look(
-        self, batch: Sequence[_Incoming]
-    ) -> list[Admissible | _Heavy | Exception]:
+    def _look(self, batch: Sequence[_Incoming]) -> list[_Found | Exception]:
         """Answer a batch in one read transaction: permission and quota first."""
-        answers: list[Admissible | _Heavy | Exception] = []
+        answers: list[_Found | Exception] = []
         with self._store.read() as connection:
-            known = _Known(connection, batch, self._clock())
+            keys = {one.request.idempotency_key for one in batch}
+            known = _Known(connection, [key for key in keys if is_key(key)])
             for incoming in batch:
                 try:
                     answers.append(self._look_at(known, incoming))
@@ -222,8 +191,8 @@ class Submissions:
                     answers.append(error)
         return answers
 
-    def _look_at(self, known: _Known, incoming: _Incoming) -> Admissible | _Heavy:
-        owner = known.owner(incoming.token)
+    def _look_at(self, known: _Known, incoming: _Incoming) -> _Found:
+        owner = known.owner(incoming.token, self._clock())
         tokens.check_permission(owner, "CreateTask")
         quota = self._policy.quota(owner.role)
         draft = incoming.draft
@@ -233,164 +202,137 @@ class Submissions:
             self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
             check_form(incoming.request)
             draft = _read_light(incoming.request)
+        existing = known.task(owner.account_id, incoming.request.idempotency_key)
+        # A repetition may be answered although the account is full.
+        if existing is None:
+            check_open_tasks(known.open_tasks(owner.account_id), quota)
         if draft is None:
-            # A repetition may be answered although the account is full.
-            if known.task(owner, incoming.request.idempotency_key) is None:
-                check_open_tasks(known.open_tasks(owner), quota)
-            return _Heavy(owner)
-        existing = known.task(owner, draft.key)
+            return _Found(owner, None)
         if existing is not None:
             _check_same(existing, draft)
-            return Admissible(owner, draft, existing)
-        check_open_tasks(known.open_tasks(owner), quota)
-        types = _check_blobs(known.connection, owner, draft) if draft.blobs else ()
-        return Admissible(owner, draft, None, types)
+            return _Found(owner, draft, existing)
+        types = (
+            _check_blobs(known.connection, owner, draft) if draft.request.blobs else ()
+        )
+        return _Found(owner, draft, None, types)
 
     def _spec(self, draft: Draft, verdict: Verdict) -> TaskSpec:
-        level = self._levels(verdict.level)
+        asked, level = draft.request, self._levels(verdict.level)
         return TaskSpec(
-            task_module=content_digest(draft.task_module),
-            entry=draft.entry,
-            validator_module=content_digest(draft.validator_module),
-            init_entry=draft.init_entry,
-            compare_entry=draft.compare_entry,
-            arguments=content_digest(draft.arguments),
-            blobs=draft.blobs,
+            task_module=content_digest(asked.task_module),
+            entry=asked.entry,
+            validator_module=content_digest(asked.validator_module),
+            init_entry=asked.init_entry,
+            compare_entry=asked.compare_entry,
+            arguments=content_digest(asked.arguments),
+            blobs=tuple(asked.blobs),
             level=verdict.level,
             policy_digest=verdict.policy_digest,
             source_digest=verdict.source_digest,
-            flavor=self._flavors(draft.flavor, verdict.level),
+            flavor=self._flavors(asked.flavor, verdict.level),
             redundancy=draft.redundancy,
-            limits=limits_in_force(draft.requested_limits, level),
-            label=draft.label,
-            publish_source=draft.publish_source,
-            map_items=draft.map_items,
-            topics=draft.topics,
+            limits=limits_in_force(asked.limits, level),
+            label=asked.label,
+            publish_source=asked.publish_source,
+            map_items=asked.map_items,
+            topics=tuple(sorted(set(asked.topics))),
             codes=tuple(sorted(set(_known_codes(verdict.findings)))[:MOST_CODES]),
         )
 
     def _insert(self, batch: Sequence[_NewTask]) -> list[TaskRow | Exception]:
         """Store a batch in one durable transaction; the first of equal keys wins."""
-        now = self._clock()
+        answers: list[TaskRow | Exception] = []
+        added: list[tuple[TaskRow, Draft]] = []
+        names = iter(draw_tokens(len(batch), _TASK_ID_BYTES))
         with self._store.write() as connection:
-            plan = _Plan(connection, self._policy, batch, now)
-            answers = [plan.place(item) for item in batch]
-            plan.store()
+            known = _Known(connection, [item.draft.key for item in batch])
+            for item in batch:
+                try:
+                    row = self._place(known, item, next(names))
+                except StoiloError as error:
+                    answers.append(error)
+                    continue
+                answers.append(row)
+                if known.add(row, item.draft.key):
+                    added.append((row, item.draft))
+            if added:
+                _store(connection, added)
             # Verdicts become durable with the tasks that stand on them, in one flush.
             self._gatekeeper.save_new(connection)
         self._stored()
         return answers
 
+    def _place(self, known: _Known, item: _NewTask, name: str) -> TaskRow:
+        """Return the task that answers `item`, called `name` if it is new."""
+        owner, draft = item.owner, item.draft
+        existing = known.task(owner.account_id, draft.key)
+        if existing is not None:
+            _check_same(existing, draft)
+            return existing
+        # Again, now under the writer's lock: many batches may have looked at once.
+        quota = self._policy.quota(owner.role)
+        check_open_tasks(known.open_tasks(owner.account_id), quota)
+        return TaskRow(
+            task_id=name,
+            account_id=owner.account_id,
+            request_digest=draft.digest,
+            state=TaskState.ADMITTING,
+            attempt=1,
+            spec=item.spec,
+            created_at=self._clock(),
+        )
+
 
 class _Known:
     """What the database knows about a batch of requests, each asked once."""
 
-    def __init__(
-        self, connection: Connection, batch: Sequence[_Incoming], now: int
-    ) -> None:
+    def __init__(self, connection: Connection, keys: Sequence[str]) -> None:
         self.connection = connection
-        self._now = now
-        self._keys = [
-            key for key in {one.request.idempotency_key for one in batch} if is_key(key)
-        ]
+        self._keys = keys
         self._owners: dict[str, Owner] = {}
         self._tasks: dict[int, dict[str, TaskRow]] = {}
         self._open: dict[int, int] = {}
 
-    def owner(self, token: str) -> Owner:
+    def owner(self, token: str, now: int) -> Owner:
         """Return who holds `token`, or raise ``STO-R001``."""
         if token not in self._owners:
-            self._owners[token] = tokens.find_owner(self.connection, token, self._now)
+            self._owners[token] = tokens.find_owner(self.connection, token, now)
         return self._owners[token]
 
-    def task(self, owner: Owner, key: str) -> TaskRow | None:
-        """Return the owner's task with this key."""
-        account_id = owner.account_id
+    def task(self, account_id: int, key: str) -> TaskRow | None:
+        """Return the account's task with this key."""
         if account_id not in self._tasks:
             self._tasks[account_id] = rows.find_by_key(
                 self.connection, account_id, self._keys
             )
         return self._tasks[account_id].get(key)
 
-    def open_tasks(self, owner: Owner) -> int:
-        """Return how many tasks of the owner are not final."""
-        account_id = owner.account_id
+    def open_tasks(self, account_id: int) -> int:
+        """Return how many tasks of the account are not final."""
         if account_id not in self._open:
             self._open[account_id] = rows.count_open(self.connection, account_id)
         return self._open[account_id]
 
+    def add(self, row: TaskRow, key: str) -> bool:
+        """Know one more task: an equal key later in the batch finds it; False if known."""
+        if self._tasks[row.account_id].get(key) is row:
+            return False
+        self._tasks[row.account_id][key] = row
+        self._open[row.account_id] += 1
+        return True
 
-class _Plan:
-    """Decides, inside the transaction, which of a batch are new."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        policy: Policy,
-        batch: Sequence[_NewTask],
-        now: int,
-    ) -> None:
-        self._connection = connection
-        self._policy = policy
-        self._now = now
-        self._added: Counter[int] = Counter()
-        self._tasks: list[TaskRow] = []
-        self._keys: list[str] = []
-        self._contents: dict[str, bytes] = {}
-        self._names = iter(draw_tokens(len(batch), _TASK_ID_BYTES))
-        keys: dict[int, list[str]] = {}
-        for item in batch:
-            keys.setdefault(item.owner.account_id, []).append(item.draft.key)
-        self._known = {
-            (account_id, key): row
-            for account_id, wanted in keys.items()
-            for key, row in rows.find_by_key(connection, account_id, wanted).items()
-        }
-        self._open = {
-            account_id: rows.count_open(connection, account_id) for account_id in keys
-        }
-
-    def place(self, item: _NewTask) -> TaskRow | Exception:
-        """Return the task that answers `item`, or the error."""
-        account_id = item.owner.account_id
-        known = self._known.get((account_id, item.draft.key))
-        try:
-            if known is not None:
-                _check_same(known, item.draft)
-                return known
-            quota = self._policy.quota(item.owner.role)
-            # Again, now under the writer's lock: many batches may have looked at once.
-            check_open_tasks(self._open[account_id] + self._added[account_id], quota)
-        except StoiloError as error:
-            return error
-        return self._add(item)
-
-    def _add(self, item: _NewTask) -> TaskRow:
-        draft = item.draft
-        row = TaskRow(
-            task_id=next(self._names),
-            account_id=item.owner.account_id,
-            request_digest=draft.digest,
-            state=TaskState.ADMITTING,
-            attempt=1,
-            spec=item.spec,
-            created_at=self._now,
-        )
-        self._tasks.append(row)
-        self._keys.append(draft.key)
-        self._added[row.account_id] += 1
-        # So that an equal key later in this batch finds the first one's task.
-        self._known[row.account_id, draft.key] = row
-        self._contents[item.spec.task_module] = draft.task_module
-        self._contents[item.spec.validator_module] = draft.validator_module
-        self._contents[item.spec.arguments] = draft.arguments
-        return row
-
-    def store(self) -> None:
-        """Write what is new."""
-        if self._tasks:
-            rows.add_contents(self._connection, self._contents)
-            rows.add_task(self._connection, self._tasks, self._keys)
+def _store(connection: Connection, added: Sequence[tuple[TaskRow, Draft]]) -> None:
+    """Write new tasks and what they are made of."""
+    contents: dict[str, bytes] = {}
+    for row, draft in added:
+        contents[row.spec.task_module] = draft.request.task_module
+        contents[row.spec.validator_module] = draft.request.validator_module
+        contents[row.spec.arguments] = draft.request.arguments
+    rows.add_contents(connection, contents)
+    rows.add_task(
+        connection, [row for row, _ in added], [draft.key for _, draft in added]
+    )
 
 
 def _known_codes(
@@ -428,8 +370,8 @@ def _check_same(task: TaskRow, draft: Draft) -> None:
 def _check_blobs(connection: Connection, owner: Owner, draft: Draft) -> tuple[str, ...]:
     """Return the types in the blobs, or raise ``STO-R012`` for one not granted."""
     # "Not yours" and "not there" sound alike, or digests of others' data could be tried.
-    granted = granted_blobs(connection, owner.account_id, draft.blobs)
-    for digest in draft.blobs:
+    granted = granted_blobs(connection, owner.account_id, draft.request.blobs)
+    for digest in draft.request.blobs:
         if digest not in granted:
             raise DeniedError(
                 "STO-R012",

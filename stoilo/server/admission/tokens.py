@@ -9,27 +9,35 @@ act that is noted for the log, under the account's salted commitment.
 from __future__ import annotations
 
 import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import insert, select, update
 
 from stoilo.audit.format.facts import OperatorAct
 from stoilo.core.digests import Domain, domain_digest
-from stoilo.core.errors import DeniedError
+from stoilo.core.errors import DeniedError, StoiloError
 from stoilo.core.limits import BOUNDS
 from stoilo.server.db import schema
+from stoilo.server.db.batcher import Batcher
 from stoilo.server.db.records import Owner
 from stoilo.server.log.outbox import note_act
 from stoilo.server.log.public_records import submitter_commitment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy import Connection
+
+    from stoilo.server.db.store import Store
 
 
 YEAR_S = 365 * 86_400
+KNOWN_FOR_S: Final = (
+    60.0  # whose a token is, to those who only want to know whose turn it is
+)
+MOST_KNOWN: Final = 65_536
 
 
 class Role(StrEnum):
@@ -148,23 +156,7 @@ def check_permission(owner: Owner, rpc: str) -> None:
 
     Of a suspended account ``STO-R009``, unless it only looks after what it has.
     """
-    in_scope = owner.scope == "*" or rpc in owner.scope.split(",")
-    if owner.role not in TASK_ROLES or not in_scope:
-        raise DeniedError(
-            "STO-R002",
-            f"a token of role {owner.role} may not call {rpc}",
-            hint="ask the operator for a researcher's token",
-        )
-    if rpc not in OF_SUSPENDED:
-        _check_active(owner)
-
-
-def _check_active(owner: Owner) -> None:
-    """Raise ``STO-R009`` for a suspended account."""
-    if owner.suspended:
-        raise DeniedError(
-            "STO-R009", "the account is suspended", hint="ask the project's operator"
-        )
+    _check(owner, rpc, TASK_ROLES, "ask the operator for a researcher's token")
 
 
 def check_reviewer(owner: Owner, rpc: str) -> None:
@@ -172,11 +164,64 @@ def check_reviewer(owner: Owner, rpc: str) -> None:
 
     Of a suspended account ``STO-R009``.
     """
+    hint = "ask the operator to enroll you: `stoilo account reviewers --enroll`"
+    _check(owner, rpc, frozenset({Role.REVIEWER}), hint)
+
+
+def _check(owner: Owner, rpc: str, roles: frozenset[Role], hint: str) -> None:
     in_scope = owner.scope == "*" or rpc in owner.scope.split(",")
-    if owner.role != Role.REVIEWER or not in_scope:
+    if owner.role not in roles or not in_scope:
         raise DeniedError(
-            "STO-R002",
-            f"a token of role {owner.role} may not call {rpc}",
-            hint="ask the operator to enroll you: `stoilo policy review enroll`",
+            "STO-R002", f"a token of role {owner.role} may not call {rpc}", hint=hint
         )
-    _check_active(owner)
+    if owner.suspended and rpc not in OF_SUSPENDED:
+        raise DeniedError(
+            "STO-R009", "the account is suspended", hint="ask the project's operator"
+        )
+
+
+class Authenticator:
+    """Who calls, by the token alone: asked before a byte of the message is read.
+
+    Many that ask at once share one read. What is remembered of a token opens nothing: each
+    call asks the database itself; here it decides only whose room and whose turn a message
+    takes. For one event loop.
+    """
+
+    def __init__(
+        self,
+        store: Store,  # where tokens' digests are
+        clock: Callable[[], int],  # seconds since 1970
+        # seconds of a clock that is never set
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._steady = steady
+        self._known: OrderedDict[str, tuple[float, Owner]] = OrderedDict()
+        self._asking: Batcher[str, Owner] = Batcher(self._look)
+
+    async def find(self, token: str) -> Owner:
+        """Return whose an (untrusted) token is, or raise ``STO-R001``."""
+        if len(token) > BOUNDS.token_chars or not token.isascii():
+            return await self._asking.submit("")  # nobody's
+        digest = token_digest(token)  # the token itself is not kept
+        until, known = self._known.get(digest, (0.0, None))
+        if known is not None and until > self._steady():
+            return known
+        owner = await self._asking.submit(token)
+        self._known.pop(digest, None)
+        self._known[digest] = self._steady() + KNOWN_FOR_S, owner
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        return owner
+
+    def _look(self, tokens: Sequence[str]) -> list[Owner | Exception]:
+        answers: list[Owner | Exception] = []
+        with self._store.read() as connection:
+            for token in tokens:
+                try:
+                    answers.append(find_owner(connection, token, self._clock()))
+                except StoiloError as error:
+                    answers.append(error)
+        return answers

@@ -25,29 +25,21 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.policies.levels import find_argument_types
 
-LIGHT: Final = SkeletonBounds(nodes=2_000)
-"""About a millisecond."""
-
+LIGHT: Final = SkeletonBounds(nodes=2_000)  # about a millisecond
 LARGE_BYTES: Final = BOUNDS.inline_arguments_bytes
 """A blob of more is read in a process of its own in any case: strings are copied."""
 
 TIME_S: Final = 60
 MEMORY_BYTES: Final = 1536 * 1024 * 1024
 NICENESS: Final = 15
-TOO_LARGE: Final = "STO-D005"
-"""What `decode` says of a value beyond its bounds."""
+TOO_LARGE: Final = "STO-D005"  # what `decode` says of a value beyond its bounds
 
 
 class ValueFacts(msgspec.Struct, frozen=True, tag=True):
-    """About one encoded value.
+    """About one encoded value."""
 
-    Attributes:
-        types: dotted library types in it, sorted.
-        items: its length when it is a list, -1 else.
-    """
-
-    types: tuple[str, ...]
-    items: int = -1
+    types: tuple[str, ...]  # dotted library types in it, sorted
+    items: int = -1  # its length when it is a list, -1 else
 
 
 class _Refusal(msgspec.Struct, frozen=True, tag=True):

@@ -28,22 +28,17 @@ class WorkunitWriter:
 
     def __init__(
         self,
-        store: Store,
-        blobs: BlobStore,
+        store: Store,  # modules and arguments
+        blobs: BlobStore,  # blobs
+        # admission time (Unix seconds) → the file of revocations for workunits; raises
+        # ``STO-L160`` while there is none
         revocations: Callable[[int], bytes],
+        # id of a flavor → its archive, None where the release has none
         archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None,
+        # level → how the results of its tasks are spread
         replication: Callable[[str], Replication] = lambda _level: Replication(),
     ) -> None:
-        """Remember where the files come from.
-
-        Args:
-            store: modules and arguments.
-            blobs: blobs.
-            revocations: admission time (Unix seconds) → the file of revocations for
-                workunits; raises ``STO-L160`` while there is none.
-            archives: id of a flavor → its archive, None where the release has none.
-            replication: level → how the copies of its tasks are spread.
-        """
+        """Remember where the files come from."""
         self._store = store
         self._blobs = blobs
         self._revocations = revocations
@@ -90,7 +85,7 @@ class WorkunitWriter:
     ) -> list[WorkunitFile]:
         """Return a task's own files; a source that comes again stays with the hosts."""
         if attempt.envelope is None or attempt.proof is None:
-            raise InternalError("STO-R041", "an attempt without admission was issued")
+            raise InternalError("STO-R034", "an attempt without admission was issued")
         blobs = [
             WorkunitFile(
                 workunit.blob_name(index), digest, self._blobs.path(digest), sticky=True

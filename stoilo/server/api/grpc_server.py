@@ -10,14 +10,13 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
-from stoilo.server.api.authenticate import Authenticator
+from stoilo.server.admission.tokens import Authenticator
 from stoilo.server.api.intake import Intake, IntakeBounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoilo.server.api.review_service import ReviewService
-    from stoilo.server.api.service import TaskService
+    from stoilo.server.api.service import ReviewService, TaskService
     from stoilo.server.tls import TlsFiles
 
 

@@ -25,23 +25,22 @@ from google.protobuf.message import DecodeError
 from stoilo.core.errors import PolicyRefusal, StoiloError, UsageError
 from stoilo.core.fairqueue import Shares
 from stoilo.core.limits import BOUNDS
-from stoilo.server.admission.fair_turns import FairTurns
-from stoilo.server.api.body_limit import BodyLimit
+from stoilo.server.admission.fairness import (
+    BodyLimit,
+    FairTurns,
+    Waste,
+    WasteBounds,
+)
 from stoilo.server.api.service import CHUNK_BYTES, bearer_token, fail
-from stoilo.server.api.waste import Waste, WasteBounds
 
 if TYPE_CHECKING:
-    from stoilo.server.api.authenticate import Authenticator
-    from stoilo.server.api.body_limit import Hold
+    from stoilo.server.admission.fairness import Hold
+    from stoilo.server.admission.tokens import Authenticator
     from stoilo.server.db.records import Owner
 
 
-STRANGER: Final = 0
-"""Stands for the account of calls that need no token: health checks."""
-
-OURS: Final = "/stoilo."
-"""Begins the name of every method that wants a token."""
-
+STRANGER: Final = 0  # stands for the account of calls that need no token: health checks
+OURS: Final = "/stoilo."  # begins the name of every method that wants a token
 AT_WORK: Final = Shares(slots=8, busy_above=1.0, half_life_s=10.0)
 WASTE: Final = WasteBounds()
 
@@ -57,53 +56,34 @@ Handler = Any  # grpc's record of parsers and a method, without types
 
 @dataclass(frozen=True, slots=True)
 class IntakeBounds:
-    """What may be in hand at once.
+    """What may be in hand at once."""
 
-    Attributes:
-        calls: of all accounts together.
-        calls_of_account: of one account, those that wait included.
-        calls_of_strangers: without a token.
-        held_bytes: of messages in memory, in all; shared by `FairRoom`'s rule.
-        message_bytes: the largest message.
-        small_bytes: an answer of no more needs no room of its own.
-        message_s: from its turn to its last byte, for one message, s.
-        calls_per_s: of one account, for as long as it likes.
-        burst: calls of one account that may come at once.
-        refusals_per_s: answers of one account's calls that are refused by their head.
-        refusals_burst: of these, at once.
-        at_work: calls for which a thread works at the same time; the unit is s.
-        waste: bytes of calls that end without effect.
-    """
-
-    calls: int = 2048
-    calls_of_account: int = 256
-    calls_of_strangers: int = 64
+    calls: int = 2048  # of all accounts together
+    calls_of_account: int = 256  # of one account, those that wait included
+    calls_of_strangers: int = 64  # without a token
+    # of messages in memory, in all; shared by `FairRoom`'s rule
     held_bytes: int = 128 * 1024 * 1024
-    message_bytes: int = BOUNDS.rpc_message_bytes
-    small_bytes: int = 64 * 1024
-    message_s: float = 60.0
-    calls_per_s: float = 500.0
-    burst: int = 5_000
+    message_bytes: int = BOUNDS.rpc_message_bytes  # the largest message
+    small_bytes: int = 64 * 1024  # an answer of no more needs no room of its own
+    message_s: float = 60.0  # from its turn to its last byte, for one message, s
+    calls_per_s: float = 500.0  # of one account, for as long as it likes
+    burst: int = 5_000  # calls of one account that may come at once
+    # answers of one account's calls that are refused by their head
     refusals_per_s: float = 20.0
-    refusals_burst: int = 100
+    refusals_burst: int = 100  # of these, at once
+    # calls for which a thread works at the same time; the unit is s
     at_work: Shares = AT_WORK
-    waste: WasteBounds = WASTE
+    waste: WasteBounds = WASTE  # bytes of calls that end without effect
 
 
 @dataclass(slots=True)
 class _Call:
-    """One call.
+    """One call."""
 
-    Attributes:
-        account: whose.
-        requests: its messages, as bytes.
-        parse: makes a message of them.
-        read: bytes of messages so far; one that is still on its way counts in full.
-    """
-
-    account: int
-    requests: AsyncIterator[bytes]
-    parse: Callable[[bytes], Any]
+    account: int  # whose
+    requests: AsyncIterator[bytes]  # its messages, as bytes
+    parse: Callable[[bytes], Any]  # makes a message of them
+    # bytes of messages so far; one that is still on its way counts in full
     read: int = 0
 
 
@@ -153,20 +133,15 @@ class CallPace:
 
 
 class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
-    """Stands before every method.
-
-    Args:
-        authenticator: finds the owner of a token.
-        early: by name of a method, what refuses an owner whom it would refuse anyway.
-        bounds: what may be in hand.
-        clock: seconds of a clock that is never set.
-    """
+    """Stands before every method."""
 
     def __init__(
         self,
-        authenticator: Authenticator,
+        authenticator: Authenticator,  # finds the owner of a token
+        # by name of a method, what refuses an owner whom it would refuse anyway
         early: Mapping[str, Callable[[Owner], None]],
-        bounds: IntakeBounds,
+        bounds: IntakeBounds,  # what may be in hand
+        # seconds of a clock that is never set
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._authenticator = authenticator
@@ -299,13 +274,13 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
             yield None if data is None else _parse(call, data), hold
 
     async def _next(self, requests: AsyncIterator[bytes]) -> bytes | None:
-        """Return the next message's bytes, None after the last, or raise ``STO-R018``."""
+        """Return the next message's bytes, None after the last, or raise ``STO-R033``."""
         try:
             async with asyncio.timeout(self._bounds.message_s):
                 return await anext(requests, None)
         except TimeoutError as error:
             raise UsageError(
-                "STO-R018",
+                "STO-R033",
                 f"the message did not come in {self._bounds.message_s:.0f} s",
                 hint="send smaller messages over this network",
             ) from error
@@ -320,7 +295,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
 
 
 def _parse(call: _Call, data: bytes) -> Any:  # noqa: ANN401 - any message
-    """Return a message, or raise ``STO-R017``.
+    """Return a message, or raise ``STO-R010``.
 
     gRPC's own answer would be a status without our code, and a traceback in the log.
     """
@@ -328,7 +303,7 @@ def _parse(call: _Call, data: bytes) -> Any:  # noqa: ANN401 - any message
         return call.parse(data)
     except DecodeError as error:
         raise UsageError(
-            "STO-R017", "the message cannot be read as this call's request"
+            "STO-R010", "the message cannot be read as this call's request"
         ) from error
 
 
@@ -342,9 +317,9 @@ def _everybody(owner: Owner) -> None:
 
 
 def _needed(request: Any) -> Any:  # noqa: ANN401 - any message
-    """Return the one message of a call, or raise ``STO-R017`` where none came."""
+    """Return the one message of a call, or raise ``STO-R010`` where none came."""
     if request is None:
-        raise UsageError("STO-R017", "the call has no message")
+        raise UsageError("STO-R010", "the call has no message")
     return request
 
 

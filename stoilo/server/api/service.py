@@ -1,4 +1,4 @@
-"""TaskService over grpc.aio: deadlines, sizes, and every error with its code (design §7).
+"""Both services over grpc.aio: deadlines, sizes, and every error with its code (design §7).
 
 A failed call carries an `ErrorDetail` in the trailing metadata ``stoilo-error-bin`` and
 the gRPC status that fits. Nothing of the server's inside (paths, SQL, tracebacks) leaves.
@@ -10,15 +10,16 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
+from stoilo.core.rpc import reviews_pb2 as reviews
+from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server.admission import tokens
-from stoilo.server.admission.fair_turns import FairTurns, in_thread
+from stoilo.server.admission.fairness import FairTurns, in_thread
 from stoilo.server.admission.submission import READING, Submissions
 from stoilo.server.db.store import AWAY
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from stoilo.server.api.tasks import TaskDesk
     from stoilo.server.db.records import Owner
     from stoilo.server.db.store import Store
+    from stoilo.server.reviews.desk import ReviewDesk
 
 
 LOGGER = logging.getLogger(__name__)
@@ -35,9 +37,7 @@ ERROR_KEY = "stoilo-error-bin"
 CHUNK_BYTES = 256 * 1024
 LONGEST_CALL_S = 60.0
 LONGEST_STREAM_S = 3600.0
-DETAIL_BYTES = 6 * 1024
-"""Trailing metadata must stay below gRPC's 8 KiB of headers."""
-
+DETAIL_BYTES = 6 * 1024  # trailing metadata must stay below gRPC's 8 KiB of headers
 Context = Any  # grpc.aio.ServicerContext has no usable types
 AnswerT = TypeVar("AnswerT")
 
@@ -51,11 +51,8 @@ STATUS_BY_CODE = {
     "STO-R008": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R009": grpc.StatusCode.PERMISSION_DENIED,
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
-    "STO-R018": grpc.StatusCode.DEADLINE_EXCEEDED,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
-    "STO-R031": grpc.StatusCode.UNAVAILABLE,
     "STO-E003": grpc.StatusCode.UNAVAILABLE,
-    "STO-R111": grpc.StatusCode.UNAVAILABLE,
     AWAY: grpc.StatusCode.UNAVAILABLE,
     "STO-T027": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R033": grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -138,7 +135,77 @@ async def answer(context: Context, call: Awaitable[AnswerT], limit_s: float) -> 
     raise AssertionError  # abort has raised
 
 
-class TaskService(tasks_pb2_grpc.TaskServiceServicer):
+Work = Callable[["Owner", Any], Any]
+"""Does a call for an owner: request → response; blocks."""
+
+
+class _Calls:
+    """What the services share: each call in a worker thread, for an owner whom it suits."""
+
+    _check: Callable[[Owner, str], None]
+
+    def __init__(
+        self, store: Store, clock: Callable[[], int], works: Mapping[str, Work]
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.works = works
+
+    def _owner(self, token: str, rpc: str) -> Owner:
+        with self.store.read() as connection:
+            owner = tokens.find_owner(connection, token, self.clock())
+        self._check(owner, rpc)
+        return owner
+
+    async def _call(
+        self, context: Context, rpc: str, work: Callable[[Owner], Any]
+    ) -> Any:  # noqa: ANN401 - any message
+        token = bearer_token(context)
+
+        def checked() -> Any:  # noqa: ANN401
+            """Permission first."""
+            return work(self._owner(token, rpc))
+
+        return await answer(context, asyncio.to_thread(checked), LONGEST_CALL_S)
+
+
+def _served(rpc: str) -> Callable[[_Calls, Any, Context], Awaitable[Any]]:
+    """Return the method of a call whose work is in the service's table."""
+
+    async def serve(calls: _Calls, request: Any, context: Context) -> Any:  # noqa: ANN401
+        return await calls._call(  # noqa: SLF001 - a method of it
+            context, rpc, lambda owner: calls.works[rpc](owner, request)
+        )
+
+    return serve
+
+
+class ReviewService(_Calls, reviews_pb2_grpc.ReviewServiceServicer):
+    """A reviewer's four calls, each for role `reviewer` only."""
+
+    _check = staticmethod(tokens.check_reviewer)
+    ListReviews = _served("ListReviews")
+    GetReview = _served("GetReview")
+    SubmitReview = _served("SubmitReview")
+    RefuseTask = _served("RefuseTask")
+
+    def __init__(
+        self, store: Store, desk: ReviewDesk, clock: Callable[[], int]
+    ) -> None:
+        works: dict[str, Work] = {
+            "ListReviews": lambda owner, asked: desk.list_waiting(owner, asked.limit),
+            "GetReview": lambda _, asked: desk.get(asked.task_id),
+            "SubmitReview": lambda owner, asked: reviews.SubmitReviewResponse(
+                released=desk.submit(owner, asked.task_id, asked.envelope)
+            ),
+            "RefuseTask": lambda owner, asked: reviews.RefuseTaskResponse(
+                state=desk.refuse(owner, asked.task_id, asked.reason).value
+            ),
+        }
+        super().__init__(store, clock, works)
+
+
+class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
     """The researcher's six calls; every one checks the owner.
 
     Attributes:
@@ -146,6 +213,11 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
 
     Uploads are read in `turns`, which whoever reads large values shares.
     """
+
+    _check = staticmethod(tokens.check_permission)
+    PollTask = _served("PollTask")
+    CancelTask = _served("CancelTask")
+    RejectResult = _served("RejectResult")
 
     def __init__(
         self,
@@ -157,22 +229,23 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         clock: Callable[[], int],
         turns: FairTurns | None = None,
     ) -> None:
-        self.store = store
+        works: dict[str, Work] = {
+            "PollTask": lambda owner, asked: desk.poll(owner, asked.task_id),
+            "CancelTask": lambda owner, asked: pb.CancelTaskResponse(
+                state=desk.cancel(owner, asked.task_id).value
+            ),
+            "RejectResult": lambda owner, asked: pb.RejectResultResponse(
+                copies=desk.reject(owner, asked.task_id, asked.reason)
+            ),
+        }
+        super().__init__(store, clock, works)
         self._turns = turns or FairTurns(READING)
         self._submissions = submissions
-        self._desk = desk
         self._blobs = blobs
         self._policy = policy
-        self.clock = clock
         self.early: Mapping[str, Callable[[Owner], None]] = {
             "CreateTask": submissions.check_early
         }
-
-    def _owner(self, token: str, rpc: str) -> Owner:
-        with self.store.read() as connection:
-            owner = tokens.find_owner(connection, token, self.clock())
-        tokens.check_permission(owner, rpc)
-        return owner
 
     async def CreateTask(  # noqa: N802 - gRPC's name
         self, request: pb.CreateTaskRequest, context: Context
@@ -183,46 +256,6 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
             context, self._submissions.create(token, request), LONGEST_CALL_S
         )
         return pb.CreateTaskResponse(task_id=row.task_id, level=row.spec.level)
-
-    async def PollTask(  # noqa: N802
-        self, request: pb.PollTaskRequest, context: Context
-    ) -> pb.PollTaskResponse:
-        """Say where the caller's task is."""
-
-        def work() -> pb.PollTaskResponse:
-            """Look in a worker thread."""
-            return self._desk.poll(self._owner(token, "PollTask"), request.task_id)
-
-        token = bearer_token(context)
-        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
-
-    async def CancelTask(  # noqa: N802
-        self, request: pb.CancelTaskRequest, context: Context
-    ) -> pb.CancelTaskResponse:
-        """Cancel the caller's task unless it is final."""
-
-        def work() -> pb.CancelTaskResponse:
-            """Cancel in a worker thread."""
-            owner = self._owner(token, "CancelTask")
-            state = self._desk.cancel(owner, request.task_id)
-            return pb.CancelTaskResponse(state=state.value)
-
-        token = bearer_token(context)
-        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
-
-    async def RejectResult(  # noqa: N802
-        self, request: pb.RejectResultRequest, context: Context
-    ) -> pb.RejectResultResponse:
-        """Let the caller say that his task's value cannot be used."""
-
-        def work() -> pb.RejectResultResponse:
-            """Mark hosts in a worker thread."""
-            owner = self._owner(token, "RejectResult")
-            count = self._desk.reject(owner, request.task_id, request.reason)
-            return pb.RejectResultResponse(copies=count)
-
-        token = bearer_token(context)
-        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
 
     async def UploadBlob(  # noqa: N802
         self, requests: AsyncIterator[pb.UploadBlobRequest], context: Context
@@ -252,7 +285,7 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         owner = await asyncio.to_thread(self._owner, token, "UploadBlob")
         first = await anext(aiter(requests), None)
         if first is None:
-            raise UsageError("STO-R015", "the upload is empty")
+            raise UsageError("STO-R010", "the upload is empty")
         upload = await self._begin(owner, first)
         with upload:
             await in_thread(partial(upload.feed, first.data))
@@ -266,13 +299,10 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
     ) -> AsyncIterator[pb.DownloadBlobResponse]:
         """Send a blob that the caller owns, in chunks."""
 
-        def begin() -> Any:  # noqa: ANN401 - a binary file
-            """Open the file in a worker thread."""
-            owner = self._owner(token, "DownloadBlob")
+        def begin(owner: Owner) -> IO[bytes]:
             return self._blobs.open_granted(owner.account_id, request.digest)
 
-        token = bearer_token(context)
-        file = await answer(context, asyncio.to_thread(begin), LONGEST_CALL_S)
+        file = await self._call(context, "DownloadBlob", begin)
         try:
             while data := await asyncio.to_thread(file.read, CHUNK_BYTES):
                 yield pb.DownloadBlobResponse(data=data)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import DeniedError, UsageError
-from stoilo.core.plaintext import show_plainly
+import msgspec
+
+from stoilo.core.errors import DeniedError, UsageError, show_plainly
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server.admission.issuing import find_hold
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 NEEDS_REVIEW = "STO-R022"
 REJECTIONS_PER_HOUR = 1000
-"""Copies, so that one researcher's word does not end the record of many hosts."""
+"""Results, so that one researcher's word does not end the record of many hosts."""
 REASON_CHARS = 200
 
 STEP_TEXT = {
@@ -189,30 +190,20 @@ def _check_kept(outcome: Outcome) -> None:
 def _fill_outcome(response: pb.PollTaskResponse, outcome: Outcome) -> None:
     if outcome.value is not None:
         response.value = outcome.value
-    response.value_blob = outcome.value_blob
-    response.error_type = outcome.error_type
-    response.error_text = outcome.error_text
-    response.code = outcome.code
-    response.output = outcome.output
-    for item in outcome.items:
-        response.items.add(
-            state=item.state.value,
-            value=item.value or b"",
-            error_type=item.error_type,
-            error_text=item.error_text,
-            code=item.code,
-            value_blob=item.value_blob,
-        )
+    for name in ("value_blob", "error_type", "error_text", "code", "output"):
+        setattr(response, name, getattr(outcome, name))
+    for item in outcome.items:  # its fields have the wire's names
+        response.items.add(**msgspec.structs.asdict(item))
 
 
 def _fill_copies(response: pb.PollTaskResponse, status: WorkunitStatus) -> None:
-    for copy in status.results:
+    for result in status.results:
         response.copies.add(
-            name=copy.name,
-            state=copy.state.value,
-            outcome=copy.outcome.value,
-            code=copy.code,
-            sent_at=copy.sent_at,
-            received_at=copy.received_at,
-            cpu_s=copy.cpu_s,
+            name=result.name,
+            state=result.state.value,
+            outcome=result.outcome.value,
+            code=result.code,
+            sent_at=result.sent_at,
+            received_at=result.received_at,
+            cpu_s=result.cpu_s,
         )

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
     from pathlib import Path
 
-    from stoilo.audit.format.policy import LogPolicy
     from stoilo.server.db.store import Store
     from stoilo.server.release.project import Project
 
@@ -50,18 +49,25 @@ def open_log(
     """Open the log below `data`; `stack` closes it.
 
     Raises:
-        TrustError: ``STO-L045`` it is shorter than what others remember; ``STO-L04x``.
+        TrustError: ``STO-L041`` it is shorter than what others remember; ``STO-L04x``.
     """
     # A connection of its own: admissions must not wait behind a checkpoint's signature.
-    signer = SignerClient(project.socket, revive=project.signer.ensure)
+    signer = SignerClient(project.socket, revive=project.ensure_signer)
     stack.callback(signer.close)
+    settings, cosigner = SequencerSettings(), None
+    if project.witnesses.witnesses:
+        cosigner = Cosigner(project.witnesses)
+        stack.callback(cosigner.close)
+        # Every checkpoint costs each witness a request.
+        pace = WITNESSED_INTERVAL_S
+        settings = SequencerSettings(publish_interval_s=pace, busy_interval_s=pace)
     writer = Sequencer.open(
         data,
         project.root.origin,
         CheckpointSigner(signer, data / "audit" / "log"),
         policy=project.witnesses,
-        cosign=_cosigner(project.witnesses, stack),
-        settings=_pace(project.witnesses),
+        cosign=cosigner,
+        settings=settings,
     )
     stack.callback(writer.close)
     check_log_size(writer.size, signer.ping().size, store)
@@ -70,25 +76,6 @@ def open_log(
     seen = SeenStore.below(data)
     stack.callback(seen.close)
     return AuditLog(writer, side, seen)
-
-
-def _cosigner(policy: LogPolicy, stack: AsyncExitStack) -> Cosigner | None:
-    """Return what asks the witnesses, None where there are none."""
-    if not policy.witnesses:
-        return None
-    cosigner = Cosigner(policy)
-    stack.callback(cosigner.close)
-    return cosigner
-
-
-def _pace(policy: LogPolicy) -> SequencerSettings:
-    """Return how often checkpoints are published."""
-    if not policy.witnesses:
-        return SequencerSettings()
-    # Every checkpoint costs each witness a request.
-    return SequencerSettings(
-        publish_interval_s=WITNESSED_INTERVAL_S, busy_interval_s=WITNESSED_INTERVAL_S
-    )
 
 
 def check_log_size(size: int, signed: int, store: Store) -> None:
@@ -100,7 +87,7 @@ def check_log_size(size: int, signed: int, store: Store) -> None:
         store: where the indices of admissions and events are noted.
 
     Raises:
-        TrustError: ``STO-L045``.
+        TrustError: ``STO-L041``.
     """
     with store.read() as connection:
         noted = [
@@ -110,7 +97,7 @@ def check_log_size(size: int, signed: int, store: Store) -> None:
     known = max([signed, *(index + 1 for index in noted if index is not None)])
     if size < known:
         raise TrustError(
-            "STO-L045",
+            "STO-L041",
             f"the log holds {size} leaves, but {known} were signed or acknowledged: "
             "it was lost or replaced",
             hint="restore audit/ and audit-head/ from the newest backup",

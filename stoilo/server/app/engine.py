@@ -25,9 +25,6 @@ from stoilo.server.engines.embedded.web.app import (
 )
 from stoilo.server.engines.embedded.workunits.purge import Retention
 from stoilo.server.engines.interface import Engine, MeasuredEngine
-from stoilo.server.engines.stock.engine import StockEngine
-from stoilo.server.engines.stock.project.database import owner_name
-from stoilo.server.engines.stock.project.directory import read_project
 from stoilo.server.operations.volunteers import LocalVolunteers
 
 if TYPE_CHECKING:
@@ -54,21 +51,11 @@ class ServedEngine(Engine, MeasuredEngine, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkEngine:
-    """The engine in use, and what stands around it.
+    """The engine in use, and what stands around it."""
 
-    Attributes:
-        engine: it.
-        embedded: the same, None for a stock project.
-        master_url: of a stock project, empty for the embedded one.
-    """
-
-    engine: ServedEngine
-    embedded: EmbeddedEngine | None = None
-    master_url: str = ""
-
-    def project_url(self, url: str) -> str:
-        """Return what volunteers attach to; `url` is this server's own."""
-        return self.master_url or url
+    engine: ServedEngine  # it
+    embedded: EmbeddedEngine | None = None  # the same, None for a stock project
+    master_url: str = ""  # of a stock project, empty for the embedded one
 
     def face(self, url: str, path: str, pages: str) -> Starlette:
         """Return the web face to mount others on.
@@ -108,13 +95,7 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
     """
     _check(config)
     if config.engine == EngineName.STOCK:
-        project = read_project(Path(config.project_dir))
-        stock = StockEngine(
-            project,
-            database_url=config.engine_database,
-            owner=owner_name(log_key),
-        )
-        return WorkEngine(stock, master_url=project.config.text("master_url"))
+        return _open_stock(config, log_key)
     embedded = EmbeddedEngine(
         home.part("engine"),
         database_url=config.engine_database_url,
@@ -125,6 +106,32 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
         ),
     )
     return WorkEngine(embedded, embedded)
+
+
+def _open_stock(config: ServerConfig, log_key: str) -> WorkEngine:
+    # Forty modules that a server with the embedded engine has no use for.
+    from stoilo.server.engines.stock import engine  # noqa: PLC0415 - measured
+    from stoilo.server.engines.stock.project import (  # noqa: PLC0415 - measured
+        database,
+        directory,
+    )
+
+    project = directory.read_project(Path(config.project_dir))
+    stock = engine.StockEngine(
+        project,
+        database_url=config.engine_database,
+        owner=database.owner_name(log_key),
+    )
+    return WorkEngine(stock, master_url=project.config.text("master_url"))
+
+
+_NOT_WITH_STOCK: Final = {
+    "adaptive": "set adaptive replication in BOINC's own app",
+    "homogeneous": "set homogeneous redundancy in BOINC's own app",
+    "spot_check_percent": "a stock scheduler has no spot checks",
+    "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
+    "keep_workunits_days": "BOINC's db_purge removes old rows",
+}
 
 
 def _check(config: ServerConfig) -> None:
@@ -147,22 +154,7 @@ def _check(config: ServerConfig) -> None:
     for holds, problem in problems:
         if holds:
             raise UsageError("STO-B010", problem)
-    if stock:
-        _refuse_settings_of_the_other(config)
-
-
-_NOT_WITH_STOCK: Final = {
-    "adaptive": "set adaptive replication in BOINC's own app",
-    "homogeneous": "set homogeneous redundancy in BOINC's own app",
-    "spot_check_percent": "a stock scheduler has no spot checks",
-    "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
-    "keep_workunits_days": "BOINC's db_purge removes old rows",
-}
-
-
-def _refuse_settings_of_the_other(config: ServerConfig) -> None:
-    """Raise ``STO-B010`` for a setting that a stock project would ignore."""
-    for field in fields(config):
+    for field in fields(config) if stock else ():
         instead = _NOT_WITH_STOCK.get(field.name)
         # Refused rather than ignored: an operator would rely on it.
         if instead is not None and getattr(config, field.name) != field.default:

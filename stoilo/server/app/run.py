@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,15 +23,15 @@ from urllib.parse import urlsplit
 import grpc
 import msgspec
 
-from stoilo.core.errors import DeniedError, UsageError
+from stoilo.core.errors import DeniedError, StoiloError, UsageError
+from stoilo.core.listen import bracket, cannot_bind, listen, parse_address
 from stoilo.server.admission import tokens
 from stoilo.server.api.grpc_server import bind_grpc, set_serving, tell_health
-from stoilo.server.app.build import ServerParts, assemble, clock
 from stoilo.server.app.engine import WorkEngine
 from stoilo.server.app.process_limits import allow_open_files, give_large_blocks_back
-from stoilo.server.app.task_server import TaskServer
+from stoilo.server.app.task_server import ServerParts, TaskServer, assemble, clock
 from stoilo.server.app.trust import load_policy
-from stoilo.server.config import ServerConfig, parse_address
+from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import ConnectionFile, DataDir, claim_directory
 from stoilo.server.db.store import Store
 from stoilo.server.http.log_files import log_routes, seen_routes, side_routes
@@ -38,23 +41,17 @@ from stoilo.server.http.web_server import (
     GRACE_S,
     Face,
     PublicPlace,
-    bracket,
-    cannot_bind,
     http_url,
-    listen,
     stop_web,
     wait_until_started,
     web_server,
 )
-from stoilo.server.operations.chores import Chore
-from stoilo.server.release.changes import (
-    ReleaseProof,
-)
+from stoilo.server.release.changes import ReleaseProof
 from stoilo.server.release.expiry import ReleaseWatch
 from stoilo.server.release.project import REFRESH_S, Project, start_project
 from stoilo.server.tls import LOCAL_NAMES, TlsFiles, ensure_tls
-from stoilo.server.watching.calls import CountedSigner, MeteredCalls
-from stoilo.server.watching.watch import ServerWatch, WatchedParts
+from stoilo.server.watching.calls import MeteredCalls
+from stoilo.server.watching.watch import ServerWatch
 
 if TYPE_CHECKING:
     from stoilo.server.operations.volunteers import LocalVolunteers
@@ -63,6 +60,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
+AGAIN_S = 60.0  # so often trouble that lasts is told
 BLOCKING_THREADS = 32
 """For calls that wait for a disk or a jail, whatever number of processors there is."""
 
@@ -90,7 +88,7 @@ async def run_server(
 
     Raises:
         UsageError: ``STO-R073`` an address beyond loopback without TLS.
-        InternalError: ``STO-R070``, ``STO-R071``, ``STO-R074``, ``STO-K020``.
+        InternalError: ``STO-R070``, ``STO-R074``, ``STO-K020``.
         TrustError: ``STO-L04x`` the log is inconsistent, ``STO-K…`` the root.
     """
     check_addresses(config)
@@ -132,25 +130,22 @@ async def _run(
     store = Store.open(config.database_url)
     stack.callback(store.close)
     project = start_project(config, home, stack, policy, store)
-    signer = CountedSigner(project.client)
-    parts = assemble(config, home, stack, policy, project, store, signer)
+    parts = assemble(config, home, stack, policy, project, store)
     tasks, work = parts.tasks, parts.work
     release = parts.trust.release
     root = project.root
     watch = ReleaseWatch(root.directory, release.trust, clock, project.check_certified)
     watching = ServerWatch.over(
         home,
-        WatchedParts(
-            store,
-            work.engine,
-            parts.log.writer,
-            signer,
-            project.socket,
-            release,
-            watch,
-            tasks.docket,
-        ),
-        clock,
+        store=store,
+        engine=work.engine,
+        log=parts.log.writer,
+        project=project,
+        release=watch,
+        trust=release.trust,
+        pipeline=tasks.pipeline,
+        docket=tasks.docket,
+        clock=clock,
     )
     # Both addresses are taken before anything moves: a second server fails at once.
     listener = listen(config.http)
@@ -178,7 +173,7 @@ async def _run(
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
     volunteers = _start_volunteers(work, config, home, url, project, stack)
-    master = work.project_url(url)
+    master = work.master_url or url
     content = ConnectionFile(place, http, master, token, tls.ca.decode())
     home.write_connection(content)
     await wait_until_started(web, serving)
@@ -243,6 +238,39 @@ def _local_token(home: DataDir, store: Store) -> str:
         )
 
 
+@dataclass(slots=True)
+class Chore:
+    """One thing to do, at its own pace; trouble is told when it changes or lasts."""
+
+    name: str  # for people
+    # raises one of our errors, the system's or a database's, while it cannot be done
+    work: Callable[[], object]
+    # shortest time between two times that it was done, s; 0 for each call
+    every_s: float = 0.0
+    clock: Callable[[], float] = time.monotonic  # monotonic seconds
+    _done_at: float = field(default=float("-inf"), init=False)
+    _trouble: str = field(default="", init=False)
+    _told_at: float = field(default=float("-inf"), init=False)
+
+    def do_if_due(self) -> bool:
+        """Do it if it is due; returns whether it was done."""
+        now = self.clock()
+        if now - self._done_at < self.every_s:
+            return False
+        try:
+            self.work()
+        except (StoiloError, OSError, sqlite3.Error) as error:
+            self._tell(str(error), now)
+            return False
+        self._done_at, self._trouble = now, ""
+        return True
+
+    def _tell(self, trouble: str, now: float) -> None:
+        if trouble != self._trouble or now - self._told_at >= AGAIN_S:
+            LOGGER.warning("%s: upkeep waits: %s", self.name, trouble)
+            self._trouble, self._told_at = trouble, now
+
+
 def _chores(
     project: Project, parts: ServerParts, watch: ReleaseWatch
 ) -> tuple[Chore, ...]:
@@ -250,7 +278,7 @@ def _chores(
     place = project.root.proofs or project.root.directory
     proof = ReleaseProof(place, parts.tasks.store, parts.log.writer)
     return (
-        Chore("the signer", project.signer.ensure),
+        Chore("the signer", project.ensure_signer),
         Chore("the release", parts.trust.release.trust),
         Chore("revocations", parts.trust.revocations.upkeep),
         Chore("the release's proof", proof.upkeep),

@@ -1,4 +1,4 @@
-"""Wiring: one server out of its parts and its neighbours, with no decision of its own."""
+"""Wiring: the parts of a server, built in the order of trust and joined; it decides nothing."""
 
 from __future__ import annotations
 
@@ -9,101 +9,93 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.facts import OperatorAct
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
+from stoilo.core.levels import load_levels
+from stoilo.policies.jailed import GATE_JOB, Gate
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.process.supervisor import Jail
 from stoilo.server.admission.blobs import BlobStore
-from stoilo.server.admission.fair_turns import FairTurns
+from stoilo.server.admission.fairness import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
-from stoilo.server.admission.outdated import (
-    UnreviewedWork,
-    UnwitnessedWork,
-    WithdrawnTerms,
-    WithdrawnWork,
-)
+from stoilo.server.admission.outdated import OutdatedWork, Terms
 from stoilo.server.admission.pipeline import AdmissionPipeline
 from stoilo.server.admission.statements import StatementWriter
 from stoilo.server.admission.submission import READING, Submissions
 from stoilo.server.admission.workunits import WorkunitWriter
-from stoilo.server.api.review_service import ReviewService
-from stoilo.server.api.service import TaskService
+from stoilo.server.api.service import ReviewService, TaskService
 from stoilo.server.api.tasks import TaskDesk
+from stoilo.server.app.audit_log import AuditLog, open_log
+from stoilo.server.app.engine import WorkEngine, open_engine
+from stoilo.server.app.trust import ProjectTrust
 from stoilo.server.db import schema
-from stoilo.server.engines.workunits import Replication
+from stoilo.server.engines.workunits import Replication, parse_replication
 from stoilo.server.log.leaves import LeafBook
+from stoilo.server.log.outbox import note_act
 from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.log.refusals import RefusalBook
-from stoilo.server.operations.operator_acts import note_start, note_stop
+from stoilo.server.log.sightings import Sightings
 from stoilo.server.reviews.book import ReviewBook
 from stoilo.server.reviews.desk import ReviewDesk
 from stoilo.server.reviews.review_queue import WAIT_S, ReviewQueue
+from stoilo.server.revocation.wishes import FOLDER
 from stoilo.server.validation.assimilation import OutcomeKeeper
 from stoilo.server.validation.docket import Docket
 from stoilo.server.validation.results import ResultValidation
-from stoilo.server.validation.validators import JailRunner, Validators
+from stoilo.server.validation.validators import (
+    JailRunner,
+    ValidatorJails,
+    Validators,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AsyncExitStack
     from pathlib import Path
 
-    from stoilo.executor.verifier.targets import Reviewer
     from stoilo.executor.verifier.workunit import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup
-    from stoilo.server.db.records import TaskRow
+    from stoilo.server.admission.gatekeeper import Judge
+    from stoilo.server.config import ServerConfig
+    from stoilo.server.data_directory import DataDir
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
     from stoilo.server.engines.workunits import WorkunitFile
-    from stoilo.server.log.ports import AdmissionSigner, Judge, Log
+    from stoilo.server.log.ports import AdmissionSigner, Log
+    from stoilo.server.release.project import Project
 
 
 LOGGER = logging.getLogger(__name__)
-SALTS_S = 60.0
-"""Accounts' salts are read again after this time."""
+SALTS_S = 60.0  # accounts' salts are read again after this time
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Everything that the server talks to, real or (in tests) standing in.
+    """Everything that the server talks to, real or (in tests) standing in."""
 
-    Attributes:
-        log: the audit log's one writer.
-        signer: admits statements.
-        engine: issues workunits.
-        judge: the gate.
-        policy: in force.
-        jail_of: validators' jail by level name.
-        levels: level by name.
-        flavors: flavor id by (wish, level).
-        facts: of the project, at this moment.
-        clock: seconds since 1970.
-        revocations: admission time → the file of revocations for its workunit.
-        withdrawn: what is withdrawn at this moment.
-        log_policy: what volunteers demand of a log proof at this moment.
-        reviewers: those whom the release names at this moment.
-        side: the store of records and published sources beside the log.
-        seen: keeps the checkpoint that a copy's executor saw.
-        archives: id of a flavor → its archive as an input file, None for none.
-        replication: how the copies of a level's tasks are spread.
-    """
-
-    log: Log
-    signer: AdmissionSigner
-    engine: Engine
-    judge: Judge
-    policy: Policy
-    jail_of: Callable[[str], JailRunner]
-    levels: LevelLookup
-    flavors: FlavorLookup
-    facts: Callable[[], ProjectFacts]
-    clock: Callable[[], int]
+    log: Log  # the audit log's one writer
+    signer: AdmissionSigner  # admits statements
+    engine: Engine  # issues workunits
+    judge: Judge  # the gate
+    policy: Policy  # in force
+    jail_of: Callable[[str], JailRunner]  # validators' jail by level name
+    levels: LevelLookup  # level by name
+    flavors: FlavorLookup  # flavor id by (wish, level)
+    facts: Callable[[], ProjectFacts]  # of the project, at this moment
+    clock: Callable[[], int]  # seconds since 1970
+    # admission time → the file of revocations for its workunit
     revocations: Callable[[int], bytes]
-    withdrawn: Callable[[], WithdrawnTerms] = WithdrawnTerms
-    log_policy: Callable[[], LogPolicy] = lambda: LogPolicy(())
-    reviewers: Callable[[], tuple[Reviewer, ...]] = tuple
+    terms: Callable[[], Terms] = Terms  # what volunteers accept at this moment
+    # the store of records and published sources beside the log
     side: SideStore = field(default_factory=SideStore.in_memory)
+    # keeps the checkpoint that a result's executor saw
     seen: Callable[[ResultHeader], None] = lambda header: None  # noqa: ARG005 - nothing is kept
+    # id of a flavor → its archive as an input file, None for none
     archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None
+    # how the results of a level's tasks are spread
     replication: Callable[[str], Replication] = lambda _level: Replication()
 
 
@@ -129,14 +121,8 @@ class TaskServer:
         self.leaves = leaves or LeafBook(store, around.side, around.facts, clock)
         self._log = around.log
         self._policy_digest, self._clock = around.policy.digest, clock
-        gatekeeper = Gatekeeper(around.judge, store, clock)
-
-        def review(task: TaskRow) -> str:
-            if task.attempt == 1 and task.spec.policy_digest == around.policy.digest:
-                return task.spec.policy_digest  # judged at submission, by this policy
-            return gatekeeper.review_again(task)
-
-        book = ReviewBook(store, around.reviewers, self._salt_of)
+        gatekeeper = Gatekeeper(around.judge, store, clock, around.policy)
+        book = ReviewBook(store, lambda: around.terms().reviewers, self._salt_of)
         self.review_queue = ReviewQueue(
             store, book, around.policy.needs_review, clock, review_wait_s
         )
@@ -154,12 +140,10 @@ class TaskServer:
                 around.replication,
             ),
             leaves=self.leaves,
-            review=review,
+            review=gatekeeper.review_again,
             review_queue=self.review_queue,
             clock=clock,
-            unreviewed=UnreviewedWork(store, book),
-            withdrawn=WithdrawnWork(store, around.withdrawn),
-            unwitnessed=UnwitnessedWork(store, around.log_policy),
+            outdated=OutdatedWork(store, around.terms),
             taken_back=self.docket.drop,
         )
         self.review_desk = ReviewDesk(
@@ -176,7 +160,7 @@ class TaskServer:
             store,
             validation,
             self.blobs,
-            retry=self.pipeline.retry,
+            retry=self.pipeline.attempts.retry,
             wake=self.pipeline.wake,
             clock=clock,
         )
@@ -227,7 +211,11 @@ class TaskServer:
 
     def start(self) -> None:
         """Let the engine and the pipeline move; left-overs of a crash come first."""
-        note_start(self.store, self._policy_digest, self._clock())
+        versions = {f"level/{level.name}": level.digest for level in load_levels()}
+        versions |= {"policy": self._policy_digest, "language": LANGUAGE_DIGEST}
+        with self.store.write() as connection:
+            act, now = OperatorAct.SERVER_STARTED, self._clock()
+            note_act(connection, act, now, versions=versions)
         self._engine.start(self.validation, self.keeper)
         self.pipeline.start()
 
@@ -244,7 +232,78 @@ class TaskServer:
         try:
             # Before the stop is noted: it is to be the last thing that the log tells.
             self.leaves.flush_refusals()
-            note_stop(self.store, self._clock())
+            with self.store.write() as connection:
+                act, now = OperatorAct.SERVER_STOPPED, self._clock()
+                note_act(connection, act, now, versions={})
             self.leaves.append_all(self._log)
         except StoiloError as error:
             LOGGER.warning("the last events wait for the next start: %s", error)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """One server without its network."""
+
+    tasks: TaskServer  # from a request to an outcome
+    work: WorkEngine  # the engine, and what stands around it
+    trust: ProjectTrust  # release and revocations
+    log: AuditLog  # the audit log
+
+
+def clock() -> int:
+    """Return the seconds since 1970."""
+    return int(time.time())
+
+
+def assemble(
+    config: ServerConfig,
+    home: DataDir,
+    stack: AsyncExitStack,
+    policy: Policy,
+    project: Project,
+    store: Store,
+) -> ServerParts:
+    """Open log, engine and jails, and wire them; `stack` closes them."""
+    log = open_log(config.data, project, store, stack)
+    # The gate in a jailed child of level pure, one warm zygote.
+    gate_jail, jails = Jail(load_level("pure"), GATE_JOB), ValidatorJails()
+    stack.callback(gate_jail.close)
+    stack.callback(jails.close)
+    work = open_engine(config, home, project.root.log_vkey)
+    trust = ProjectTrust(
+        project,
+        policy,
+        store,
+        log,
+        work.engine,
+        wishes=home.part(FOLDER),
+        clock=clock,
+        life_s=config.admission_life_s,
+        refusal_interval_s=config.refusal_interval_s,
+    )
+    around = Dependencies(
+        log=log.writer,
+        signer=project.client,
+        engine=work.engine,
+        judge=Gate(gate_jail),
+        policy=policy,
+        jail_of=jails.of,
+        levels=trust.levels,
+        flavors=trust.choose_flavor,
+        facts=trust.facts,
+        clock=clock,
+        revocations=trust.revocations.current,
+        terms=trust.terms,
+        side=log.side,
+        seen=Sightings(log.seen, trust.log_policy).record,
+        archives=trust.archives,
+        replication=parse_replication(config.homogeneous, config.adaptive).of,
+    )
+    tasks = TaskServer(
+        store,
+        home.part("blobs"),
+        around,
+        leaves=trust.leaves,
+        review_wait_s=config.review_wait_s,
+    )
+    return ServerParts(tasks, work, trust, log)

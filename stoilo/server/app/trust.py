@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError
+from stoilo.core.frozen_tree import platform_name
+from stoilo.core.levels import load_levels
 from stoilo.flavors.manifest import shipped_flavors
-from stoilo.flavors.tree import platform_name
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.policies.levels import load_level
 from stoilo.policies.policy import Policy, default_policy, parse_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
-from stoilo.server.admission.outdated import WithdrawnTerms, terms_of
+from stoilo.server.admission.outdated import Terms
 from stoilo.server.log.leaves import LeafBook, log_changes
 from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.release.changes import (
@@ -23,13 +24,13 @@ from stoilo.server.release.changes import (
     read_transcript,
     revoked_keys,
 )
-from stoilo.server.release.flavors import (
+from stoilo.server.release.parts import (
     FlavorFiles,
     ReleasedLevels,
     choose_flavor,
     kept_archives,
+    offer_programs,
 )
-from stoilo.server.release.programs import offer_programs
 from stoilo.server.release.project import Project, Release
 from stoilo.server.revocation.issuer import RevocationIssuer
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.verifier.targets import Reviewer, TrustedRelease
-    from stoilo.executor.verifier.tuf_client import ReleaseFiles
+    from stoilo.executor.verifier.targets import TrustedRelease
+    from stoilo.executor.verifier.trust import ReleaseFiles
     from stoilo.server.admission.draft import LevelLookup
     from stoilo.server.app.audit_log import AuditLog
     from stoilo.server.app.engine import ServedEngine
@@ -53,17 +54,6 @@ def load_policy(path: str) -> Policy:
 class ProjectTrust:
     """The release and the revocations in force, asked for at every admission.
 
-    Args:
-        project: whose release.
-        policy: that this server judges by.
-        store: remembers what was in force before.
-        log: is told of every change.
-        engine: gets the release, its archives and its programs.
-        wishes: directory of wishes to withdraw something.
-        clock: seconds since 1970.
-        life_s: how long an admission holds, s.
-        refusal_interval_s: refusals are logged in batches of this time, s.
-
     Attributes:
         leaves: from the outbox into the log.
         release: the release, verified.
@@ -75,16 +65,16 @@ class ProjectTrust:
 
     def __init__(
         self,
-        project: Project,
-        policy: Policy,
-        store: Store,
-        log: AuditLog,
-        engine: ServedEngine,
+        project: Project,  # whose release
+        policy: Policy,  # that this server judges by
+        store: Store,  # remembers what was in force before
+        log: AuditLog,  # is told of every change
+        engine: ServedEngine,  # gets the release, its archives and its programs
         *,
-        wishes: Path,
-        clock: Callable[[], int],
-        life_s: int,
-        refusal_interval_s: int,
+        wishes: Path,  # directory of wishes to withdraw something
+        clock: Callable[[], int],  # seconds since 1970
+        life_s: int,  # how long an admission holds, s
+        refusal_interval_s: int,  # refusals are logged in batches of this time, s
     ) -> None:
         self._project = project
         self._policy = policy
@@ -148,17 +138,13 @@ class ProjectTrust:
         """Return the id of the flavor that a task gets."""
         return choose_flavor(wish, level, self.revocations.in_force())
 
-    def withdrawn(self) -> WithdrawnTerms:
-        """Return what is withdrawn at this moment."""
-        return terms_of(self.revocations.in_force())
+    def terms(self) -> Terms:
+        """Return what volunteers accept at this moment."""
+        return Terms.of(self.revocations.in_force())
 
     def log_policy(self) -> LogPolicy:
         """Return what volunteers demand of a log proof at this moment."""
         return self.release.trust().log_policy
-
-    def reviewers(self) -> tuple[Reviewer, ...]:
-        """Return whom the release names as reviewers at this moment."""
-        return self.revocations.in_force().reviewers
 
 
 def facts_of(
@@ -172,20 +158,13 @@ def facts_of(
 
     def facts() -> ProjectFacts:
         release, now = trust(), clock()
-        open_epochs = [
-            epoch
-            for epoch in release.epochs
-            if epoch.not_before <= now < epoch.not_after
-            and epoch.number >= release.min_epoch
-            and epoch.number not in release.revoked_epochs
-        ]
-        if not open_epochs:
+        epoch = release.epoch_at(now, 1)
+        if epoch is None:
             raise InternalError(
                 "STO-K024",
                 "no epoch is open now",
-                hint="operators: stoilo explain STO-K096",
+                hint="operators: stoilo explain STO-K024",
             )
-        epoch = open_epochs[-1]
         return ProjectFacts(
             origin=release.origin,
             epoch=epoch.number,

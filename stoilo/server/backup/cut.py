@@ -122,11 +122,11 @@ def _open(path: Path) -> sqlite3.Connection:
 def _is_taken(error: Exception) -> bool:
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
-    return isinstance(error, StoiloError) and error.code == "STO-R111"
+    return isinstance(error, StoiloError) and error.code == "STO-R112"
 
 
 def _no_cut(error: Exception) -> StoiloError:
-    if isinstance(error, StoiloError) and error.code != "STO-R111":
+    if isinstance(error, StoiloError) and error.code != "STO-R112":
         return error
     return InternalError(
         "STO-B069",

@@ -34,9 +34,9 @@ from stoilo.server.backup.tables import (
     FILES,
     copy_tables,
     drop_tables,
-    read_revision,
 )
 from stoilo.server.db.store import open_engine, storage_error
+from stoilo.server.migrations import read_revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,6 @@ from sqlalchemy import (
     column,
     delete,
     insert,
-    inspect,
     select,
     table,
     text,
@@ -19,6 +18,7 @@ from sqlalchemy.schema import DropTable
 
 from stoilo.server.db.store import SERVER, begin_writing, open_engine, upgrade
 from stoilo.server.engines.embedded.db.database import ENGINE
+from stoilo.server.migrations import read_revision
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -32,23 +32,13 @@ BRANCHES: Final = {branch.name: branch for branch in (SERVER, ENGINE)}
 _ROWS: Final = 16  # held in memory together: one may have megabytes
 
 
-def read_revision(connection: Connection, branch: Branch) -> str:
-    """Return how far the branch's schema is in a database; empty where it has none."""
-    if not inspect(connection).has_table(branch.version_table):
-        return ""
-    found = connection.scalar(
-        select(column("version_num")).select_from(table(branch.version_table))
-    )
-    return str(found or "")
-
-
 def copy_tables(source: Connection, url: str, branch: Branch) -> None:
     """Make the branch's tables behind `url`, where there are none, with all rows of `source`.
 
     Raises:
         SQLAlchemyError: a database refuses; tables without rows may be left.
     """
-    upgrade(url, branch, read_revision(source, branch) or "head")
+    upgrade(url, branch, read_revision(source, branch))
     engine = open_engine(url)
     try:
         with begin_writing(engine, branch) as target:

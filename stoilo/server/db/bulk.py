@@ -28,8 +28,7 @@ _ROWS: Final = 64
 _CASES: Final = 128
 """Values in one CASE, which is searched from its beginning for each row."""
 
-_KEYS: Final = 512
-"""Values in one IN."""
+_KEYS: Final = 512  # values in one IN
 
 
 def insert_many(

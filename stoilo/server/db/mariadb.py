@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import ConnectionPoolEntry
 
 
-LOCK_WAIT_S: Final = 30
-"""How long a writer waits for the one before, s."""
-
+LOCK_WAIT_S: Final = 30  # how long a writer waits for the one before, s
 PACKET_BYTES: Final = 64 * 1024 * 1024
 """The longest statement: a stored value of 16 MiB, each byte of it escaped, and more."""
 
@@ -43,8 +41,9 @@ _NO_SERVER: Final = 2002  # the client library's number
 _SESSION: Final = (
     f"SET SESSION sql_mode = 'TRADITIONAL', innodb_lock_wait_timeout = {LOCK_WAIT_S}"
 )
-_SETTINGS: Final = """SELECT @@innodb_flush_log_at_trx_commit, @@sync_binlog, @@log_bin,
- @@max_allowed_packet, @@default_storage_engine"""
+_SETTINGS: Final = """SELECT @@innodb_flush_log_at_trx_commit AS flush,
+ @@sync_binlog AS sync, @@log_bin AS binlog, @@max_allowed_packet AS packet,
+ @@default_storage_engine AS engine"""
 
 
 def is_mariadb(url: str) -> bool:
@@ -102,17 +101,15 @@ def check_settings(engine: Engine, packet_bytes: int = PACKET_BYTES) -> None:
         SQLAlchemyError: the server cannot be asked.
     """
     with engine.connect() as connection:
-        flush, sync, binlog, packet, default = connection.exec_driver_sql(
-            _SETTINGS
-        ).one()
+        said = connection.exec_driver_sql(_SETTINGS).one()
     wrong = []
-    if flush != 1:
+    if said.flush != 1:
         wrong.append("innodb_flush_log_at_trx_commit must be 1")
-    if binlog and sync != 1:
+    if said.binlog and said.sync != 1:
         wrong.append("sync_binlog must be 1")
-    if packet < packet_bytes:
+    if said.packet < packet_bytes:
         wrong.append(f"max_allowed_packet must be at least {packet_bytes}")
-    if default != "InnoDB":
+    if said.engine != "InnoDB":
         wrong.append("default_storage_engine must be InnoDB")
     if wrong:
         raise InternalError("STO-R110", f"this MariaDB is not safe: {', '.join(wrong)}")
@@ -129,7 +126,7 @@ def write_turn(
 
     Raises:
         SQLAlchemyError: the database refuses; nothing is stored.
-        InternalError: ``STO-R111`` when another writer does not end.
+        InternalError: ``STO-R112`` when another writer does not end.
     """
     lock = _lock_name(engine, name)
     with engine.connect() as connection:
@@ -152,7 +149,7 @@ def _lock_name(engine: Engine, name: str) -> str:
 def _take(connection: Connection, lock: str, wait_s: int) -> None:
     query = "SELECT GET_LOCK(%s, %s)"
     if connection.exec_driver_sql(query, (lock, wait_s)).scalar() != 1:
-        raise InternalError("STO-R111", "another writer holds the database")
+        raise InternalError("STO-R112", "another writer holds the database")
 
 
 def _give_back(connection: Connection, lock: str) -> None:

@@ -50,7 +50,7 @@ class TaskSpec(msgspec.Struct, frozen=True):
     policy_digest: str  # the policy that admitted the source
     source_digest: str  # what the verdict was about
     flavor: str  # id of the manifest (SHA-256 hex)
-    redundancy: Redundancy  # copies and agreement
+    redundancy: Redundancy  # results and agreement
     limits: RunLimits  # limits in force, level defaults applied
     label: str = ""  # the researcher's own words
     publish_source: bool = False  # the submitter's recorded choice
@@ -92,7 +92,12 @@ class AttemptRow(msgspec.Struct, frozen=True):
     @property
     def workunit(self) -> str:
         """Name of the attempt's only workunit."""
-        return f"{self.task_id}_{self.number}"
+        return workunit_name(self.task_id, self.number)
+
+
+def workunit_name(task_id: str, number: int) -> str:
+    """Return the name of an attempt's only workunit."""
+    return f"{task_id}_{number}"
 
 
 class ItemResult(msgspec.Struct, frozen=True):
@@ -118,7 +123,7 @@ class Outcome(msgspec.Struct, frozen=True):
     code: str = ""  # stable code, empty when succeeded
     output: str = ""  # captured print of the canonical result
     items: tuple[ItemResult, ...] = ()  # outcomes by item for map tasks
-    agreeing: int = 0  # copies that agreed on it; not stored but in the public record
+    agreeing: int = 0  # results that agreed on it; not stored but in the public record
 
 
 class Reviews(msgspec.Struct, frozen=True):
@@ -131,8 +136,7 @@ class Reviews(msgspec.Struct, frozen=True):
 NO_REVIEWS = Reviews()
 
 
-MAX_ATTEMPTS = 8
-"""After so many admissions of one task it is `expired` for good."""
+MAX_ATTEMPTS = 8  # after so many admissions of one task it is `expired` for good
 
 
 class AttemptState(StrEnum):
@@ -182,21 +186,21 @@ ATTEMPT_TRANSITIONS[AttemptState.PARKED] = frozenset(
 
 
 def advance_task(current: TaskState, target: TaskState) -> TaskState:
-    """Return `target`, or raise ``STO-R040`` when the table has no such step."""
+    """Return `target`, or raise ``STO-R034`` when the table has no such step."""
     if target not in TASK_TRANSITIONS[current]:
-        raise InternalError("STO-R040", f"a task cannot go from {current} to {target}")
+        raise InternalError("STO-R034", f"a task cannot go from {current} to {target}")
     return target
 
 
 def advance_attempt(current: AttemptState, target: AttemptState) -> AttemptState:
-    """Return `target`, or raise ``STO-R040`` when the table has no such step."""
+    """Return `target`, or raise ``STO-R034`` when the table has no such step."""
     if target not in ATTEMPT_TRANSITIONS[current]:
         raise InternalError(
-            "STO-R040", f"an attempt cannot go from {current} to {target}"
+            "STO-R034", f"an attempt cannot go from {current} to {target}"
         )
     return target
 
 
 def needs_new_attempt(*, now: int, delay_bound_s: int, not_after: int) -> bool:
-    """Whether a copy issued at `now` (s) would outlive its admission (design §1.4)."""
+    """Whether a result issued at `now` (s) would outlive its admission (design §1.4)."""
     return now + delay_bound_s > not_after

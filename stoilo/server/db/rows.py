@@ -1,4 +1,4 @@
-"""Reading and writing task rows: SQL here, decisions in `states`.
+"""Reading and writing task rows: SQL here, decisions in `records`.
 
 Every function takes a connection of `Store.read` or `Store.write`; the caller owns the
 transaction.
@@ -7,7 +7,7 @@ transaction.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sqlalchemy import exists, func, insert, select, update
@@ -52,6 +52,7 @@ _GAINED: dict[AttemptState, tuple[str, ...]] = {
 
 
 _SPEC = msgspec.json.Decoder(TaskSpec)
+_ITEMS = msgspec.msgpack.Decoder(tuple[ItemResult, ...])
 
 
 def _task_row(row: Row[Any]) -> TaskRow:
@@ -173,7 +174,7 @@ def count_open(connection: Connection, account_id: int) -> int:
 def move_task(
     connection: Connection, task: TaskRow, target: TaskState, now: int
 ) -> None:
-    """Set the task's state by the table of `states`."""
+    """Set the task's state by the table of steps."""
     state = advance_task(task.state, target)
     connection.execute(
         update(_TASK)
@@ -222,22 +223,10 @@ def attempts_in(
     return [(_attempt_row(row), tasks[row.task_id]) for row in chosen]
 
 
-class AttemptName(NamedTuple):
-    """Which attempt: enough to ask the engine for its workunit."""
-
-    task_id: str
-    number: int
-
-    @property
-    def workunit(self) -> str:
-        """Name of the attempt's only workunit."""
-        return f"{self.task_id}_{self.number}"
-
-
 def issued_after(
     connection: Connection, last: tuple[str, int], limit: int
-) -> list[AttemptName]:
-    """Return up to `limit` attempts with a workunit, by name, that follow `last`."""
+) -> list[tuple[str, int]]:
+    """Return task and number of up to `limit` attempts with a workunit that follow `last`."""
     name, number = _ATTEMPT.c.task_id, _ATTEMPT.c.number
     follows = (name > last[0]) | ((name == last[0]) & (number > last[1]))
     found = connection.execute(
@@ -246,15 +235,15 @@ def issued_after(
         .order_by(name, number)
         .limit(limit)
     )
-    return [AttemptName(row.task_id, row.number) for row in found]
+    return [(row.task_id, row.number) for row in found]
 
 
 def find_issued(
-    connection: Connection, name: AttemptName
+    connection: Connection, task_id: str, number: int
 ) -> tuple[AttemptRow, TaskRow] | None:
     """Return an attempt and its task, None unless it still waits for its outcome."""
-    attempt = find_attempt(connection, name.task_id, name.number)
-    task = find_task(connection, name.task_id)
+    attempt = find_attempt(connection, task_id, number)
+    task = find_task(connection, task_id)
     if attempt is None or task is None or attempt.state != AttemptState.ISSUED.value:
         return None
     return attempt, task
@@ -311,15 +300,13 @@ def orphaned_attempts(connection: Connection) -> list[AttemptRow]:
     return [_attempt_row(row) for row in rows]
 
 
-def replace_attempt(attempt: AttemptRow, **fields: object) -> AttemptRow:
-    """Return `attempt` with other values in `fields`; nothing is stored."""
-    return msgspec.structs.replace(attempt, **fields)
-
-
 def save_attempts(
     connection: Connection, attempts: Sequence[AttemptRow], target: AttemptState
 ) -> None:
-    """Store what the attempts have gained and move them by the table of `states`."""
+    """Store what the attempts have gained and move them by the table of steps.
+
+    Those that others have moved meanwhile stay.
+    """
     if not attempts:
         return
     states = [
@@ -339,18 +326,6 @@ def save_attempts(
             for attempt, state in zip(attempts, states, strict=True)
         ],
     )
-
-
-def move_attempts(
-    connection: Connection, attempts: Sequence[AttemptRow], target: AttemptState
-) -> None:
-    """Move attempts that gained nothing; those moved by others meanwhile stay."""
-    save_attempts(connection, attempts, target)
-
-
-def mark_running(connection: Connection, task_ids: Sequence[str]) -> None:
-    """Move tasks from admitting to running; those that became final stay."""
-    mark_tasks(connection, task_ids, TaskState.ADMITTING, TaskState.RUNNING)
 
 
 def mark_tasks(
@@ -377,23 +352,16 @@ def add_outcome(
     """
     if find_outcome(connection, task_id) is not None:
         return False
-    items = msgspec.msgpack.encode(outcome.items) if outcome.items else None
-    connection.execute(
-        insert(_OUTCOME).values(
-            task_id=task_id,
-            state=outcome.state.value,
-            attempt=outcome.attempt,
-            value=outcome.value,
-            value_blob=outcome.value_blob or None,
-            error_type=outcome.error_type,
-            error_text=outcome.error_text,
-            code=outcome.code,
-            output=outcome.output,
-            items=items,
-            created_at=now,
-            payload=payload,
-        )
-    )
+    values = msgspec.structs.asdict(outcome) | {
+        "task_id": task_id,
+        "state": outcome.state.value,
+        "value_blob": outcome.value_blob or None,
+        "items": msgspec.msgpack.encode(outcome.items) if outcome.items else None,
+        "created_at": now,
+        "payload": payload,
+    }
+    del values["agreeing"]  # of the public record alone
+    connection.execute(insert(_OUTCOME).values(values))
     return True
 
 
@@ -404,9 +372,7 @@ def find_outcome(connection: Connection, task_id: str) -> Outcome | None:
     ).first()
     if row is None:
         return None
-    items: tuple[ItemResult, ...] = ()
-    if row.items is not None:
-        items = msgspec.msgpack.decode(row.items, type=tuple[ItemResult, ...])
+    items = () if row.items is None else _ITEMS.decode(row.items)
     return Outcome(
         state=TaskState(row.state),
         attempt=row.attempt,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from sqlalchemy.pool import QueuePool
 
 from stoilo.core.errors import InternalError
 from stoilo.server.db.mariadb import (
+    PACKET_BYTES,
     check_settings,
     is_mariadb,
     open_mariadb,
@@ -95,26 +96,26 @@ def database_error(error: exc.SQLAlchemyError, lasting: InternalError) -> Intern
     return DatabaseAwayError() if is_passing(error) else lasting
 
 
-SERVER = Branch("server", "alembic_version", METADATA)
+SERVER = Branch("server", "alembic_version", METADATA, "server0001")
 
-CACHE_KIB = 32_768
-"""What the one writing connection may keep of the database in memory."""
-
-LOCK_WAIT_S = 10.0
-"""How long a writer waits for a lock of another process, s."""
-
+CACHE_KIB = 32_768  # what the one writing connection may keep of the database in memory
+LOCK_WAIT_S = 30.0  # how long a writer waits for a lock of another process, s
+# 16 MiB of log before it goes into the database: a page written often goes once
 CHECKPOINT_PAGES = 4096
-"""16 MiB of log before it goes into the database: a page written often goes once."""
+# Connections that stay open when nobody reads; each holds files and some memory
+READERS_KEPT = 24
+_WRITE = "stoilo_write"
 
 
 def open_engine(url: str) -> Engine:
     """Return an SQLAlchemy engine with our durability settings for `url`."""
     if is_mariadb(url):
         return open_mariadb(url)
-    return _open_sqlite(url, pool_size=16)
+    # Threads are bounded: no reader waits for another's connection.
+    return _open_sqlite(url, pool_size=READERS_KEPT, max_overflow=-1)
 
 
-def open_writer(url: str) -> Engine:
+def _open_writer(url: str) -> Engine:
     """Return an engine with one connection, whose pages stay cached between commits.
 
     Connections that take turns at writing find each other's pages new every time.
@@ -134,8 +135,7 @@ def _open_sqlite(url: str, **pool: int) -> Engine:
     return engine
 
 
-def _set_writers_pragmas(connection: Any, record: object) -> None:  # noqa: ANN401 - DBAPI
-    del record
+def _set_writers_pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI
     for pragma in (
         f"cache_size=-{CACHE_KIB}",
         f"wal_autocheckpoint={CHECKPOINT_PAGES}",
@@ -143,8 +143,7 @@ def _set_writers_pragmas(connection: Any, record: object) -> None:  # noqa: ANN4
         connection.execute(f"PRAGMA {pragma}").close()
 
 
-def _set_pragmas(connection: Any, record: object) -> None:  # noqa: ANN401 - DBAPI
-    del record
+def _set_pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI
     for pragma in (
         "journal_mode=WAL",
         "synchronous=FULL",
@@ -154,12 +153,19 @@ def _set_pragmas(connection: Any, record: object) -> None:  # noqa: ANN401 - DBA
         connection.execute(f"PRAGMA {pragma}").close()
 
 
+def is_writing(connection: Connection) -> bool:
+    """Say whether a connection is inside a write transaction."""
+    return bool(connection.get_execution_options().get(_WRITE))
+
+
 def _begin(connection: Connection) -> None:
-    write = connection.get_execution_options().get("stoilo_write")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    """Begin for real; a writer takes the write lock before it reads."""
+    # So a decision and what it rests on cannot drift apart.
+    writing = is_writing(connection)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
 
-def upgrade(url: str, branch: Branch, revision: str = "head") -> None:
+def upgrade(url: str, branch: Branch, revision: str = "") -> None:
     """Bring a branch's tables behind `url` to a revision; see `migrate`.
 
     Raises:
@@ -173,32 +179,15 @@ def upgrade(url: str, branch: Branch, revision: str = "head") -> None:
         engine.dispose()
 
 
-def upgrade_schema(url: str) -> None:
-    """Bring the tables behind `url` to this version's revision, or raise ``STO-R030``."""
-    try:
-        upgrade(url, SERVER)
-    except SQLAlchemyError as error:
-        raise storage_error(error) from error
-
-
-def _check(engine: Engine) -> None:
-    """Refuse a database whose settings lose data, ``STO-R110``."""
-    if is_mariadb(str(engine.url)):
-        try:
-            check_settings(engine)
-        except SQLAlchemyError as error:
-            raise storage_error(error) from error
-
-
 @contextmanager
 def begin_writing(engine: Engine, branch: Branch) -> Iterator[Connection]:
     """Yield a connection in a transaction that alone writes a branch's tables."""
     if engine.dialect.name != "sqlite":
         with write_turn(engine, branch.name) as connection:
-            yield connection
+            yield connection.execution_options(**{_WRITE: True})
         return
     with engine.connect() as connection:
-        writing = connection.execution_options(stoilo_write=True)
+        writing = connection.execution_options(**{_WRITE: True})
         with writing.begin():
             yield writing
 
@@ -217,39 +206,64 @@ def storage_error(error: SQLAlchemyError) -> InternalError:
 class Store:
     """Transactions on one database; writers of this process queue for one lock.
 
-    Thread-safe. `write` blocks until the commit is durable.
+    Thread-safe. `write` blocks until the commit is durable. Where the database refuses, all
+    raise what `refused` makes of its error; nothing is stored then.
     """
 
-    def __init__(self, engine: Engine, writer: Engine | None = None) -> None:
-        self.engine = engine
-        self._writer = writer or engine
+    def __init__(
+        self,
+        url: str,  # in SQLAlchemy's form
+        branch: Branch = SERVER,  # the tables
+        refused: Callable[[SQLAlchemyError], InternalError] = storage_error,
+        packet_bytes: int = PACKET_BYTES,  # the longest statement that a MariaDB must take
+    ) -> None:
+        self.url = url
+        self.engine = open_engine(url)
+        self._writer = _open_writer(url)
+        self._branch = branch
+        self._refused = refused
+        self._packet_bytes = packet_bytes
         self._writers = threading.Lock()
 
     @classmethod
     def open(cls, url: str) -> Store:
         """Upgrade the schema and open the store."""
-        reading = open_engine(url)
-        _check(reading)
-        upgrade_schema(url)
-        return cls(reading, open_writer(url))
+        store = cls(url)
+        store.upgrade()
+        return store
+
+    def upgrade(self) -> None:
+        """Bring the tables to this version's revision.
+
+        Raises ``STO-R110`` for a database whose settings lose data.
+        """
+        try:
+            if is_mariadb(self.url):
+                check_settings(self.engine, self._packet_bytes)
+            upgrade(self.url, self._branch)
+        except SQLAlchemyError as error:
+            raise self._refused(error) from error
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Yield a connection in a read transaction."""
+        """Yield a connection that sees one consistent state."""
         try:
             with self.engine.connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise storage_error(error) from error
+            raise self._refused(error) from error
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Yield a connection; commits durably at the end, rolls back on any error."""
         try:
-            with self._writers, begin_writing(self._writer, SERVER) as connection:
+            with (
+                self._writers,
+                begin_writing(self._writer, self._branch) as connection,
+            ):
                 yield connection
         except SQLAlchemyError as error:
-            raise storage_error(error) from error
+            raise self._refused(error) from error
 
     def close(self) -> None:
         """Close every pooled connection."""

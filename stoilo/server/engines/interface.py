@@ -273,7 +273,7 @@ class Engine(Protocol):
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.
 
-        `bundle` comes from `executor.trust.pack_release`; every result dispatched later
+        `bundle` comes from `signer.published.directory`; every result dispatched later
         carries it under the open name ``release``.
         """
         ...
@@ -288,7 +288,7 @@ class Engine(Protocol):
         Raises:
             TrustError: ``STO-E002`` when a file does not have its digest; ``STO-E050``
                 when a signature is not over its file by `key`. Nothing is changed then.
-            UsageError: ``STO-E051`` two programs for one platform, or an unusable name.
+            UsageError: ``STO-E001`` two programs for one platform, or an unusable name.
             InternalError: ``STO-E003`` when the disk refuses.
         """
         ...

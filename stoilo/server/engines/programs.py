@@ -68,14 +68,14 @@ def check_programs(
     """Check programs as a client would.
 
     Raises:
-        UsageError: ``STO-E051``.
-        TrustError: ``STO-E050``; ``STO-K075`` for a malformed key.
+        UsageError: ``STO-E001``.
+        TrustError: ``STO-E050``; ``STO-K076`` for a malformed key.
     """
     platforms = [program.platform for program in programs]
     if len(set(platforms)) < len(platforms):
-        raise UsageError("STO-E051", "two programs for one platform")
+        raise UsageError("STO-E001", "two programs for one platform")
     if not all(map(_PLATFORM.fullmatch, platforms)):
-        raise UsageError("STO-E051", "a platform's name is not usable")
+        raise UsageError("STO-E001", "a platform's name is not usable")
     if not programs and not key.text:
         return
     public = parse_boinc_public(key.text)

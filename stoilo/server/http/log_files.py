@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import parse_leaf
 from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import MAX_NOTE_BYTES
 from stoilo.audit.format.policy import MAX_POLICY_BYTES
+from stoilo.audit.format.proof import LeafKind, parse_leaf
 from stoilo.audit.format.tiles import (
     ENTRIES,
     TILE_WIDTH,

@@ -28,7 +28,7 @@ import msgspec
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from stoilo.audit.format.proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
+from stoilo.audit.format.records import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.errors import TrustError
 from stoilo.server.http.log_files import (
     FOREVER,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from stoilo.server.release.expiry import ReleaseStatus
+    from stoilo.signer.release_status import ReleaseStatus
 
 
 INDEX_FORMAT: Final = "stoilo-release-index/1"
@@ -127,8 +127,11 @@ def release_routes(
 
     Record and proof of the log lie in `proofs` where that is given.
     """
-    indexed = _CachedIndex(directory, proofs)
-    judged = _CachedStatus(status)
+    indexed = _Cached(
+        lambda: tuple(_folder_stamps(directory, proofs)),
+        lambda: read_index(directory, proofs),
+    )
+    judged = _Cached(lambda: time.monotonic() // STATUS_S, status)
 
     def answer(request: Request) -> Response:
         name = str(request.path_params["name"])
@@ -149,38 +152,22 @@ def release_routes(
     ]
 
 
-class _CachedIndex:
-    """The index, read anew after something was published."""
+class _Cached:
+    """A page as JSON, made anew when its stamp is another one, however many ask."""
 
-    def __init__(self, directory: Path, proofs: Path | None) -> None:
-        self._directory = directory
-        self._proofs = proofs
-        self._stamp: tuple[int, ...] = ()
-        self._data = b""
-
-    def read(self) -> bytes:
-        """Return the index as JSON."""
-        stamp = tuple(_folder_stamps(self._directory, self._proofs))
-        if stamp != self._stamp or not self._data:
-            data = msgspec.json.encode(read_index(self._directory, self._proofs))
-            self._data, self._stamp = data, stamp
-        return self._data
-
-
-class _CachedStatus:
-    """The status, judged at most once a second however many ask."""
-
-    def __init__(self, status: Callable[[], ReleaseStatus]) -> None:
-        self._status = status
-        self._at = float("-inf")
-        self._data = b""
+    def __init__(
+        self, stamp: Callable[[], object], make: Callable[[], msgspec.Struct]
+    ) -> None:
+        self._stamp = stamp
+        self._make = make
+        self._known: tuple[object, bytes] = None, b""
 
     def read(self) -> bytes:
-        """Return the status as JSON."""
-        now = time.monotonic()
-        if now - self._at >= STATUS_S:
-            self._data, self._at = msgspec.json.encode(self._status()), now
-        return self._data
+        """Return the page."""
+        stamp = self._stamp()
+        if stamp != self._known[0] or not self._known[1]:
+            self._known = stamp, msgspec.json.encode(self._make())
+        return self._known[1]
 
 
 def _folder_stamps(directory: Path, proofs: Path | None) -> Iterator[int]:

@@ -21,17 +21,24 @@ from stoilo.audit.format.facts import (
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import leaf_of, parse_record, record_digest, render_record
+from stoilo.audit.format.records import (
+    leaf_of,
+    parse_record,
+    record_digest,
+    render_record,
+)
 from stoilo.audit.log.side import ObjectKind, SideObject
 from stoilo.core.errors import InternalError
 from stoilo.server.db import rows, schema
 from stoilo.server.db.bulk import update_many
-from stoilo.server.log.outbox import note_fixed, note_record
+from stoilo.server.log.outbox import note_fixed
 from stoilo.server.log.public_records import OutboxRow, RecordWriter
 from stoilo.server.log.refusals import close_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from sqlalchemy import ColumnElement
 
     from stoilo.audit.log.side import SideStore
     from stoilo.server.db.store import Store
@@ -45,14 +52,12 @@ NO_EPOCH = "STO-K024"
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """An event whose bytes will never change again; `record` None in old databases."""
+    """An event whose bytes will never change again."""
 
     id: int
-    key: str
-    kind: str
     leaf: bytes
-    data: bytes | None
-    record: Record | None
+    data: bytes
+    record: Record
 
 
 class LeafBook:
@@ -81,11 +86,12 @@ class LeafBook:
         `facts` are given by who must not ask for them now: the release while it changes.
         """
         self._close_refusals_now_and_then()
-        if not self._load(1):
+        waits = schema.event.c.log_index.is_(None)
+        if not self._rows(waits, 1):
             return 0
         facts = facts or self._facts()  # may wait for the release: before our own lock
         with self._appending:
-            waiting = self._load(BATCH)
+            waiting = self._rows(waits, BATCH)
             if not waiting:
                 return 0
             fixed = self._fix(waiting, log, facts)
@@ -101,16 +107,6 @@ class LeafBook:
             total += count
         return total
 
-    def log_record(self, log: Log, key: str, record: Record) -> int:
-        """Note a record and append it (and what waits before it); returns its place."""
-        with self._store.write() as connection:
-            note_record(connection, key, record)
-        self.append_all(log)
-        table = schema.event
-        with self._store.read() as connection:
-            query = select(table.c.log_index).where(table.c.key == key)
-            return int(connection.scalar(query) or 0)
-
     def adopt(self, data: bytes) -> None:
         """Store a record whose leaf somebody else appends, and find it later.
 
@@ -118,8 +114,8 @@ class LeafBook:
         """
         record, now = parse_record(data), self._clock()
         if not isinstance(record, RevocationRecord):
-            raise InternalError("STO-R041", "only a revocation is appended elsewhere")
-        self._put([SideObject(ObjectKind.RECORD, data)])
+            raise InternalError("STO-R034", "only a revocation is appended elsewhere")
+        self._side.put([SideObject(ObjectKind.RECORD, data)], now)
         key = f"revocation:{record_digest(data)}"
         with self._store.write() as connection:
             leaf = leaf_of(record, data, str(record.epoch))
@@ -138,17 +134,18 @@ class LeafBook:
             how many leaves' records were looked at; 0 when nothing is missing.
         """
         table = schema.event
+        noted = table.c.log_index.is_not(None)
         with self._store.read() as connection:
-            noted = table.c.log_index.is_not(None) & table.c.record.is_not(None)
             query = select(func.count()).select_from(table).where(noted)
             logged = connection.scalar(query) or 0
         if self._side.count(ObjectKind.RECORD) >= logged:
             return 0
         LOGGER.warning("the side store lacks records; they are written anew")
         last = 0
-        while batch := self._logged_after(last):
+        while batch := self._rows(noted & (table.c.id > last), BATCH):
             records = [bytes(row.record) for row in batch]
-            self._put([SideObject(ObjectKind.RECORD, data) for data in records])
+            objects = [SideObject(ObjectKind.RECORD, data) for data in records]
+            self._side.put(objects, self._clock())
             self._side.index(
                 [
                     (row.log_index, parse_record(data))
@@ -158,19 +155,11 @@ class LeafBook:
             last = batch[-1].id
         return logged
 
-    def _logged_after(self, number: int) -> Sequence[OutboxRow]:
+    def _rows(self, where: ColumnElement[bool], limit: int) -> Sequence[OutboxRow]:
         table = schema.event
+        query = select(table).where(where).order_by(table.c.id).limit(limit)
         with self._store.read() as connection:
-            return connection.execute(
-                select(table)
-                .where(
-                    table.c.id > number,
-                    table.c.log_index.is_not(None),
-                    table.c.record.is_not(None),
-                )
-                .order_by(table.c.id)
-                .limit(BATCH)
-            ).all()
+            return connection.execute(query).all()
 
     def _close_refusals_now_and_then(self) -> None:
         now = self._clock()
@@ -178,16 +167,6 @@ class LeafBook:
             with self._store.write() as connection:
                 close_refusals(connection, now, now)
             self._closed_at = now
-
-    def _load(self, limit: int) -> Sequence[OutboxRow]:
-        table = schema.event
-        with self._store.read() as connection:
-            return connection.execute(
-                select(table)
-                .where(table.c.log_index.is_(None))
-                .order_by(table.c.id)
-                .limit(limit)
-            ).all()
 
     def _fix(
         self, waiting: Sequence[OutboxRow], log: Log, facts: ProjectFacts
@@ -197,7 +176,13 @@ class LeafBook:
         A repetition after a crash appends the same bytes, also in another epoch.
         """
         fresh = [row for row in waiting if row.leaf is None]
-        fixed = {row.id: _old(row) for row in waiting if row.leaf is not None}
+        fixed = {
+            row.id: _Fixed(
+                row.id, row.leaf, bytes(row.record), parse_record(row.record)
+            )
+            for row in waiting
+            if row.leaf is not None
+        }
         if fresh:
             made = self._render(fresh, log, facts)
             self._save([made[row.id] for row in fresh])
@@ -213,25 +198,18 @@ class LeafBook:
             record = late.record_of(row)
             data = render_record(record)
             leaf = leaf_of(record, data, str(facts.epoch))
-            made[row.id] = _Fixed(row.id, row.key, row.kind, leaf, data, record)
+            made[row.id] = _Fixed(row.id, leaf, data, record)
         return made
 
     def _save(self, fixed: Sequence[_Fixed]) -> None:
-        rows_of = [(one.leaf, one.data, one.id) for one in fixed]
+        values = [(one.leaf, one.data, one.id) for one in fixed]
+        query = "UPDATE event SET leaf = ?, record = ? WHERE id = ?"
         with self._store.write() as connection:
-            update_many(
-                connection,
-                "UPDATE event SET leaf = ?, record = ? WHERE id = ?",
-                rows_of,
-            )
+            update_many(connection, query, values)
 
     def _store_objects(self, fixed: Sequence[_Fixed]) -> None:
         """Make records and the sources that they publish readable, durably."""
-        records = [
-            SideObject(ObjectKind.RECORD, one.data)
-            for one in fixed
-            if one.data is not None
-        ]
+        records = [SideObject(ObjectKind.RECORD, one.data) for one in fixed]
         wanted = {
             one.record.source
             for one in fixed
@@ -243,31 +221,21 @@ class LeafBook:
         if wanted:
             with self._store.read() as connection:
                 sources = rows.load_contents(connection, wanted)
-        self._put(
-            records + [SideObject(ObjectKind.SOURCE, data) for data in sources.values()]
-        )
-        self._delete_sources(fixed, wanted)
-
-    def _put(self, objects: Sequence[SideObject]) -> None:
-        if objects:
-            self._side.put(objects, self._clock())
-
-    def _delete_sources(self, fixed: Sequence[_Fixed], kept: set[str]) -> None:
-        """Delete what retention commands name, in case they were cut short."""
+        records += [SideObject(ObjectKind.SOURCE, data) for data in sources.values()]
+        self._side.put(records, self._clock())
+        # What retention commands name, in case they were cut short.
         gone = {
             digest
             for one in fixed
             if isinstance(one.record, RetentionRecord)
             for digest in one.record.published
         }
-        if gone - kept:
-            self._side.delete(sorted(gone - kept), self._clock())
+        if gone - wanted:
+            self._side.delete(sorted(gone - wanted), self._clock())
 
     def _note_places(self, fixed: Sequence[_Fixed], places: Sequence[int]) -> None:
         placed = list(zip(fixed, places, strict=True))
-        self._side.index(
-            [(place, one.record) for one, place in placed if one.record is not None]
-        )
+        self._side.index([(place, one.record) for one, place in placed])
         with self._store.write() as connection:
             update_many(
                 connection,
@@ -284,10 +252,3 @@ def log_changes(leaves: LeafBook, log: Log, facts: Callable[[], ProjectFacts]) -
         if error.code != NO_EPOCH:
             raise
         LOGGER.warning("changes wait for an epoch to be logged in: %s", error)
-
-
-def _old(row: OutboxRow) -> _Fixed:
-    """Return an event that was fixed before; an old server's has a leaf only."""
-    data = None if row.record is None else bytes(row.record)
-    record = None if data is None else parse_record(data)
-    return _Fixed(row.id, row.key, row.kind, bytes(row.leaf), data, record)

@@ -11,17 +11,18 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from sqlalchemy import insert, select
+from sqlalchemy import update
 
-from stoilo.audit.format.facts import OperatorRecord, Record
+from stoilo.audit.format.facts import NamedDigest, OperatorRecord, Record
 from stoilo.server.db import schema
 from stoilo.server.db.bulk import insert_many, select_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -85,12 +86,9 @@ def note_fixed(
     connection: Connection, key: str, data: bytes, leaf: bytes, now: int
 ) -> None:
     """Note a record whose bytes and leaf are fixed already, once a key."""
-    table = schema.event
-    known = select(table.c.id).where(table.c.key == key)
-    if connection.scalar(known) is None:
-        values = {"key": key, "kind": EventKind.RECORD.value, "created_at": now}
-        query = insert(table).values(record=data, leaf=leaf, **values)
-        connection.execute(query)
+    if note_events(connection, [Event(key, EventKind.RECORD, now)]):
+        query = update(schema.event).where(schema.event.c.key == key)
+        connection.execute(query.values(record=data, leaf=leaf))
 
 
 def note_act(
@@ -102,8 +100,13 @@ def note_act(
     role: str = "",
     task: str = "",
     until: int = 0,
+    versions: Mapping[str, str] | None = None,
 ) -> None:
-    """Note an act of the operator; `subject` and `task` are commitments."""
+    """Note an act of the operator; `subject` and `task` are commitments.
+
+    Of a server that starts or stops: by what it works, as name → digest.
+    """
+    named = sorted((versions or {}).items())
     record = OperatorRecord(
         origin=NO_ORIGIN,
         time=now,
@@ -112,6 +115,8 @@ def note_act(
         role=role,
         task=task,
         until=until,
+        version="" if versions is None else version("stoilo"),
+        versions=tuple(NamedDigest(name, value) for name, value in named),
         mark=make_mark(),
     )
     note_record(connection, f"operator:{record.mark}", record)
@@ -121,11 +126,6 @@ def workunit_event(task_id: str, number: int, now: int, *, issued: bool) -> Even
     """Return the event of an admission that got its workunit, or never will."""
     kind = EventKind.ISSUED if issued else EventKind.WITHDRAWN
     return Event(f"workunit:{task_id}_{number}", kind, now)
-
-
-def outcome_event(task_id: str, now: int) -> Event:
-    """Return the event of a task's one outcome."""
-    return Event(f"outcome:{task_id}", EventKind.OUTCOME, now)
 
 
 def read_draft(data: bytes, origin: str) -> Record:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stoilo.core.errors import StoiloError
-from stoilo.core.types import Verdict
 
 DAY_S = 86_400
 
@@ -58,38 +57,6 @@ class AdmissionSigner(Protocol):
 
         The signer checks each proof itself. Raises when it cannot be reached.
         """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SourceUnderReview:
-    """What the gate judges: hostile bytes, never executed, never normalised."""
-
-    source: bytes  # the task module
-    validator: bytes  # the validator module, empty when there is none
-    entry: str  # the function to call
-    level: str  # the level asked for, empty = the lowest that admits
-    # functions that the validator module must define
-    validator_entries: tuple[str, ...] = ()
-    # library types in arguments and blobs (``numpy.ndarray``)
-    argument_types: tuple[str, ...] = ()
-
-
-class Judge(Protocol):
-    """The gate: a pure function behind a jail."""
-
-    def key(self, submission: SourceUnderReview) -> str:
-        """Return what the verdict may be cached under: source, policy and engine."""
-        ...
-
-    def judge(self, submission: SourceUnderReview) -> Verdict:
-        """Return the verdict; blocks, thread-safe."""
-        ...
-
-    def judge_many(
-        self, submissions: Sequence[SourceUnderReview]
-    ) -> list[Verdict | StoiloError]:
-        """Return a verdict or an error for each of one researcher's sources."""
         ...
 
 

@@ -18,13 +18,12 @@ import msgspec
 from sqlalchemy import select, update
 
 from stoilo.audit.format.facts import OutcomeRecord, WorkunitRecord
-from stoilo.audit.format.leaf import salted_commitment, task_commitment
 from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.records import salted_commitment, task_commitment
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import Redundancy
+from stoilo.core.statement import Statement
 from stoilo.server.db import rows, schema
-from stoilo.server.log.outbox import EventKind, note_events, outcome_event, read_draft
+from stoilo.server.log.outbox import Event, EventKind, note_events, read_draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,45 +49,19 @@ class ResultPayload(msgspec.Struct, frozen=True):
     result_sha256: str  # of the canonical result
     finished_at: int  # s
     nonce: str  # the salt, 64 hex digits
-    agreeing: int = 0  # copies that agreed
+    agreeing: int = 0  # results that agreed
 
 
-class Sealed(msgspec.Struct, frozen=True):
-    """What the public record of a workunit takes from its statement.
-
-    As `stoilo.core.statement.Statement` has it; read without checks, for the bytes are
-    this server's own and many.
-    """
-
-    origin: str
-    nonce: str
-    seed: str
-    task_module: str
-    validator_module: str
-    arguments: str
-    blobs: tuple[str, ...]
-    flavor: str
-    level: str
-    level_digest: str
-    policy_digest: str
-    language_digest: str
-    limits: RunLimits
-    redundancy: Redundancy
-    submitter: str
-    admitted_at: int
-    not_after: int
-    epoch: int
-    reviewers: tuple[str, ...] = ()
-    public_source: bool = False
+class _Document(msgspec.Struct):
+    predicate: Statement
 
 
-class _Statement(msgspec.Struct):
-    predicate: Sealed
+_OWN = msgspec.json.Decoder(_Document)
 
 
-def read_sealed(statement: bytes) -> Sealed:
-    """Return what counts of a statement that this server rendered itself."""
-    return msgspec.json.decode(statement, type=_Statement).predicate
+def read_sealed(statement: bytes) -> Statement:
+    """Return a statement that this server rendered itself; many are read, so unchecked."""
+    return _OWN.decode(statement).predicate
 
 
 def submitter_commitment(salt: str) -> Digest:
@@ -112,7 +85,8 @@ def workunit_record(
 ) -> WorkunitRecord:
     """Return the public explanation of an attempt's admission, which has its place."""
     sealed = read_sealed(attempt.statement or b"")
-    size, cosigned_at = _covering(attempt.proof or b"")
+    note = (attempt.proof or b"").partition(b"\n\n")[2]
+    size, cosigned_at = _read_note(note)
     state: Literal["issued", "withdrawn"] = "issued" if issued else "withdrawn"
 
     def salted(what: str, *values: str) -> str:
@@ -155,7 +129,7 @@ def workunit_record(
     )
 
 
-def outcome_record(
+def _outcome_record(
     payload: ResultPayload, admission: int | None, origin: str
 ) -> OutcomeRecord:
     """Return the public record of a task's outcome; its result is salted."""
@@ -172,17 +146,12 @@ def outcome_record(
     )
 
 
-def _covering(proof: bytes) -> tuple[int, int]:
-    """Return size and newest cosignature time of a proof's checkpoint; 0 for neither.
-
-    The log's own proof: what does not look like one says nothing.
-    """
-    return _read_note(proof.partition(b"\n\n")[2])
-
-
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # many proofs share a checkpoint
 def _read_note(note: bytes) -> tuple[int, int]:
-    """Return the same of a checkpoint, which many proofs share."""
+    """Return size and newest cosignature time of a checkpoint of the log; 0 for neither.
+
+    What does not look like one says nothing.
+    """
     body, _, signatures = note.partition(b"\n\n")
     lines = body.split(b"\n")
     size = int(lines[1]) if len(lines) > 1 and lines[1].isdigit() else 0
@@ -201,8 +170,7 @@ def _cosigned_at(line: bytes) -> int:
 
 _NO_REVIEWS = b'"reviewers":[]'
 
-OutboxRow = Any
-"""A row of `schema.event`; SQLAlchemy's rows have no better type."""
+OutboxRow = Any  # A row of `schema.event`; SQLAlchemy's rows have no better type
 
 
 class RecordWriter:
@@ -245,7 +213,7 @@ class RecordWriter:
             case EventKind.OUTCOME:
                 payload = self._payloads[name]
                 place = self._places.get((payload.task_id, payload.attempt))
-                return outcome_record(payload, place, self._origin)
+                return _outcome_record(payload, place, self._origin)
             case kind:
                 attempt, codes = self._attempts[name]
                 return workunit_record(
@@ -272,7 +240,7 @@ class RecordWriter:
         )
         with self._store.write() as connection:
             connection.execute(query.values(log_index=place))
-        return rows.replace_attempt(attempt, log_index=place)
+        return msgspec.structs.replace(attempt, log_index=place)
 
 
 def _load_payloads(
@@ -338,28 +306,23 @@ def finish_task(
     """
     if task.state.final:
         return False
-    payload = render_result_payload(task, outcome, now)
-    if not rows.add_outcome(connection, task.task_id, outcome, now, payload):
-        return False
-    rows.move_task(connection, task, outcome.state, now)
-    note_events(connection, [outcome_event(task.task_id, now)])
-    return True
-
-
-def render_result_payload(task: TaskRow, outcome: Outcome, now: int) -> bytes:
-    """Return what the outcome's public record is made of; it holds the salt."""
     result = msgspec.msgpack.encode(
         (outcome.value, outcome.value_blob, outcome.error_type, outcome.items)
     )
-    return msgspec.json.encode(
-        ResultPayload(
-            task_id=task.task_id,
-            attempt=outcome.attempt,
-            state=outcome.state.value,
-            code=outcome.code,
-            result_sha256=content_digest(result),
-            finished_at=now,
-            nonce=secrets.token_hex(32),
-            agreeing=outcome.agreeing,
-        )
+    payload = ResultPayload(
+        task_id=task.task_id,
+        attempt=outcome.attempt,
+        state=outcome.state.value,
+        code=outcome.code,
+        result_sha256=content_digest(result),
+        finished_at=now,
+        nonce=secrets.token_hex(32),
+        agreeing=outcome.agreeing,
     )
+    told = msgspec.json.encode(payload)
+    if not rows.add_outcome(connection, task.task_id, outcome, now, told):
+        return False
+    rows.move_task(connection, task, outcome.state, now)
+    event = Event(f"outcome:{task.task_id}", EventKind.OUTCOME, now)
+    note_events(connection, [event])
+    return True

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, select, update
 
 from stoilo.audit.format.facts import CodeCount, RefusalsRecord
-from stoilo.audit.format.leaf import batch_refusals
+from stoilo.audit.format.records import refusals_root
 from stoilo.core.digests import Digest, Domain, check_digest, domain_digest
 from stoilo.server.db import schema
 from stoilo.server.db.batcher import Batcher
@@ -26,48 +25,22 @@ if TYPE_CHECKING:
 MOST_CODES = 128
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
-    account_id: int
-    digest: Digest
-    code: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    id: int
-    digest: Digest
-    code: str
-    time: int
-
-
 class RefusalBook:
     """Remembers refusals durably until `close_refusals` puts them into a leaf."""
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
         self._store = store
         self._clock = clock
-        self._notes: Batcher[_Note, None] = Batcher(self._write)
+        self._notes: Batcher[dict[str, object], None] = Batcher(self._write)
 
     async def note(self, account_id: int, digest: Digest, code: str) -> None:
         """Store one refusal; returns when it is durable."""
-        await self._notes.submit(_Note(account_id, digest, code))
+        row = {"account_id": account_id, "digest": digest, "code": code}
+        await self._notes.submit(row | {"created_at": self._clock()})
 
-    def _write(self, notes: Sequence[_Note]) -> list[Exception | None]:
-        now = self._clock()
+    def _write(self, notes: Sequence[dict[str, object]]) -> list[Exception | None]:
         with self._store.write() as connection:
-            connection.execute(
-                insert(schema.refusal),
-                [
-                    {
-                        "account_id": note.account_id,
-                        "digest": note.digest,
-                        "code": note.code,
-                        "created_at": now,
-                    }
-                    for note in notes
-                ],
-            )
+            connection.execute(insert(schema.refusal), list(notes))
         return [None] * len(notes)
 
 
@@ -86,26 +59,21 @@ def close_refusals(connection: Connection, before: int, now: int) -> int:
         .where(table.c.batch_id.is_(None), table.c.created_at < before)
         .order_by(table.c.id)
     ).all()
-    by_account: dict[tuple[int, str], list[_Refusal]] = {}
+    by_account: dict[int, list[Any]] = {}
     for row in found:
-        refused = _Refusal(row.id, Digest(row.digest), row.code, row.created_at)
-        by_account.setdefault((row.account_id, row.salt), []).append(refused)
-    for (account_id, salt), members in by_account.items():
-        _close_batch(connection, account_id, salt, members, now)
+        by_account.setdefault(row.account_id, []).append(row)
+    for members in by_account.values():
+        _close_batch(connection, members, now)
     return len(by_account)
 
 
-def _close_batch(
-    connection: Connection,
-    account_id: int,
-    salt: str,
-    refused: list[_Refusal],
-    now: int,
-) -> None:
-    """Write one batch, note it for the log and point its refusals to it."""
-    start, end = refused[0].time, max(one.time for one in refused) + 1
+def _close_batch(connection: Connection, refused: Sequence[Any], now: int) -> None:
+    """Write one account's batch, note it for the log and point its refusals to it."""
+    start, end = refused[0].created_at, max(one.created_at for one in refused) + 1
     made = connection.execute(
-        insert(schema.refusal_batch).values(account_id=account_id, start=start, end=end)
+        insert(schema.refusal_batch).values(
+            account_id=refused[0].account_id, start=start, end=end
+        )
     )
     batch_id = made.inserted_primary_key[0]  # type: ignore[index]  # just made
     connection.execute(
@@ -113,27 +81,17 @@ def _close_batch(
         .where(schema.refusal.c.id.in_([one.id for one in refused]))
         .values(batch_id=batch_id)
     )
-    note_record(
-        connection,
-        f"refusals:{batch_id}",
-        _batch_record(salt, start, end, refused, now),
-    )
-
-
-def _batch_record(
-    salt: str, start: int, end: int, refused: list[_Refusal], now: int
-) -> RefusalsRecord:
-    """Return the public record of a batch."""
+    salt = refused[0].salt
     names = [refusal_commitment(salt, one.digest) for one in refused]
-    batch = batch_refusals(submitter_commitment(salt), start, end, names)
     codes = Counter(one.code for one in refused).most_common(MOST_CODES)
-    return RefusalsRecord(
+    record = RefusalsRecord(
         origin=NO_ORIGIN,
         time=now,
-        submitter=batch.commitment,
-        start=batch.start,
-        end=batch.end,
-        count=batch.count,
-        root=batch.root,
+        submitter=submitter_commitment(salt),
+        start=start,
+        end=end,
+        count=len(names),
+        root=refusals_root(names),
         codes=tuple(CodeCount(code, count) for code, count in sorted(codes)),
     )
+    note_record(connection, f"refusals:{batch_id}", record)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.audit.format.leaf import task_commitment
 from stoilo.audit.format.note import Note, parse_note, render_note, verify_signature
+from stoilo.audit.format.records import task_commitment
 from stoilo.audit.log.seen import SeenRow, open_seen, result_commitment
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, StoiloError, TrustError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Sightings:
-    """Records what each copy's executor saw of the log.
+    """Records what each result's executor saw of the log.
 
     A checkpoint that the log's key signed is kept whatever it says: one of a tree that
     is not ours is the evidence that monitors look for.
@@ -37,7 +37,7 @@ class Sightings:
 
     def record(
         self,
-        # of a hostile file, compared with the host's copy already
+        # of a hostile file, compared with the host's result already
         header: ResultHeader,
     ) -> None:
         """Keep the checkpoint of a result that ran, durably; repeats change nothing.

@@ -23,19 +23,4 @@ def run(connection: Connection, branch: Branch) -> None:
         context.run_migrations()
 
 
-def render(dialect: str, branch: Branch) -> None:
-    """Write the migrations as SQL."""
-    context.configure(
-        dialect_name=dialect,
-        target_metadata=branch.models,
-        version_table=branch.version_table,
-    )
-    with context.begin_transaction():
-        context.run_migrations()
-
-
-attributes = context.config.attributes
-if context.is_offline_mode():
-    render(attributes["dialect"], attributes["branch"])
-else:
-    run(attributes["connection"], attributes["branch"])
+run(context.config.attributes["connection"], context.config.attributes["branch"])

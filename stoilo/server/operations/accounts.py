@@ -9,34 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import delete, insert, select
 
 from stoilo.audit.format.facts import OperatorAct
+from stoilo.audit.format.records import task_commitment
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
 from stoilo.executor.verifier.targets import ReviewerFile, ReviewerKey
 from stoilo.server.admission import tokens
-from stoilo.server.admission import tokens as auth
 from stoilo.server.config import load_config
-from stoilo.server.data_directory import CONNECTION_FILE, ConnectionFile
-from stoilo.server.db import schema
-from stoilo.server.db.rows import count_open
+from stoilo.server.data_directory import ConnectionFile, keys_of, read_connection_file
+from stoilo.server.db import rows, schema
+from stoilo.server.db.records import Outcome
 from stoilo.server.db.store import Store
 from stoilo.server.log.outbox import note_act
-from stoilo.server.log.public_records import submitter_commitment
-from stoilo.server.operations.operator_acts import cancel_for_operator
-from stoilo.signer.development.lists import (
-    enroll_reviewer,
+from stoilo.server.log.public_records import finish_task, submitter_commitment
+from stoilo.signer.development.changes import (
     list_reviewers,
+    publish_reviewers,
     with_reviewer,
-    withdraw_reviewer,
     without_reviewer,
 )
 
@@ -84,12 +79,7 @@ def open_accounts(data: Path, environ: Mapping[str, str]) -> Iterator[Store]:
     Raises:
         UsageError: ``STO-U004`` for a directory that is none.
     """
-    if not (data / "keys").is_dir():
-        raise UsageError(
-            "STO-U004",
-            f"{data.name or data} is not the data directory of a server",
-            hint="start one with `stoilo up --data DIR`",
-        )
+    keys_of(data)
     config, _ = load_config(data.absolute(), {}, environ)
     with contextlib.closing(Store.open(config.database_url)) as store:
         yield store
@@ -115,7 +105,7 @@ def _line(connection: Connection, row: Row, now: int) -> AccountLine:  # type: i
         name=row.name,
         roles=tuple(sorted({one.role for one in good})),
         tokens=len(good),
-        open_tasks=count_open(connection, row.id),
+        open_tasks=rows.count_open(connection, row.id),
         created_at=row.created_at,
         suspended_at=row.since or 0,
         reason=row.reason or "",
@@ -149,16 +139,10 @@ def add_researcher(
     """
     if not name or len(name) > NAME_CHARS or not name.isprintable():
         raise UsageError("STO-R029", f"{name[:40]!r} cannot be an account's name")
-    try:
-        text = (data / CONNECTION_FILE).read_bytes()
-        connection_file = msgspec.json.decode(text, type=ConnectionFile)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(
-            "STO-U004", "the server has written no connection file yet"
-        ) from error
-    role = auth.Role.RESEARCHER
+    connection_file = read_connection_file(data)
+    role = tokens.Role.RESEARCHER
     with store.write() as connection:
-        token = auth.issue_token(connection, name, role, now, lifetime_s=lifetime_s)
+        token = tokens.issue_token(connection, name, role, now, lifetime_s=lifetime_s)
     return msgspec.structs.replace(connection_file, token=token)
 
 
@@ -181,13 +165,13 @@ def revoke(store: Store, name: str, token: str, now: int) -> int:
         # Digests' beginnings may meet: rather none than the wrong one.
         if token and len(named) != 1:
             raise UsageError("STO-R029", "the account has no such token")
-        return auth.revoke_digests(connection, named, now)
+        return tokens.revoke_digests(connection, named, now)
 
 
 def revoke_leaked(store: Store, token: str, now: int) -> bool:
     """Revoke a token that turned up somewhere, by its text; False for no good one."""
     with store.write() as connection:
-        return auth.revoke_token(connection, token, now)
+        return tokens.revoke_token(connection, token, now)
 
 
 def suspend(store: Store, name: str, reason: str, now: int) -> bool:
@@ -233,6 +217,31 @@ def cancel_tasks(store: Store, name: str, now: int) -> int:
     return ended.count(TaskState.CANCELLED)
 
 
+def cancel_for_operator(store: Store, task_id: str, now: int) -> TaskState:
+    """End anybody's task, with the operator's act in the log; returns its state then.
+
+    A running server takes the workunit back by itself.
+
+    Raises:
+        UsageError: ``STO-R029`` no such task.
+    """
+    with store.write() as connection:
+        task = rows.find_task(connection, task_id[:64])
+        if task is None:
+            raise UsageError("STO-R029", "there is no such task")
+        outcome = Outcome(
+            TaskState.CANCELLED,
+            task.attempt,
+            error_text="cancelled by the project's operator",
+            code="STO-R062",
+        )
+        if not finish_task(connection, task, outcome, now):
+            return task.state
+        act, name = OperatorAct.TASK_CANCELLED, task_commitment(task.task_id)
+        note_act(connection, act, now, task=name)
+    return outcome.state
+
+
 def _find(connection: Connection, name: str) -> tuple[int, str]:
     """Return an account's row and salt; raises ``STO-R029``."""
     table = schema.account
@@ -254,52 +263,48 @@ def _is_good(row: Row, now: int) -> bool:  # type: ignore[type-arg]  # of `token
 
 
 def enroll(
-    data: Path,
-    name: str,
-    key: str,
+    data: Path,  # directory of a server that has run before
+    name: str,  # of the reviewer's account, made if new
+    key: str,  # public key, hex
+    # other accounts of the same person: their tasks he cannot review
     accounts: tuple[str, ...],
-    environ: Mapping[str, str],
-    proposal: Path | None = None,
+    environ: Mapping[str, str],  # for the server's settings
+    proposal: Path | None = None,  # file for the ceremony, ``keys.json``
 ) -> ConnectionFile:
     """Name `key` as a reviewer's in the release; returns his connection.
 
     A released project's reviewers are named by people: then the account is made here,
     and `proposal` gets the list that the next ceremony is to sign.
 
-    Args:
-        data: directory of a server that has run before.
-        name: of the reviewer's account, made if new.
-        key: public key, hex.
-        accounts: other accounts of the same person: their tasks he cannot review.
-        environ: for the server's settings.
-        proposal: file for the ceremony, ``keys.json``.
-
     Raises:
         UsageError: ``STO-U004`` no such data directory, ``STO-R029`` no such account,
             ``STO-K091`` a released project, and no `proposal`.
         TrustError: ``STO-K001``, ``STO-K002``, the key is none.
     """
-    connection_file = _read_connection(data)
+    keys, connection_file = keys_of(data), read_connection_file(data)
     now = int(time.time())
-    with _open_store(data, environ) as connection:
+    with open_accounts(data, environ) as store, store.write() as connection:
         token = tokens.issue_token(connection, name, tokens.Role.REVIEWER, now)
-        own = tuple(_commitment(connection, one) for one in (name, *accounts))
+        salts = [_find(connection, one)[1] for one in (name, *accounts)]
+        own = tuple(map(submitter_commitment, salts))
         note_act(connection, OperatorAct.REVIEWER_ENROLLED, now, subject=own[0])
         entry = ReviewerKey(key, name, own)
         if proposal is None:
-            enroll_reviewer(_keys(data), entry, now)
+            publish_reviewers(keys, lambda named: with_reviewer(named, entry), now)
         else:
             _propose(proposal, with_reviewer(reviewers_of(data), entry))
     return msgspec.structs.replace(connection_file, token=token)
 
 
 def withdraw(data: Path, key: str, proposal: Path | None = None) -> None:
-    """Take a reviewer's key out of the release; raises ``STO-K030``.
+    """Take a reviewer's key out of the release; raises ``STO-K054``.
 
     Of a released project: write the list for the next ceremony to `proposal`.
     """
     if proposal is None:
-        withdraw_reviewer(_keys(data), key, int(time.time()))
+        publish_reviewers(
+            keys_of(data), lambda named: without_reviewer(named, key), int(time.time())
+        )
     else:
         _propose(proposal, without_reviewer(reviewers_of(data), key))
 
@@ -314,46 +319,4 @@ def _propose(place: Path, named: ReviewerFile) -> None:
 
 def reviewers_of(data: Path) -> tuple[ReviewerKey, ...]:
     """Return the reviewers whom the release names."""
-    return list_reviewers(_keys(data))
-
-
-def _keys(data: Path) -> Path:
-    keys = data / "keys"
-    if not (keys / "metadata").is_dir():
-        raise UsageError(
-            "STO-U004",
-            f"{data.name or data} is not the data directory of a server",
-            hint="start one with `stoilo up --data DIR`",
-        )
-    return keys
-
-
-def _read_connection(data: Path) -> ConnectionFile:
-    _keys(data)
-    try:
-        return msgspec.json.decode(
-            (data / CONNECTION_FILE).read_bytes(), type=ConnectionFile
-        )
-    except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(
-            "STO-U004", "the server has written no connection file yet"
-        ) from error
-
-
-@contextmanager
-def _open_store(data: Path, environ: Mapping[str, str]) -> Iterator[Connection]:
-    config, _ = load_config(data.absolute(), {}, environ)
-    store = Store.open(config.database_url)
-    try:
-        with store.write() as connection:
-            yield connection
-    finally:
-        store.close()
-
-
-def _commitment(connection: Connection, name: str) -> str:
-    table = schema.account
-    salt = connection.scalar(select(table.c.salt).where(table.c.name == name))
-    if salt is None:
-        raise UsageError("STO-R029", f"there is no account {name[:40]!r}")
-    return submitter_commitment(str(salt))
+    return list_reviewers(keys_of(data))

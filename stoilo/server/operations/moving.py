@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
 
-from sqlalchemy import MetaData, Table, exists, insert, select
+from sqlalchemy import MetaData, Table, insert, select
 
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db import rows
-from stoilo.server.db.records import AttemptState
+from stoilo.server.db.records import AttemptState, workunit_name
 from stoilo.server.db.store import Store
 from stoilo.server.engines.embedded.accounts.accounts import (
     Accounts,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from stoilo.server.config import ServerConfig
     from stoilo.server.db.records import AttemptRow, TaskRow
-    from stoilo.server.db.rows import AttemptName
 
     AtHome = Callable[[AbstractSet[str]], AbstractSet[str]]
 
@@ -122,10 +121,9 @@ def read_users(
     connection: Connection, accounts: Accounts, apps: Mapping[str, int], *, weak: bool
 ) -> list[Columns]:
     """Return every account as a row of BOINC's ``user``; `apps` are numbers by level."""
-    users, people = schema.users, schema.people
-    query = select(users, people).outerjoin(people, people.c.user_id == users.c.id)
+    users = schema.users
     found = []
-    for row in connection.execute(query.order_by(users.c.id)):
+    for row in connection.execute(select(users).order_by(users.c.id)):
         account = accounts.open_by_id(row.id)
         key = account.weak_key if weak else account.key
         allowed = LEVELS[: LEVELS.index(row.max_level) + 1]
@@ -151,7 +149,7 @@ def user_values(row: Any, key: str, app_ids: Sequence[int]) -> Columns:  # noqa:
         "email_addr": row.email,
         "name": row.name or row.email.partition("@")[0],
         "authenticator": key,
-        "total_credit": row.total_credit or 0.0,
+        "total_credit": row.total_credit,
         "project_prefs": preferences.encode(),
         # BOINC stores passwords in another form: a random one that nobody knows.
         "passwd_hash": secrets.token_hex(16),
@@ -163,12 +161,8 @@ def user_values(row: Any, key: str, app_ids: Sequence[int]) -> Columns:  # noqa:
 
 def read_hosts(connection: Connection) -> list[Columns]:
     """Return every computer as a row of BOINC's ``host``."""
-    hosts, records, bans = schema.hosts, schema.host_records, schema.bans
-    banned = exists().where(bans.c.host_id == hosts.c.id).label("banned")
-    query = select(hosts, records, banned).outerjoin(
-        records, records.c.host_id == hosts.c.id
-    )
-    return [host_values(row) for row in connection.execute(query.order_by(hosts.c.id))]
+    query = select(schema.hosts).order_by(schema.hosts.c.id)
+    return [host_values(row) for row in connection.execute(query)]
 
 
 def host_values(row: Any) -> Columns:  # noqa: ANN401 - a row of SQLAlchemy
@@ -179,24 +173,24 @@ def host_values(row: Any) -> Columns:  # noqa: ANN401 - a row of SQLAlchemy
         "userid": row.user_id,
         "rpc_seqno": row.rpc_seqno,
         "rpc_time": row.seen_at,
-        "total_credit": row.total_credit or 0.0,
-        "domain_name": row.domain_name or "",
+        "total_credit": row.total_credit,
+        "domain_name": row.domain_name,
         # Neutral until the host reports: 0 would make BOINC expect no work of it.
         "on_frac": 1.0,
         "connected_frac": 1.0,
         "active_frac": 1.0,
         "cpu_efficiency": 1.0,
         "duration_correction_factor": 1.0,
-        "p_ncpus": row.ncpus or 1,
-        "p_vendor": row.vendor or "",
-        "p_model": row.model or "",
-        "p_fpops": row.fpops or 0.0,
-        "os_name": row.os_name or "",
-        "os_version": row.os_version or "",
-        "m_nbytes": row.memory_bytes or 0.0,
-        "d_free": row.disk_free_bytes or 0.0,
+        "p_ncpus": row.ncpus,
+        "p_vendor": row.vendor,
+        "p_model": row.model,
+        "p_fpops": row.fpops,
+        "os_name": row.os_name,
+        "os_version": row.os_version,
+        "m_nbytes": row.memory_bytes,
+        "d_free": row.disk_free_bytes,
         "host_cpid": row.cpid,
-        "max_results_day": BLACKLISTED if row.banned else 0,
+        "max_results_day": 0 if row.ban is None else BLACKLISTED,
     }
 
 
@@ -295,19 +289,21 @@ def move_tasks(store: Store, at_home: AtHome, now: int) -> int:
     with store.write() as connection:
         for page in _running(connection, at_home):
             for name in page:
-                if (found := rows.find_issued(connection, name)) is not None:
+                if (found := rows.find_issued(connection, *name)) is not None:
                     _reopen(connection, *found, now)
             total += len(page)
     return total
 
 
-def _running(connection: Connection, at_home: AtHome) -> Iterator[list[AttemptName]]:
+def _running(
+    connection: Connection, at_home: AtHome
+) -> Iterator[list[tuple[str, int]]]:
     """Yield the attempts whose workunit is at home, a page at a time."""
     last = ("", 0)
     while page := rows.issued_after(connection, last, _BATCH):
-        last = (page[-1].task_id, page[-1].number)
-        known = at_home({one.workunit for one in page})
-        yield [one for one in page if one.workunit in known]
+        last = page[-1]
+        known = at_home({workunit_name(*one) for one in page})
+        yield [one for one in page if workunit_name(*one) in known]
 
 
 def known_workunits(source: Database, names: AbstractSet[str]) -> frozenset[str]:
@@ -321,7 +317,7 @@ def known_workunits(source: Database, names: AbstractSet[str]) -> frozenset[str]
 def _reopen(
     connection: Connection, attempt: AttemptRow, task: TaskRow, now: int
 ) -> None:
-    rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
+    rows.save_attempts(connection, [attempt], AttemptState.CLOSED)
     if task.state.final or task.attempt != attempt.number:
         return
     if task.state is TaskState.RUNNING:

@@ -34,7 +34,7 @@ from stoilo.server.db.records import TaskSpec
 from stoilo.server.db.store import Store
 from stoilo.server.log.outbox import NO_ORIGIN, make_mark, note_record
 from stoilo.server.log.public_records import submitter_commitment
-from stoilo.signer.development.lists import list_reviewers
+from stoilo.signer.development.changes import list_reviewers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -101,20 +101,17 @@ def retain(
         raise UsageError("STO-L146", "only what is over can be deleted")
     if not side_path(data).parent.is_dir():
         raise UsageError("STO-U004", "this is not the data directory of a server")
+    keys = data / "keys"
+    named = list_reviewers(keys) if (keys / "metadata").is_dir() else ()
     config, _ = load_config(data.absolute(), {}, environ)
     # The rows first: a file without a row is swept later, a row without file never.
     with contextlib.closing(Store.open(config.database_url)) as store:
-        done = delete_old(store, data / "blobs", what, before, now, _reviewers(data))
+        done = delete_old(store, data / "blobs", what, before, now, named)
         _forget_pages(store)
     if done.published:
         with contextlib.closing(SideStore.open(data)) as side:
             side.delete(done.published, now)
     return done
-
-
-def _reviewers(data: Path) -> tuple[ReviewerKey, ...]:
-    keys = data / "keys"
-    return list_reviewers(keys) if (keys / "metadata").is_dir() else ()
 
 
 def delete_old(

@@ -8,7 +8,6 @@ changes the memory of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,19 +19,17 @@ from stoilo.audit.format.facts import (
     FlavorRecord,
     KeyRecord,
     LevelRecord,
-    NamedDigest,
     PolicyRecord,
     Record,
     ReleaseRecord,
 )
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     render_release_proof,
 )
 from stoilo.core.digests import content_digest
 from stoilo.core.files import read_bounded, write_durably
-from stoilo.executor.verifier.targets import part_target
 from stoilo.server.db import schema
 from stoilo.server.log.outbox import (
     NO_ORIGIN,
@@ -44,6 +41,7 @@ from stoilo.server.log.outbox import (
 )
 from stoilo.signer.ceremony.key_holders import role_keys
 from stoilo.signer.ceremony.transcript import MAX_TRANSCRIPT_BYTES, TRANSCRIPT_FILE
+from stoilo.signer.published.evidence import metadata_rows, part_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -51,15 +49,13 @@ if TYPE_CHECKING:
 
     from stoilo.core.levels import Level
     from stoilo.executor.verifier.targets import TrustedRelease
-    from stoilo.executor.verifier.tuf_client import ReleaseFiles
+    from stoilo.executor.verifier.trust import ReleaseFiles
     from stoilo.flavors.manifest import FlavorManifest
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log
 
 
 PUBLISH_TIMEOUT_S: Final = 2.0
-_ROLE_FILE = re.compile(r"metadata/([0-9]+)\.([a-z]+)\.json")
-_RENEWED_ONLINE: Final = frozenset({"snapshot", "timestamp"})
 
 
 def is_logged_release(trust: TrustedRelease) -> bool:
@@ -83,26 +79,10 @@ def release_record(
         time=now,
         root=trust.root_version,
         targets=trust.targets_version,
-        metadata=tuple(_role_files(files)),
-        parts=tuple(
-            NamedDigest(part_target(part.part, part.platform), part.archive.sha256)
-            for part in trust.parts
-        ),
+        metadata=metadata_rows(files),
+        parts=part_rows(trust),
         transcript=transcript,
     )
-
-
-def _role_files(files: ReleaseFiles) -> Iterator[NamedDigest]:
-    """Yield the newest file of each role that people sign, in the order of names."""
-    newest: dict[str, tuple[int, bytes]] = {}
-    for name, data in files.files:
-        match = _ROLE_FILE.fullmatch(name)
-        if match is None or match[2] in _RENEWED_ONLINE:
-            continue
-        version, role = int(match[1]), match[2]
-        newest[role] = max(newest.get(role, (0, b"")), (version, data))
-    for role, (version, data) in sorted(newest.items()):
-        yield NamedDigest(f"{version}.{role}.json", content_digest(data))
 
 
 def read_transcript(directory: Path) -> str:

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.levels import level_files
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.trust import load_trust, pack_release, read_release
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.policies.levels import level_files
+from stoilo.executor.verifier.trust import ReleaseFiles, load_trust
 from stoilo.server.config import DEFAULT_ORIGIN
 from stoilo.server.db import rows
-from stoilo.server.release.expiry import read_roles
 from stoilo.server.release.released import (
     ServerTerms,
     check_certified,
@@ -29,7 +27,9 @@ from stoilo.server.release.released import (
     is_released,
 )
 from stoilo.signer.development.root import create_development_root
-from stoilo.signer.process.client import ForeignSigner, SignerClient, SignerProcess
+from stoilo.signer.process.client import SignerClient, SignerProcess
+from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_status import read_roles
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
@@ -47,47 +47,36 @@ REFRESH_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ProjectRoot:
-    """Where the project's release lies, made here or published by a ceremony.
+    """Where the project's release lies, made here or published by a ceremony."""
 
-    Attributes:
-        directory: the release's, also the signer's ``--keys``.
-        root_file: what local volunteers take as ``--root``.
-        origin: the project and its log.
-        log_vkey: the log's verifier key, text.
-        released: whether people signed it offline.
-        proofs: where this server writes what the log says of the release; None: there.
-    """
-
-    directory: Path
-    root_file: Path
-    origin: str
-    log_vkey: str
-    released: bool
+    directory: Path  # the release's, also the signer's ``--keys``
+    root_file: Path  # what local volunteers take as ``--root``
+    origin: str  # the project and its log
+    log_vkey: str  # the log's verifier key, text
+    released: bool  # whether people signed it offline
+    # where this server writes what the log says of the release; None: there
     proofs: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What the release and its processes are, once they run.
+    """What the release and its processes are, once they run."""
 
-    Attributes:
-        root: where the release lies.
-        signer: the process that holds the online keys.
-        client: asks it.
-        socket: where it listens.
-        installed: levels and language layer of this package.
-        witnesses: the release's log policy, with the addresses of this server's own
-            configuration.
-        terms: what a released root must certify; None for a development root.
-    """
-
-    root: ProjectRoot
-    signer: SignerProcess | ForeignSigner
-    client: SignerClient
-    socket: Path
-    installed: InstalledRelease
+    root: ProjectRoot  # where the release lies
+    # the process that holds the online keys; None where somebody else keeps it alive
+    signer: SignerProcess | None
+    client: SignerClient  # asks it
+    socket: Path  # where it listens
+    installed: InstalledRelease  # levels and language layer of this package
+    # the release's log policy, with the addresses of this server's own configuration
     witnesses: LogPolicy
+    # what a released root must certify; None for a development root
     terms: ServerTerms | None = None
+
+    def ensure_signer(self) -> None:
+        """Start the signer again if it has died and is ours to start."""
+        if self.signer is not None:
+            self.signer.ensure()
 
     def check_certified(self, trust: TrustedRelease) -> None:
         """Raise ``STO-K094`` when a released root no longer certifies this server."""
@@ -252,7 +241,7 @@ def _start_released(
     roles = read_roles(directory, int(time.time()))
     check_offline_roles(roles)
     witnesses = read_witnesses(config.log_policy)
-    signer, client, socket = _find_signer(config, home, stack, directory)
+    signer, client, socket = _start_signer(home, stack, directory, config.signer_socket)
     vkey = client.ping().log_vkey
     root_file = directory / "root.json"
     trust = load_trust(
@@ -273,25 +262,17 @@ def _start_released(
     return Project(root, signer, client, socket, installed, mine, terms)
 
 
-def _find_signer(
-    config: ServerConfig, home: DataDir, stack: AsyncExitStack, directory: Path
-) -> tuple[SignerProcess | ForeignSigner, SignerClient, Path]:
-    """Connect to the signer that runs as a user of its own, or start one here."""
-    if not config.signer_socket:
-        return _start_signer(home, stack, directory)
-    socket_path = Path(config.signer_socket)
-    client = SignerClient(socket_path)
-    stack.callback(client.close)
-    return ForeignSigner(), client, socket_path
-
-
 def _start_signer(
-    home: DataDir, stack: AsyncExitStack, directory: Path
-) -> tuple[SignerProcess, SignerClient, Path]:
-    socket_path = home.part("run") / "signer.sock"
-    signer = SignerProcess(directory, socket_path)
-    signer.start()
-    stack.callback(signer.stop)
-    client = SignerClient(socket_path, revive=signer.ensure)
+    home: DataDir, stack: AsyncExitStack, directory: Path, socket: str = ""
+) -> tuple[SignerProcess | None, SignerClient, Path]:
+    """Connect to the signer at `socket`, which runs as a user of its own, or start one."""
+    path = Path(socket) if socket else home.part("run") / "signer.sock"
+    signer = None
+    if not socket:
+        signer = SignerProcess(directory, path)
+        signer.start()
+        stack.callback(signer.stop)
+    # Who started another user's signer starts it again.
+    client = SignerClient(path, revive=signer.ensure if signer else None)
     stack.callback(client.close)
-    return signer, client, socket_path
+    return signer, client, path

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.trust import is_development_root
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK
 from stoilo.signer.process.online_keys import awaits_ceremony
+from stoilo.signer.published.directory import marks_of
 from stoilo.signer.roles import RoleExpiry, role_limits
 
 if TYPE_CHECKING:
@@ -37,19 +38,12 @@ MAX_ROOT_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ServerTerms:
-    """What this server works by, as far as volunteers judge it.
+    """What this server works by, as far as volunteers judge it."""
 
-    Attributes:
-        origin: the project's name as configured; empty where nobody chose one.
-        log_vkey: the log's verifier key, of the signer's own private key.
-        witnesses: of the configuration, with addresses, without the log.
-        policy: in force here.
-    """
-
-    origin: str
-    log_vkey: str
-    witnesses: LogPolicy
-    policy: Policy
+    origin: str  # the project's name as configured; empty where nobody chose one
+    log_vkey: str  # the log's verifier key, of the signer's own private key
+    witnesses: LogPolicy  # of the configuration, with addresses, without the log
+    policy: Policy  # in force here
 
 
 def is_released(directory: Path) -> bool:
@@ -66,7 +60,7 @@ def is_released(directory: Path) -> bool:
             hint=f"stoilo release publish FOLDER --data {directory.parent}",
         )
     root_file = directory / "root.json"
-    if not root_file.exists() or is_development_root(_read_root(root_file)):
+    if not root_file.exists() or DEVELOPMENT_MARK in marks_of(_read_root(root_file)):
         return False
     # Whoever breaks into the server would hold the project's root.
     if (directory / "offline").exists():

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert, select
 
 from stoilo.audit.format.facts import ReviewRecord
-from stoilo.audit.format.leaf import salted_commitment
+from stoilo.audit.format.records import salted_commitment
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.review import OpenedReview, open_review
+from stoilo.executor.verifier.statements import OpenedReview, open_review
 from stoilo.server.db import schema
 from stoilo.server.db.records import NO_REVIEWS, Reviews
 from stoilo.server.log.outbox import NO_ORIGIN, note_record
@@ -31,15 +31,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.executor.verifier.targets import Reviewer
-    from stoilo.server.db.records import AttemptRow, TaskRow
+    from stoilo.server.db.records import TaskRow
     from stoilo.server.db.store import Store
 
 
-MOST_REVIEWS = 4
-"""In one statement; see `stoilo.core.statement.Statement.reviewers`."""
-
+MOST_REVIEWS = 4  # in one statement; see `stoilo.core.statement.Statement.reviewers`
 START_MARGIN_S = 60
-"""Time from sealing to the first copy that a review must still allow for."""
+"""Time from sealing to the first result that a review must still allow for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +50,18 @@ class StoredReview:
 
 
 class ReviewBook:
-    """Reads and writes reviews; decides which ones hold for a task.
-
-    Args:
-        store: where they lie.
-        reviewers: those whom the release names at this moment.
-        salt_of: salt of an account's public commitments.
-    """
+    """Reads and writes reviews; decides which ones hold for a task."""
 
     def __init__(
         self,
-        store: Store,
+        store: Store,  # where they lie
+        # those whom the release names at this moment
         reviewers: Callable[[], tuple[Reviewer, ...]],
-        salt_of: Callable[[int], str],
+        salt_of: Callable[[int], str],  # salt of an account's public commitments
     ) -> None:
         self._store = store
         self._reviewers = reviewers
         self._salt_of = salt_of
-
-    @property
-    def reviewers(self) -> tuple[Reviewer, ...]:
-        """Those whom the release names at this moment."""
-        return self._reviewers()
 
     def open(self, text: bytes) -> OpenedReview:
         """Return the review in hostile `text`; raises ``STO-R023``."""
@@ -132,7 +120,7 @@ class ReviewBook:
         opened = [
             (row, review)
             for row in stored
-            if (review := _try_open(row.text, reviewers)) is not None
+            if (review := try_open(row.text, reviewers)) is not None
         ]
         return {task.task_id: self._choose(task, opened, now) for task in tasks}
 
@@ -140,11 +128,6 @@ class ReviewBook:
         """Whether `review`, handed in by `account_id`, is about the reviewer's own task."""
         submitter = submitter_commitment(self._salt_of(task.account_id))
         return account_id == task.account_id or submitter in review.reviewer.accounts
-
-    def holds(self, attempt: AttemptRow, reviewers: tuple[Reviewer, ...]) -> bool:
-        """Whether every review in a sealed statement is still by one of `reviewers`."""
-        texts = reviews_in(attempt.statement or b"")
-        return all(_try_open(text.encode(), reviewers) for text in texts)
 
     def _choose(
         self,
@@ -189,7 +172,7 @@ def _load(connection: Connection, modules: set[str], now: int) -> list[StoredRev
     ]
 
 
-def _try_open(text: bytes, reviewers: tuple[Reviewer, ...]) -> OpenedReview | None:
+def try_open(text: bytes, reviewers: tuple[Reviewer, ...]) -> OpenedReview | None:
     """Return the review, None when its reviewer has been withdrawn."""
     try:
         return open_review(text, reviewers)

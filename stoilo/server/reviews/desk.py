@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.facts import ReviewRecord
-from stoilo.audit.format.leaf import salted_commitment, task_commitment
-from stoilo.core.errors import PolicyRefusal, TrustError, UsageError
-from stoilo.core.plaintext import show_plainly
+from stoilo.audit.format.records import salted_commitment, task_commitment
+from stoilo.core.errors import PolicyRefusal, TrustError, UsageError, show_plainly
 from stoilo.core.rpc import reviews_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server.db import rows
@@ -32,26 +31,17 @@ REASON_CHARS = 1_000
 
 
 class ReviewDesk:
-    """The four calls of a reviewer.
-
-    Args:
-        store: tasks and sources.
-        book: stored reviews.
-        review_queue: who waits.
-        salt_of: salt of an account's public commitments.
-        wake: called once tasks go on.
-        clock: seconds since 1970.
-    """
+    """The four calls of a reviewer."""
 
     def __init__(
         self,
-        store: Store,
-        book: ReviewBook,
-        review_queue: ReviewQueue,
+        store: Store,  # tasks and sources
+        book: ReviewBook,  # stored reviews
+        review_queue: ReviewQueue,  # who waits
         *,
-        salt_of: Callable[[int], str],
-        wake: Callable[[], None],
-        clock: Callable[[], int],
+        salt_of: Callable[[int], str],  # salt of an account's public commitments
+        wake: Callable[[], None],  # called once tasks go on
+        clock: Callable[[], int],  # seconds since 1970
     ) -> None:
         self._store = store
         self._book = book
@@ -119,8 +109,8 @@ class ReviewDesk:
     def submit(self, owner: Owner, task_id: str, envelope: bytes) -> int:
         """Take a signed review (hostile) of a waiting task; returns how many go on.
 
-        Raises ``STO-R027``, ``STO-R026`` it ends too soon; ``STO-R023`` the signature,
-        ``STO-R024`` other work; ``STO-R025``, the reviewer's own task.
+        Raises ``STO-R027``; ``STO-R023`` the signature does not hold, it is about other
+        work, or ends too soon; ``STO-R025``, the reviewer's own task.
         """
         task = self._waiting_task(task_id)
         opened, now = self._book.open(envelope), self._clock()
@@ -128,19 +118,19 @@ class ReviewDesk:
             raise _own_task()
         if not opened.review.covers(task.spec):
             raise TrustError(
-                "STO-R024",
+                "STO-R023",
                 "the review is about other work than this task",
                 hint="fetch the task again and sign what it shows",
             )
         if opened.review.not_after <= now:
-            raise UsageError("STO-R026", "the review has expired already")
+            raise UsageError("STO-R023", "the review has expired already")
         # Kept although it may be too short for this task: a shorter one may use it.
         self._book.add(opened, envelope, owner.account_id, now)
         released = self._review_queue.release()
         if not released and self._still_waits(task_id):
             raise UsageError(
-                "STO-R026",
-                "the review ends before a volunteer could finish a copy",
+                "STO-R023",
+                "the review ends before a volunteer could finish a result",
                 hint="sign again with a later end",
             )
         self._wake()

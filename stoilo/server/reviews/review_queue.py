@@ -32,23 +32,16 @@ _Pairs = Sequence[tuple["AttemptRow", "TaskRow"]]
 
 
 class ReviewQueue:
-    """The attempts that wait for a review.
-
-    Args:
-        store: tasks and attempts.
-        book: stored reviews.
-        needs_review: whether today's policy wants a review at a level.
-        clock: seconds since 1970.
-        wait_s: how long a task may wait, s.
-    """
+    """The attempts that wait for a review."""
 
     def __init__(
         self,
-        store: Store,
-        book: ReviewBook,
+        store: Store,  # tasks and attempts
+        book: ReviewBook,  # stored reviews
+        # whether today's policy wants a review at a level
         needs_review: Callable[[str], bool],
-        clock: Callable[[], int],
-        wait_s: int = WAIT_S,
+        clock: Callable[[], int],  # seconds since 1970
+        wait_s: int = WAIT_S,  # how long a task may wait, s
     ) -> None:
         self._store = store
         self._book = book
@@ -124,7 +117,7 @@ class ReviewQueue:
             outcome = Outcome(
                 TaskState.EXPIRED,
                 task.attempt,
-                code="STO-R063",
+                code="STO-R060",
                 error_text="no reviewer signed it in time",
             )
             with self._store.write() as connection:
@@ -150,6 +143,6 @@ class ReviewQueue:
         if not attempts:
             return
         with self._store.write() as connection:
-            rows.move_attempts(connection, attempts, state)
+            rows.save_attempts(connection, attempts, state)
             names = [attempt.task_id for attempt in attempts]
             rows.mark_tasks(connection, names, source, target)

@@ -27,7 +27,7 @@ from stoilo.core.statement import (
     parse_revocation,
     render_revocation,
 )
-from stoilo.executor.verifier.revocation import (
+from stoilo.executor.verifier.statements import (
     in_force,
     open_revocations,
     revocation_leaf,
@@ -44,27 +44,20 @@ if TYPE_CHECKING:
     from stoilo.signer.process.client import SignerClient
 
 
-REISSUE_S: Final = 12 * 3600
-"""A statement is replaced when it is older than this, s."""
-
+REISSUE_S: Final = 12 * 3600  # A statement is replaced when it is older than this, s
 DRAFT_S: Final = 120
 """A logged statement that could not be signed is tried again for so long, s."""
 
 
 def next_statement(
+    # the newest statement signed by the present online key
     last: RevocationStatement | None,
+    # what is to be added, as a statement; None for nothing
     wishes: RevocationStatement | None,
-    trust: TrustedRelease,
-    now: int,
+    trust: TrustedRelease,  # the release, without anything withdrawn online
+    now: int,  # Unix seconds
 ) -> RevocationStatement | None:
-    """Return the statement to issue now; None while `last` serves. Pure.
-
-    Args:
-        last: the newest statement signed by the present online key.
-        wishes: what is to be added, as a statement; None for nothing.
-        trust: the release, without anything withdrawn online.
-        now: Unix seconds.
-    """
+    """Return the statement to issue now; None while `last` serves. Pure."""
     settled = last is None or last.sequence <= trust.revocations_settled
     kept = None if settled else last
     wanted = merge_wishes(kept, wishes)
@@ -142,24 +135,17 @@ MOST_BYTES: Final = 256 * 1024
 
 
 class RevocationIssuer:
-    """Keeps one statement in force; thread-safe.
-
-    Args:
-        directory: the server's own; holds the newest file, and wishes.
-        log: the audit log's writer.
-        signer: holds the online revocation key.
-        trust: the release as its offline keys signed it.
-        clock: seconds since 1970.
-        store_record: given each statement's bytes before its leaf is appended.
-    """
+    """Keeps one statement in force; thread-safe."""
 
     def __init__(
         self,
-        directory: Path,
-        log: LabelledLog,
-        signer: SignerClient,
+        directory: Path,  # the server's own; holds the newest file, and wishes
+        log: LabelledLog,  # the audit log's writer
+        signer: SignerClient,  # holds the online revocation key
+        # the release as its offline keys signed it
         trust: Callable[[], TrustedRelease],
-        clock: Callable[[], int],
+        clock: Callable[[], int],  # seconds since 1970
+        # given each statement's bytes before its leaf is appended
         store_record: Callable[[bytes], None] | None = None,
     ) -> None:
         self._withdrawals = Withdrawals(directory)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -32,16 +31,13 @@ from stoilo.core.statement import (
     split_revocations,
 )
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.signer.development.lists import (
-    certify_fresh_epoch,
+from stoilo.server.data_directory import keys_of
+from stoilo.signer.development.changes import (
     offline_list,
-    replace_online_key,
-    settle_revocations,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from pathlib import Path
 
 FOLDER: Final = "revocations"
 MAX_WISHES: Final = 1024
@@ -211,7 +207,7 @@ def revocations_in_force(data: Path) -> InForce:
 
     Raises ``STO-U004`` not the data directory of a server.
     """
-    keys = _keys(data)
+    keys = keys_of(data)
     withdrawals = Withdrawals(data / FOLDER)
     stored = withdrawals.read_file(MOST_BYTES)
     online = None
@@ -241,40 +237,18 @@ def wait_in_force(
 
     Raises ``STO-L167``; the wish stays.
     """
-
-    def found() -> RevocationStatement | None:
+    end = time.monotonic() + timeout_s
+    while True:
         online = revocations_in_force(data).online
-        taken = online is not None and online.covers(made) and not wanted.exists()
-        return online if taken else None
-
-    statement = _poll(found, timeout_s)
-    if statement is None:
-        raise WaitError(
-            "STO-L167",
-            f"the server has not put it into force within {timeout_s:g} s",
-            hint="its messages say why; the wish is stored",
-        )
-    return statement
-
-
-def take_back(
-    data: Path,
-    *,
-    add: RevocationStatement | None = None,
-    remove: RevocationStatement | None = None,
-) -> RevocationFile:
-    """Publish the next offline list; see `settle_revocations`."""
-    return settle_revocations(_keys(data), int(time.time()), add=add, remove=remove)
-
-
-def renew_gate(data: Path) -> int:
-    """Certify a fresh gate epoch by the offline targets keys; returns its number."""
-    return certify_fresh_epoch(_keys(data), int(time.time()))
-
-
-def replace_key(data: Path) -> RevocationFile:
-    """Replace the online revocation key; see `replace_online_key`."""
-    return replace_online_key(_keys(data), int(time.time()))
+        if online is not None and online.covers(made) and not wanted.exists():
+            return online
+        if time.monotonic() >= end:
+            raise WaitError(
+                "STO-L167",
+                f"the server has not put it into force within {timeout_s:g} s",
+                hint="its messages say why; the wish is stored",
+            )
+        time.sleep(POLL_S)
 
 
 def is_running(data: Path) -> bool:
@@ -287,23 +261,3 @@ def is_running(data: Path) -> bool:
     except OSError:
         return True
     return False
-
-
-def _poll(
-    found: Callable[[], RevocationStatement | None], timeout_s: float
-) -> RevocationStatement | None:
-    end = time.monotonic() + timeout_s
-    while (answer := found()) is None and time.monotonic() < end:
-        time.sleep(POLL_S)
-    return answer
-
-
-def _keys(data: Path) -> Path:
-    keys = data / "keys"
-    if not (keys / "metadata").is_dir():
-        raise UsageError(
-            "STO-U004",
-            f"{data.name or data} is not the data directory of a server",
-            hint="start one with `stoilo up --data DIR`",
-        )
-    return keys

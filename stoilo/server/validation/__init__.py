@@ -1,1 +1,1 @@
-"""From result files to an outcome: what they say, validators in jails, which copies agree."""
+"""From result files to an outcome: what they say, validators in jails, which results agree."""

@@ -1,14 +1,19 @@
-"""What a result file says, after every check that needs no validator (design §1.8).
+"""What result files say, and which of them say the same (design §1.8, thesis §7.2).
 
-The header is compared with the reporting host's copy before anything else is decoded;
-the rest is hostile until the strict codec has read it.
+The header is compared with the reporting host's result before anything else is decoded;
+the rest is hostile until the strict codec has read it. Classes are pure, the comparator
+comes in: two user errors are the same; exactly one error against a value is different; else
+the comparator decides. A class speaks when it has a quorum.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stoilo.core.codebook import load_codebook
 from stoilo.core.codec.nodes import DATA_BOUNDS
@@ -16,12 +21,13 @@ from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.statement import statement_digest
-from stoilo.core.types import RunStatus
+from stoilo.core.types import RunStatus, TaskState
 from stoilo.executor.verifier.workunit import (
     ResultHeader,
     parse_result,
     parse_result_header,
 )
+from stoilo.server.db.records import ItemResult
 
 if TYPE_CHECKING:
     from stoilo.core.codec.nodes import Node
@@ -30,25 +36,19 @@ if TYPE_CHECKING:
 
 
 ERROR_TEXT_CHARS = 4096
+MOST: Final = 256  # answers in memory
+MOST_BYTES: Final = 64 * 1024 * 1024  # of the files that they are from
 
 
 @dataclass(frozen=True, slots=True)
 class ItemAnswer:
-    """Outcome of one call as the volunteer claims it.
+    """Outcome of one call as the volunteer claims it."""
 
-    Attributes:
-        status: how the call ended.
-        value: encoded skeleton, checked, when status is ok.
-        error_type: class name of the exception, bounded.
-        error_text: its text, bounded.
-        code: stable code when neither ok nor the task's own exception.
-    """
-
-    status: RunStatus
-    value: bytes | None = None
-    error_type: str = ""
-    error_text: str = ""
-    code: str = ""
+    status: RunStatus  # how the call ended
+    value: bytes | None = None  # encoded skeleton, checked, when status is ok
+    error_type: str = ""  # class name of the exception, bounded
+    error_text: str = ""  # its text, bounded
+    code: str = ""  # stable code when neither ok nor the task's own exception
 
     @property
     def countable(self) -> bool:
@@ -76,10 +76,10 @@ def read_result(result: ReceivedResult) -> bytes:
 def check_header(
     data: bytes, result: ReceivedResult, task: TaskRow, attempt: AttemptRow
 ) -> ResultHeader:
-    """Compare the header with the copy the host was given.
+    """Compare the header with the result that the host was given.
 
     Raises:
-        TrustError: ``STO-R080`` naming the field, ``STO-X020`` unreadable.
+        TrustError: ``STO-R081`` naming the field, ``STO-X020`` unreadable.
     """
     header = parse_result_header(data)
     pairs: tuple[tuple[str, object, object], ...] = (
@@ -98,7 +98,7 @@ def check_header(
     for field, said, expected in pairs:
         if said != expected:
             raise TrustError(
-                "STO-R080", f"the result's {field} is not that of the host's copy"
+                "STO-R081", f"the file's {field} is not that of the host's result"
             )
     return header
 
@@ -154,3 +154,99 @@ def known_code(said: str) -> str:
 
 def _text(node: Node, bound: int) -> str:
     return node[:bound] if isinstance(node, str) else ""
+
+
+class AnswerCache:
+    """The newest answers; thread-safe. What is not here is read from its file again.
+
+    Args:
+        most_bytes: of the results' files together.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._answers: OrderedDict[str, tuple[int, Answer]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the files whose answers are here."""
+        return self._bytes
+
+    def find(self, key: str) -> Answer | None:
+        """Return an answer that is still here."""
+        with self._lock:
+            known = self._answers.get(key)
+        return known[1] if known is not None else None
+
+    def keep(self, key: str, size: int, answer: Answer) -> None:
+        """Keep an answer from a file of `size` bytes, and let the oldest go."""
+        with self._lock:
+            before, _ = self._answers.pop(key, (0, None))
+            self._answers[key] = size, answer
+            self._bytes += size - before
+            while len(self._answers) > MOST or self._bytes > self._most_bytes:
+                _, (gone, _) = self._answers.popitem(last=False)
+                self._bytes -= gone
+
+
+CompareValues = Callable[[bytes, bytes], bool]
+"""Says whether two encoded values are the same answer."""
+
+
+def same_items(left: ItemAnswer, right: ItemAnswer, compare: CompareValues) -> bool:
+    """Whether two countable answers to one call are in the same class."""
+    if left.status is not right.status:
+        return False
+    if left.status is RunStatus.USER_ERROR:
+        return True
+    return compare(left.value or b"", right.value or b"")
+
+
+def item_outcome(
+    answers: Sequence[ItemAnswer], quorum: int, compare: CompareValues
+) -> ItemResult:
+    """Return the outcome of one call: the first class that reaches `quorum`.
+
+    Without one it is a system error ``STO-R058``; the client sends that item again.
+    """
+    classes: list[list[ItemAnswer]] = []
+    for answer in answers:
+        if not answer.countable:
+            continue
+        for members in classes:
+            if same_items(members[0], answer, compare):
+                members.append(answer)
+                break
+        else:
+            classes.append([answer])
+        for members in classes:
+            if len(members) >= quorum:
+                return render_item(members[0])
+    failed = next((answer for answer in answers if not answer.countable), None)
+    return ItemResult(
+        TaskState.SYSTEM_ERROR,
+        error_text=failed.error_text if failed else "the results do not agree",
+        code=(failed.code if failed else "") or "STO-R058",
+    )
+
+
+def render_item(answer: ItemAnswer) -> ItemResult:
+    """Return the outcome that a countable answer stands for."""
+    if answer.status is RunStatus.OK:
+        return ItemResult(TaskState.SUCCEEDED, value=answer.value)
+    return ItemResult(
+        TaskState.USER_ERROR,
+        error_type=answer.error_type,
+        error_text=answer.error_text,
+        code=answer.code,
+    )
+
+
+def item_outcomes(
+    answers: Sequence[Answer], quorum: int, compare: CompareValues
+) -> tuple[ItemResult, ...]:
+    """Return the outcome of every call of a map task, each with its own classes."""
+    columns = zip(*(answer.items for answer in answers), strict=True)
+    return tuple(item_outcome(column, quorum, compare) for column in columns)

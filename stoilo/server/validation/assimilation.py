@@ -16,7 +16,7 @@ from stoilo.server.db import rows
 from stoilo.server.db.records import AttemptState, ItemResult, Outcome
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.log.public_records import finish_task
-from stoilo.server.validation.classes import item_outcomes, render_item
+from stoilo.server.validation.answers import item_outcomes, render_item
 from stoilo.server.validation.results import ResultValidation, split_workunit
 from stoilo.server.validation.validators import SwappedProgram
 
@@ -36,9 +36,9 @@ SMALL_ITEM_BYTES = 1024
 """Of 10,000 items at most; so all small ones together fit into one answer."""
 
 FAILURES: dict[OutcomeKind, tuple[str, str]] = {
-    OutcomeKind.TOO_MANY_ERRORS: ("STO-R050", "too many copies failed"),
-    OutcomeKind.TOO_MANY_TOTAL: ("STO-R051", "no agreement within max_total copies"),
-    OutcomeKind.TOO_MANY_SUCCESS: ("STO-R052", "the copies' results do not agree"),
+    OutcomeKind.TOO_MANY_ERRORS: ("STO-R050", "too many results failed"),
+    OutcomeKind.TOO_MANY_TOTAL: ("STO-R052", "no agreement within max_total results"),
+    OutcomeKind.TOO_MANY_SUCCESS: ("STO-R052", "the results do not agree"),
     OutcomeKind.TOO_MANY_REFUSALS: ("STO-R061", "no volunteer's opt-in allows it"),
     OutcomeKind.VALIDATOR_FAILED: ("STO-R053", "a validator failed"),
     OutcomeKind.CANCELLED: ("STO-R062", "the task was cancelled"),
@@ -48,7 +48,7 @@ FAILURES: dict[OutcomeKind, tuple[str, str]] = {
 def _failure(task: TaskRow, outcome: WorkunitOutcome) -> Outcome:
     """Return the outcome of a workunit without a canonical result.
 
-    The code is that of the last failed check or copy; where nothing failed and a quorum
+    The code is that of the last failed check or result; where nothing failed and a quorum
     of results came back, the comparator is what kept them apart.
     """
     kind = outcome.kind
@@ -69,26 +69,18 @@ def _failure(task: TaskRow, outcome: WorkunitOutcome) -> Outcome:
 
 
 class OutcomeKeeper:
-    """`Assimilator` for the engine.
-
-    Args:
-        store: tasks.
-        validation: decodes and compares.
-        blobs: where large values go.
-        retry: opens the next attempt of a task (`AdmissionPipeline.retry`).
-        wake: tells the pipeline that leaves wait.
-        clock: seconds since 1970.
-    """
+    """`Assimilator` for the engine."""
 
     def __init__(
         self,
-        store: Store,
-        validation: ResultValidation,
-        blobs: BlobStore,
+        store: Store,  # tasks
+        validation: ResultValidation,  # decodes and compares
+        blobs: BlobStore,  # where large values go
         *,
+        # opens the next attempt of a task (`Attempts.retry`)
         retry: Callable[[TaskRow, AttemptRow], None],
-        wake: Callable[[], None],
-        clock: Callable[[], int],
+        wake: Callable[[], None],  # tells the pipeline that leaves wait
+        clock: Callable[[], int],  # seconds since 1970
     ) -> None:
         self._store = store
         self._validation = validation
@@ -137,7 +129,7 @@ class OutcomeKeeper:
                 return
             # Closed meanwhile by a sweep: then it stays closed.
             if attempt.state == AttemptState.ISSUED:
-                rows.move_attempts(connection, [attempt], AttemptState.DONE)
+                rows.save_attempts(connection, [attempt], AttemptState.DONE)
             # Failed runs are short; they would make the next ones look cheap.
             if decided.state is TaskState.SUCCEEDED:
                 note_measured(connection, task.spec, valid, now)

@@ -5,7 +5,7 @@ So nobody waits for a call: who asks gets what is known and `NotDecidedYet` for 
 and is told when there is more. The unit is one call (one item, or one pair), so a workunit
 of many items yields after each. What an account's calls have taken lately decides when it
 is its turn again (`core.fairqueue`); what a workunit's have taken is bounded, and one that
-takes more ends with ``STO-R066``.
+takes more ends with ``STO-R059``.
 
 All of it is in memory: what a restart forgets is asked again, by whoever waits for it.
 """
@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import StoiloError, UserCodeError
 from stoilo.core.fairqueue import FairQueue, Shares, Turn
-from stoilo.server.engines.interface import NotDecidedYet
-from stoilo.server.validation.validators import JailTrouble, JudgeTrouble
+from stoilo.server.validation.validators import JudgeTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,9 +50,7 @@ ANSWERS: Final = 100_000
 CASES: Final = 20_000
 """Workunits remembered in all; beyond, an account that asks loses its oldest ones."""
 
-CALL_BYTES: Final = 512
-"""What a call that waits costs beside its values, bytes."""
-
+CALL_BYTES: Final = 512  # what a call that waits costs beside its values, bytes
 WOKEN: Final = 8
 DROPPED: Final = 10_000
 LEAST_JAILS: Final = 2
@@ -71,17 +68,11 @@ def machine_shares(processors: int | None = None) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class Matter:
-    """Whose validators are called.
+    """Whose validators are called."""
 
-    Attributes:
-        account: of the task's owner.
-        workunit: its name.
-        items: calls that the task makes; they bound what its validators may take.
-    """
-
-    account: int
-    workunit: str
-    items: int = 1
+    account: int  # of the task's owner
+    workunit: str  # its name
+    items: int = 1  # calls that the task makes; they bound what its validators may take
 
     @property
     def budget_s(self) -> float:
@@ -115,22 +106,15 @@ class _Entry:
 
 
 class Docket:
-    """The calls of all workunits' validators; thread-safe.
-
-    Args:
-        validators: makes a call, in the thread that calls it.
-        notify: is told the names of workunits of which there is more to say; must not
-            block.
-        shares: how many calls at once, and whose.
-        clock: steady, s.
-    """
+    """The calls of all workunits' validators; thread-safe."""
 
     def __init__(
         self,
-        validators: Validators,
+        validators: Validators,  # makes a call, in the thread that calls it
+        # is told the names of workunits of which there is more to say; must not block
         notify: Callable[[str], None] = lambda workunit: None,  # noqa: ARG005 - who asks polls
-        shares: Shares | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        shares: Shares | None = None,  # how many calls at once, and whose
+        clock: Callable[[], float] = time.monotonic,  # steady, s
     ) -> None:
         shares = shares or machine_shares()
         self._validators = validators
@@ -151,8 +135,8 @@ class Docket:
 
         Raises:
             UserCodeError: the validator failed, or the workunit's calls have taken too
-                long (``STO-R066``).
-            JailTrouble: the jail failed; asked again, it is tried again.
+                long (``STO-R059``).
+            JudgeTrouble: the jail failed; asked again, it is tried again.
         """
         key = _key_of(call)
         with self._changed:
@@ -306,7 +290,7 @@ class Docket:
             answer = error
         except Exception:  # the server's code must not lose a turn
             log.exception("a validator of %s was not called", turn.group)
-            answer = JailTrouble("STO-R042", "the validators' jail cannot be asked")
+            answer = JudgeTrouble("STO-R042", "the validators' jail cannot be asked")
         self._tell(self._settle(turn, answer, self._clock() - start))
 
     def _tell(self, workunits: Sequence[str]) -> None:
@@ -352,38 +336,6 @@ class Docket:
         return woken
 
 
-class Sitting:
-    """Questions about one workunit that are put together; for one thread.
-
-    What is not known yet counts as a yes until `rise`, which then has all of it asked.
-
-    Args:
-        docket: knows the answers.
-        matter: whose.
-    """
-
-    def __init__(self, docket: Docket, matter: Matter) -> None:
-        self._docket = docket
-        self._matter = matter
-        self._missing: list[Call] = []
-
-    def ask(self, call: Call) -> bool:
-        """Return the answer to a call, for now; raises as `Docket.known` does."""
-        answer = self._docket.known(self._matter, call)
-        if answer is None:
-            self._missing.append(call)
-            return True
-        return answer
-
-    def rise(self) -> None:
-        """Raise `NotDecidedYet` unless every answer was known."""
-        if self._missing:
-            self._docket.put(self._matter, self._missing)
-            raise NotDecidedYet(
-                "STO-R065", "the task's validators wait for their turn, or run"
-            )
-
-
 def _size_of(call: Call) -> int:
     """Return what a call that waits keeps in memory, bytes."""
     return CALL_BYTES + sum(map(len, call.values))
@@ -402,7 +354,7 @@ def _key_of(call: Call) -> bytes:
 
 def _over_budget(matter: Matter) -> UserCodeError:
     return UserCodeError(
-        "STO-R066",
+        "STO-R059",
         f"the task's validators took more than {matter.budget_s:.0f} s together",
         hint="make the validators cheaper; they run on the server",
     )

@@ -17,17 +17,17 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.validation.answer_cache import AnswerCache
 from stoilo.server.validation.answers import (
     Answer,
+    AnswerCache,
     ItemAnswer,
     check_header,
     known_code,
     parse_answer,
     read_result,
+    same_items,
 )
-from stoilo.server.validation.classes import same_items
-from stoilo.server.validation.docket import Docket, Matter, Sitting
+from stoilo.server.validation.docket import Docket, Matter
 from stoilo.server.validation.validators import (
     Call,
     JudgeTrouble,
@@ -78,29 +78,48 @@ def split_workunit(name: str) -> tuple[str, int]:
 class Opinion:
     """What the validators of one attempt say, as far as it is known; for one thread.
 
+    What is not known yet counts as a yes until `rise`, which then has all of it asked.
+
     Args:
+        docket: knows the answers.
+        matter: whose.
         program: the validators; the default's answers need no jail.
-        sitting: asks for the others.
     """
 
-    def __init__(self, program: ValidatorProgram, sitting: Sitting) -> None:
+    def __init__(
+        self, docket: Docket, matter: Matter, program: ValidatorProgram
+    ) -> None:
+        self._docket = docket
+        self._matter = matter
         self._program = program
-        self._sitting = sitting
+        self._missing: list[Call] = []
 
     def accepts(self, value: bytes) -> bool:
-        """Return the init validator's answer on an encoded value; see `Sitting.ask`."""
-        return self._ask(Call(self._program, "init", (value,)))
+        """Return the init validator's answer on an encoded value, for now."""
+        return self._ask("init", value)
 
     def agree(self, left: bytes, right: bytes) -> bool:
-        """Return whether two encoded values are the same answer; see `Sitting.ask`."""
-        return self._ask(Call(self._program, "compare", (left, right)))
+        """Return whether two encoded values are the same answer, for now."""
+        return self._ask("compare", left, right)
 
-    def _ask(self, call: Call) -> bool:
-        return self._sitting.ask(call) if call.entry else decide_default(call)
+    def _ask(self, op: str, *values: bytes) -> bool:
+        """Return the answer to a call; raises as `Docket.known` does."""
+        call = Call(self._program, op, values)
+        if not call.entry:
+            return decide_default(call)
+        answer = self._docket.known(self._matter, call)
+        if answer is None:
+            self._missing.append(call)
+            return True
+        return answer
 
     def rise(self) -> None:
         """Raise `NotDecidedYet` unless every answer was known."""
-        self._sitting.rise()
+        if self._missing:
+            self._docket.put(self._matter, self._missing)
+            raise NotDecidedYet(
+                "STO-R065", "the task's validators wait for their turn, or run"
+            )
 
 
 class ResultValidation:
@@ -108,17 +127,13 @@ class ResultValidation:
 
     Answers are repeatable: they depend on rows and the result's bytes only. None waits
     for a validator: what has not run yet is PENDING.
-
-    Args:
-        store: tasks and sources.
-        docket: has the tasks' own validators run.
-        seen: takes the header of every copy that ran, to keep its checkpoint.
     """
 
     def __init__(
         self,
-        store: Store,
-        docket: Docket,
+        store: Store,  # tasks and sources
+        docket: Docket,  # has the tasks' own validators run
+        # takes the header of every result that ran, to keep its checkpoint
         seen: Callable[[ResultHeader], None] = lambda header: None,  # noqa: ARG005 - nothing is kept
     ) -> None:
         self._store = store
@@ -140,7 +155,7 @@ class ResultValidation:
                     header.message,
                 )
             ran = header.disposition is Disposition.RAN
-            # Also of copies that failed: the checkpoint that they saw is evidence all the same.
+            # Also of those that failed: the checkpoint that they saw is evidence all the same.
             if ran:
                 self._seen(header)
             if not ran or header.status not in {RunStatus.OK, RunStatus.USER_ERROR}:
@@ -157,7 +172,7 @@ class ResultValidation:
         except TrustError as error:
             return ResultCheck(ResultVerdict.INVALID, error.code, error.message)
         except OSError as error:
-            return ResultCheck(ResultVerdict.INCONCLUSIVE, "STO-R031", str(error.errno))
+            return ResultCheck(ResultVerdict.INCONCLUSIVE, "STO-R030", str(error.errno))
         return replace(_summarise(answer, task), resumed_at=header.resumed_at)
 
     def _judge(self, task: TaskRow, attempt: AttemptRow, data: bytes) -> Answer:
@@ -177,7 +192,7 @@ class ResultValidation:
         """Say whether two results that passed `check` are the same answer.
 
         For a map task at least half of the items must agree; those that do not get
-        their own outcome later (`classes.item_outcomes`).
+        their own outcome later (`answers.item_outcomes`).
         """
         task, attempt = self._context(left.workunit)
         try:
@@ -195,7 +210,7 @@ class ResultValidation:
         except NotDecidedYet as error:
             return Comparison(PairVerdict.PENDING, error.code, error.message)
         except (JudgeTrouble, TrustError, OSError) as error:
-            code = getattr(error, "code", "STO-R031")
+            code = getattr(error, "code", "STO-R030")
             return Comparison(PairVerdict.INCONCLUSIVE, code, "the server's trouble")
         # Half: where more were asked, one flaky item would cost a whole map its result.
         if same and 2 * same >= len(ours.items):
@@ -241,7 +256,7 @@ class ResultValidation:
             source, spec.init_entry, spec.compare_entry, spec.level
         )
         matter = Matter(task.account_id, attempt.workunit, max(1, spec.map_items))
-        return Opinion(program, Sitting(self._docket, matter))
+        return Opinion(self._docket, matter, program)
 
     def wait(self, workunit: str, seconds: float) -> bool:
         """Say whether what is PENDING is answered in so many s; see `interface.Waits`."""

@@ -7,9 +7,10 @@ code that says which, and is not retried (thesis §7.2).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stoilo.core.codec.nodes import Node
 from stoilo.core.codec.skeleton import decode, encode, nodes_equal
@@ -17,9 +18,21 @@ from stoilo.core.errors import StoiloError, TrustError, UserCodeError
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement
 from stoilo.executor.verifier.admission import check_validator_module
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.process.report import JailStatus
+from stoilo.sandbox.process.supervisor import Jail
+
+if TYPE_CHECKING:
+    from stoilo.sandbox.process.exchange import Exchange
+    from stoilo.sandbox.process.report import JailReport
+
 
 Watch = Callable[[Callable[[], None]], None]
 """Gets what ends a call early, from any thread."""
+
+VALIDATE_JOB = "stoilo.sandbox.process.validate_job"
+NICENESS = 10
+"""Of validators: calls of researchers and volunteers come before them on a full machine."""
 
 VALIDATOR_LIMITS = RunLimits(
     cpu_s=10, wall_s=20, output_bytes=4096, result_bytes=65_536
@@ -30,33 +43,20 @@ class JudgeTrouble(StoiloError):
     """The server cannot judge now, through no fault of a result; ask again later."""
 
 
-class JailTrouble(JudgeTrouble):
-    """The jail itself failed (``STO-R042``)."""
-
-
 class SwappedProgram(TrustError):
     """The validators are not those of the admission, and never will be (``STO-R067``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class JailAnswer:
-    """What came out of one jailed run.
-
-    Attributes:
-        finished: whether the job wrote its frame; else it was stopped or ended itself.
-        frame: encoded skeleton, hostile.
-        reason: why it did not finish.
-    """
-
-    finished: bool
-    frame: bytes = b""
-    reason: str = ""
-
-
 class JailRunner(Protocol):
-    """A warm jail of one level for the validate job; raises `JailTrouble`."""
+    """A warm jail of one level for the validate job (`sandbox`'s `Jail`)."""
 
-    def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
+    def run(
+        self,
+        request: bytes,
+        limits: RunLimits,
+        *,
+        watch: Callable[[Exchange], object] | None = None,
+    ) -> JailReport:
         """Run one request in a fresh fork; blocks, thread-safe.
 
         `watch` gets what ends the run early, from any thread, before it begins.
@@ -76,17 +76,11 @@ class ValidatorProgram:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a validator.
+    """One call of a validator."""
 
-    Attributes:
-        program: whose.
-        op: ``init`` or ``compare``.
-        values: encoded, hostile.
-    """
-
-    program: ValidatorProgram
-    op: str
-    values: tuple[bytes, ...]
+    program: ValidatorProgram  # whose
+    op: str  # ``init`` or ``compare``
+    values: tuple[bytes, ...]  # encoded, hostile
 
     @property
     def entry(self) -> str:
@@ -119,15 +113,46 @@ def check_program(admitted: bytes, source: bytes) -> None:
         ) from error
 
 
+def start_jail(level: str) -> Jail:
+    """Return a warm jail of a level."""
+    return Jail(load_level(level), VALIDATE_JOB, niceness=NICENESS)
+
+
+class ValidatorJails:
+    """One jail a level, started when first needed; thread-safe.
+
+    Args:
+        start: makes the jail of a level; what takes long holds up that level only.
+    """
+
+    def __init__(self, start: Callable[[str], Jail] = start_jail) -> None:
+        self._start = start
+        self._jails: dict[str, Jail] = {}
+        self._lock = threading.Lock()
+        self._starting: dict[str, threading.Lock] = {}
+
+    def of(self, level: str) -> Jail:
+        """Return the jail of `level`."""
+        with self._lock:
+            turn = self._starting.setdefault(level, threading.Lock())
+        # Starting a jail takes seconds: only calls of the same level wait for it.
+        with turn:
+            if level not in self._jails:
+                self._jails[level] = self._start(level)
+            return self._jails[level]
+
+    def close(self) -> None:
+        """End every zygote; to be called when nobody asks any more."""
+        for jail in self._jails.values():
+            jail.close()
+        self._jails.clear()
+
+
 class Validators:
     """Calls validators by level; `jail_of` starts jails when they are first needed."""
 
     def __init__(self, jail_of: Callable[[str], JailRunner]) -> None:
         self._jail_of = jail_of
-
-    def agree(self, program: ValidatorProgram, left: bytes, right: bytes) -> bool:
-        """Return whether two encoded values are the same answer; see `decide`."""
-        return self.decide(Call(program, "compare", (left, right)))
 
     def decide(self, call: Call, watch: Watch = _unwatched) -> bool:
         """Return a validator's answer; without an entry the default's.
@@ -137,9 +162,9 @@ class Validators:
             watch: gets what ends the call early.
 
         Raises:
-            UserCodeError: ``STO-R053``, ``STO-R055`` raised; ``STO-R054``, ``STO-R056`` not
+            UserCodeError: ``STO-R053`` raised; ``STO-R054`` not
                 a bool; ``STO-R059`` hit a limit.
-            JailTrouble: ``STO-R042``.
+            JudgeTrouble: ``STO-R042``, the run says nothing about the validator.
         """
         if not call.entry:
             return decide_default(call)
@@ -151,15 +176,21 @@ class Validators:
                 "values": list[Node](call.values),
             }
         )
-        jail = self._jail_of(call.program.level)
-        answer = jail.run(request, VALIDATOR_LIMITS, watch)
-        if not answer.finished:
+        report = self._jail_of(call.program.level).run(
+            request, VALIDATOR_LIMITS, watch=lambda exchange: watch(exchange.cancel)
+        )
+        if report.blames_host:
+            raise JudgeTrouble("STO-R042", f"the validators' jail: {report.code}")
+        # Whatever a program can do to itself is its researcher's fault: as our trouble it
+        # would be asked again, for ever.
+        if report.status is not JailStatus.FINISHED:
+            reason = report.detail or report.code
             raise UserCodeError(
                 "STO-R059",
-                f"the {call.op} validator {call.entry} was stopped: {answer.reason}",
+                f"the {call.op} validator {call.entry} was stopped: {reason}",
                 hint="make the validator cheaper; it runs on the server",
             )
-        return _parse_verdict(answer.frame, call.op, call.entry)
+        return _parse_verdict(report.frame, call.op, call.entry)
 
 
 def decide_default(call: Call) -> bool:
@@ -179,18 +210,15 @@ def _parse_verdict(frame: bytes, op: str, entry: str) -> bool:
     verdict, text = record.get("verdict"), str(record.get("error_text", ""))[:1000]
     if verdict in {"true", "false"}:
         return bool(verdict == "true")
-    raised, not_bool = (
-        ("STO-R053", "STO-R054") if op == "init" else ("STO-R055", "STO-R056")
-    )
     if verdict == "not_bool":
         raise UserCodeError(
-            not_bool,
+            "STO-R054",
             f"the {op} validator {entry} must return True or False: {text}",
             hint="wrap the returned value in bool(...)",
         )
     if verdict == "raised":
         raise UserCodeError(
-            raised,
+            "STO-R053",
             f"the {op} validator {entry} raised: {text}",
             hint="test the validator on a local result first",
         )

@@ -1,4 +1,4 @@
-"""What is counted as it happens: gRPC and HTTP calls, and the signer's answers.
+"""What is counted as it happens: gRPC and HTTP calls.
 
 Names of methods and routes come from lists of ours; whatever else is called counts as
 ``other``, so that a stranger cannot make series.
@@ -6,22 +6,18 @@ Names of methods and routes come from lists of ours; whatever else is called cou
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from stoilo.core.errors import StoiloError
 from stoilo.core.rpc import reviews_pb2, tasks_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from prometheus_client import Histogram
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from stoilo.server.log.ports import AdmissionSigner
 
 OTHER: Final = "other"
 
@@ -66,17 +62,8 @@ class MeteredCalls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
             return None
         last = str(details.method).rpartition("/")[2]
         name = last if last in METHODS else OTHER
-        # a stream of both kinds is the intake's, which sends its answers itself
-        for kind in ("unary_unary", "stream_unary", "stream_stream"):
-            inner = getattr(handler, kind)
-            if inner is not None:
-                return handler._replace(**{kind: self._one_answer(inner, name)})
-        inner = handler.unary_stream
-        if inner is None:
-            return handler
-        return handler._replace(unary_stream=self._many_answers(inner, name))
+        inner = handler.stream_stream  # every method is one behind the intake
 
-    def _one_answer(self, inner: Any, name: str) -> Any:  # noqa: ANN401
         async def timed(request: Any, context: Any) -> Any:  # noqa: ANN401
             began = time.monotonic()
             try:
@@ -84,18 +71,7 @@ class MeteredCalls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
             finally:
                 self._note(name, context, began)
 
-        return timed
-
-    def _many_answers(self, inner: Any, name: str) -> Any:  # noqa: ANN401
-        async def timed(request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401
-            began = time.monotonic()
-            try:
-                async for message in inner(request, context):
-                    yield message
-            finally:
-                self._note(name, context, began)
-
-        return timed
+        return handler._replace(stream_stream=timed)
 
     def _note(self, name: str, context: Any, began: float) -> None:  # noqa: ANN401
         code = context.code()
@@ -137,29 +113,3 @@ class MeteredApp:
         finally:
             name = route_of(scope["path"], self._prefix)
             self._times.labels(name, status).observe(time.monotonic() - began)
-
-
-class CountedSigner:
-    """Passes admissions on and counts what comes back; thread-safe.
-
-    Attributes:
-        signed: admissions since the start.
-        refused: refusals since the start.
-    """
-
-    def __init__(self, signer: AdmissionSigner) -> None:
-        self._signer = signer
-        self._lock = threading.Lock()
-        self.signed = 0
-        self.refused = 0
-
-    def sign_admissions(
-        self, admissions: Sequence[tuple[bytes, bytes]]
-    ) -> list[bytes | StoiloError]:
-        """Return, for each (statement, proof), the envelope or the refusal."""
-        answers = self._signer.sign_admissions(admissions)
-        refused = sum(isinstance(one, StoiloError) for one in answers)
-        with self._lock:
-            self.refused += refused
-            self.signed += len(answers) - refused
-        return answers

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric as Family
 
+    from stoilo.server.admission.pipeline import AdmissionPipeline
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import MeasuredEngine
-    from stoilo.server.release.expiry import ReleaseStatus
-    from stoilo.server.watching.calls import CountedSigner
     from stoilo.server.watching.readiness import LogFigures, Readiness
+    from stoilo.signer.release_status import ReleaseStatus
 
 # When a series began is of no use here, and would double the text.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
@@ -106,12 +106,12 @@ METRICS: Final = (
     # engine
     Metric("stoilo_workunits", _G, "Workunits under way."),
     Metric(
-        "stoilo_copies",
+        "stoilo_results",
         _G,
         "Results of workunits, by state and outcome.",
         ("state", "outcome"),
     ),
-    Metric("stoilo_copies_unsent_age_seconds", _G, "Age of the oldest unsent result."),
+    Metric("stoilo_results_unsent_age_seconds", _G, "Age of the oldest unsent result."),
     Metric("stoilo_validation_backlog", _G, "Results that wait for the validator."),
     Metric("stoilo_validation_age_seconds", _G, "Age of the oldest that waits so."),
     Metric("stoilo_outcomes_waiting", _G, "Workunits that the server has yet to take."),
@@ -153,7 +153,7 @@ class Sources:
     store: Store  # the server's tables
     engine: MeasuredEngine  # workunits, results, hosts
     log: Callable[[], LogFigures]  # the log now
-    signer: CountedSigner  # counts admissions
+    pipeline: AdmissionPipeline  # counts admissions
     release: Callable[[], ReleaseStatus]  # how the release stands
     # admissions that the open epoch allows a minute; 0 for none
     epoch_rate: Callable[[], int]
@@ -245,12 +245,12 @@ def _readiness(sources: Sources) -> Iterator[Figure]:
 
 def _tasks(sources: Sources) -> Iterator[Figure]:
     task, event = schema.task, schema.event
-    by_state = select(task.c.state, func.count()).group_by(task.c.state)
+    by_state = select(task.c.state, func.count().label("number")).group_by(task.c.state)
     unlogged = (
         select(func.count()).select_from(event).where(event.c.log_index.is_(None))
     )
     with sources.store.read() as connection:
-        counts = {row[0]: int(row[1]) for row in connection.execute(by_state)}
+        counts = {row.state: row.number for row in connection.execute(by_state)}
         waiting = connection.scalar(unlogged)
     for state in TaskState:  # each is named: a graph needs its zero
         yield "stoilo_tasks", counts.get(state.value, 0), state.value
@@ -261,19 +261,24 @@ def _attempts(sources: Sources) -> Iterator[Figure]:
     attempt, now = schema.attempt, sources.clock()
     names = [state.value for state in AttemptState if state.open]
     query = (
-        select(attempt.c.state, func.count(), func.min(attempt.c.created_at))
+        select(
+            attempt.c.state,
+            func.count().label("number"),
+            func.min(attempt.c.created_at).label("oldest"),
+        )
         .where(attempt.c.state.in_(names))
         .group_by(attempt.c.state)
     )
     with sources.store.read() as connection:
-        found = {row[0]: row for row in connection.execute(query)}
+        found = {row.state: row for row in connection.execute(query)}
     for name in names:
-        _, count, oldest = found.get(name, (name, 0, now))
-        yield "stoilo_attempts", count, name
-        yield "stoilo_attempt_age_seconds", max(0, now - oldest), name
+        row = found.get(name)
+        age = max(0, now - row.oldest) if row else 0
+        yield "stoilo_attempts", row.number if row else 0, name
+        yield "stoilo_attempt_age_seconds", age, name
     yield "stoilo_validators_waiting", sources.validators()
-    yield "stoilo_admissions_total", sources.signer.signed
-    yield "stoilo_admissions_refused_total", sources.signer.refused
+    yield "stoilo_admissions_total", sources.pipeline.signed
+    yield "stoilo_admissions_refused_total", sources.pipeline.refused
     yield "stoilo_epoch_admissions_per_minute", sources.epoch_rate()
 
 
@@ -297,8 +302,8 @@ def _engine(sources: Sources) -> Iterator[Figure]:
     found = sources.engine.figures()
     yield "stoilo_workunits", found.workunits
     for (state, outcome), count in sorted(found.results.items()):
-        yield "stoilo_copies", count, state, outcome
-    yield "stoilo_copies_unsent_age_seconds", found.unsent_age_s
+        yield "stoilo_results", count, state, outcome
+    yield "stoilo_results_unsent_age_seconds", found.unsent_age_s
     yield "stoilo_validation_backlog", found.to_validate
     yield "stoilo_validation_age_seconds", found.to_validate_age_s
     yield "stoilo_outcomes_waiting", found.outcomes_waiting

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
 
+from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError
 from stoilo.server.db import schema
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.server.db.store import Store
-    from stoilo.server.release.expiry import ReleaseStatus
+    from stoilo.signer.release_status import ReleaseStatus
 
 
 LOGGER = logging.getLogger(__name__)
@@ -72,31 +73,20 @@ def ask(name: str, probe: Callable[[], str | None]) -> Check:
 
 
 class ReadinessThread:
-    """Asks all probes again and again, and keeps the newest answers.
-
-    Args:
-        probes: by name.
-        clock: monotonic seconds.
-        interval_s: between two rounds, s.
-    """
+    """Asks all probes again and again, and keeps the newest answers."""
 
     def __init__(
         self,
-        probes: Mapping[str, Callable[[], str | None]],
-        clock: Callable[[], float] = time.monotonic,
-        interval_s: float = INTERVAL_S,
+        probes: Mapping[str, Callable[[], str | None]],  # by name
+        clock: Callable[[], float] = time.monotonic,  # monotonic seconds
     ) -> None:
         self._probes = dict(probes)
         self._told: Callable[[bool], None] = lambda _ready: None
         self._clock = clock
-        self._interval_s = interval_s
-        self._stop = threading.Event()
         self._newest = Readiness()
         self._at = clock()
         self._said: bool | None = None
-        self._thread = threading.Thread(
-            target=self._run, name="stoilo-readiness", daemon=True
-        )
+        self._thread = Repeater("stoilo-readiness", (self._round,), INTERVAL_S)
 
     def tell(self, told: Callable[[bool], None]) -> None:
         """Call `told`, in the thread that looks, when ready turns into not or back."""
@@ -108,10 +98,8 @@ class ReadinessThread:
         self._newest, self._at = found, self._clock()
         if found.ready != self._said:
             self._said = found.ready
-            if not found.ready:
-                bad = [
-                    f"{one.name}: {one.reason}" for one in found.checks if not one.ok
-                ]
+            bad = [f"{one.name}: {one.reason}" for one in found.checks if not one.ok]
+            if bad:
                 LOGGER.warning("not ready: %s", "; ".join(bad))
             self._told(found.ready)
         return found
@@ -130,13 +118,11 @@ class ReadinessThread:
 
     def stop(self) -> None:
         """End the thread; one that hangs in a probe is left to the process' end."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(self._interval_s + 1)
+        self._thread.stop(INTERVAL_S + 1)
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
-            self.look()
+    def _round(self) -> int:
+        self.look()
+        return 0  # then pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +186,7 @@ def check_release(status: Callable[[], ReleaseStatus]) -> str:
     if found.trouble:
         return f"the release cannot be relied on [{found.trouble}]"
     if found.epochs == "expired":
-        return "no gate epoch is open [STO-K096]"
+        return "no gate epoch is open [STO-K024]"
     return "" if found.state != "expired" else "the release's metadata has expired"
 
 

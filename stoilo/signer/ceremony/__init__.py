@@ -6,13 +6,12 @@ metadata        one metadata file: read strictly, compared by what was signed
 key_holders     whose key is whose, and whether a release's keys add up
 proposal        unsigned metadata made of a release and changes
 requests        what people ask for, as changes; beginning a ceremony
-built_parts     a directory of built parts: attested by builders, and as changes
+built_parts     a directory of built parts, as changes; what belongs together
 signatures      who must sign, who has; one signature by one key; copies combined
 review          what changes, who signed, who is missing, what is wrong
-                (checks, content_checks; change_words and review_text show it)
+                (checks, content_checks; change_words says it in words)
 key_memory      what a key has signed, remembered beside it
 boinc_files     BOINC's signatures on launchers and verifiers
 publication     a complete ceremony into a release directory
-status          how a release stands, and what ends when
 transcript      who did what, when, with which key
 """

@@ -2,8 +2,8 @@
 
 A volunteer follows the timestamp. A ceremony must also read a release whose timestamp is
 not signed yet, has expired, or was forged with a stolen online key: that is what it
-repairs. So it takes every root, the newest file of each other role and the small targets
-that those name, and verifies in full what people signed; of snapshot and timestamp only
+repairs. So of all that travels (`read_release`) it takes every root and the newest file of
+each other role, and verifies in full what people signed; of snapshot and timestamp only
 the age is ever asked.
 Trust: the files are hostile; the *first* root is only as good as its fingerprint, which
 `review` prints and ``--root FILE`` compares.
@@ -11,48 +11,38 @@ Trust: the files are hostile; the *first* root is only as good as its fingerprin
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tuf.api.exceptions import RepositoryError
-from tuf.api.metadata import Metadata, Root, Signed, TargetFile, Targets
+from tuf.api.metadata import Root, Signed, TargetFile, Targets
 
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.errors import TrustError
-from stoilo.core.files import read_bounded
-from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     open_role,
     open_root,
     open_targets,
     parse_role_name,
+    signers_of,
     targets_of,
 )
-from stoilo.signer.roles import OFFLINE, ceremony_bounds
-
-_TIMESTAMP = "metadata/timestamp.json"
+from stoilo.signer.published.directory import read_release
+from stoilo.signer.roles import OFFLINE, expiries
 
 
 @dataclass(frozen=True, slots=True)
 class BaseRelease:
-    """A release whose offline roles hold.
+    """A release whose offline roles hold."""
 
-    Attributes:
-        files: metadata and small targets, by name.
-        roots: every root, the first one first.
-        targets: the newest targets.
-        delegated: the newest metadata of each role that targets delegates.
-        online: newest snapshot and timestamp, as far as there are any.
-    """
-
-    files: ReleaseFiles
-    roots: tuple[RoleFile, ...]
-    targets: RoleFile
+    files: ReleaseFiles  # metadata and small targets, by name
+    roots: tuple[RoleFile, ...]  # every root, the first one first
+    targets: RoleFile  # the newest targets
+    # the newest metadata of each role that targets delegates
     delegated: tuple[RoleFile, ...]
+    # newest snapshot and timestamp, as far as there are any
     online: tuple[RoleFile, ...]
 
     @property
@@ -105,29 +95,54 @@ class BaseRelease:
         return data
 
 
+def find_release(directory: Path) -> Path:
+    """Return the release directory in `directory`: itself, or a server's ``DIR/keys``.
+
+    Raises ``STO-K052`` when neither holds release metadata.
+    """
+    for place in (directory, directory / "keys"):
+        if (place / "metadata").is_dir():
+            return place
+    raise UsageError(
+        "STO-K052",
+        f"there is no release in {directory.name}",
+        hint="give a release directory, or the data directory of `stoilo up`; what a "
+        "ceremony's folder proposes shows `stoilo release review`",
+    )
+
+
+def roles_ending(current: BaseRelease, now: int) -> tuple[str, ...]:
+    """Return the offline roles whose metadata ends soon, or has ended."""
+    return tuple(
+        one.role
+        for one in expiries(current.signed(), now)
+        if one.state != "ok" and one.role in OFFLINE
+    )
+
+
+def expired_roles(current: BaseRelease, at: int) -> Iterator[TrustError]:
+    """Yield why the release may be an old copy, shown so that a version is signed twice."""
+    found = {one.role: one for one in expiries(current.signed(), at)}
+    for role in (*OFFLINE, "timestamp"):
+        known = found.get(role)
+        if known is None or known.state == "expired":
+            what = "is not there" if known is None else "has expired"
+            yield TrustError(
+                "STO-K052",
+                f"{role} of the release below {what}",
+                hint="start the server, which signs its timestamp, and copy again; if "
+                "it has really run out, add --renew-expired",
+            )
+
+
 def open_published(directory: Path) -> BaseRelease:
     """Return the release in `directory`, its offline roles verified.
 
-    Raises as `read_published` and `open_base`.
+    Raises as `read_release` and `open_base`; ``STO-K052`` where no metadata lies.
     """
-    return open_base(read_published(directory))
-
-
-def read_published(directory: Path) -> ReleaseFiles:
-    """Return roots, newest metadata and small targets of a release directory.
-
-    Raises ``STO-K050`` past the bounds, ``STO-K052`` for what cannot be read.
-    """
-    found: dict[str, bytes] = {}
-    for name in _metadata_names(directory):
-        found[name] = _read(directory, name)
-    for name in tuple(found):
-        for target in _target_names(name, found[name]):
-            if (directory / target).is_file() and target not in found:
-                found[target] = _read(directory, target)
-        if len(found) > ceremony_bounds().max_files:
-            raise TrustError("STO-K050", "the release holds too many files")
-    return ReleaseFiles(tuple(sorted(found.items())))
+    if not (directory / "metadata").is_dir():
+        raise TrustError("STO-K052", "the release has no metadata")
+    return open_base(read_release(directory))
 
 
 def open_base(files: ReleaseFiles) -> BaseRelease:
@@ -141,13 +156,13 @@ def open_base(files: ReleaseFiles) -> BaseRelease:
     roots = _root_chain([file for file in found if file.role == "root"])
     root = open_root(roots[-1]).signed
     targets = _newest(found, "targets")
-    metadata = open_targets(targets)
-    _check_signed(root, targets, metadata)
+    signed = open_targets(targets).signed
+    _check_signed(targets, root)
     delegated = []
-    delegations = metadata.signed.delegations
+    delegations = signed.delegations
     for name in (delegations.roles or {}) if delegations else {}:
         file = _newest(found, name)
-        _check_signed(metadata.signed, file, open_targets(file))
+        _check_signed(file, signed)
         delegated.append(file)
     online = tuple(_online(found, files, root))
     return BaseRelease(files, roots, targets, tuple(delegated), online)
@@ -177,23 +192,17 @@ def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
             "the release does not hold every root from the first one on",
             hint="roots are never deleted: restore them from a copy",
         )
-    previous: Root | None = None
-    for file in roots:
-        metadata = open_root(file)
-        if previous is not None:
-            _check_signed(previous, file, metadata)
+    for previous, file in zip([None, *roots], roots, strict=False):
         # By its own keys as well: a root that nobody could follow is refused.
-        _check_signed(metadata.signed, file, metadata)
-        previous = metadata.signed
+        owners = [file] if previous is None else [previous, file]
+        _check_signed(file, *(open_root(owner).signed for owner in owners))
     return tuple(roots)
 
 
-def _check_signed(
-    delegator: Root | Targets, file: RoleFile, metadata: Metadata[Any]
-) -> None:
+def _check_signed(file: RoleFile, *owners: Root | Targets) -> None:
     try:
-        delegator.verify_delegate(file.role, metadata.signed_bytes, metadata.signatures)
-    except (RepositoryError, ValueError) as error:
+        signers_of(file, *owners)
+    except TrustError as error:
         raise TrustError(
             "STO-K052", f"{file.name} of the release is not signed by enough keys"
         ) from error
@@ -224,52 +233,7 @@ def _online(
 
 def _is_signed(root: Root, file: RoleFile) -> bool:
     try:
-        _check_signed(root, file, open_role(file))
+        _check_signed(file, root)
     except TrustError:
         return False
     return True
-
-
-def _metadata_names(directory: Path) -> Iterator[str]:
-    """Yield every root, and the newest file of each other role."""
-    newest: dict[str, int] = {}
-    try:
-        names = {path.name for path in (directory / "metadata").iterdir()}
-    except OSError as error:
-        raise TrustError("STO-K052", "the release has no metadata") from error
-    for name in sorted(names):
-        parsed = parse_role_name(name)
-        if parsed is not None and parsed[1] == "root":
-            yield f"metadata/{name}"
-        elif parsed is not None:
-            newest[parsed[1]] = max(parsed[0], newest.get(parsed[1], 0))
-    for role, version in newest.items():
-        yield f"metadata/{version}.{role}.json"
-    if "timestamp.json" in names:
-        yield _TIMESTAMP
-
-
-def _target_names(name: str, data: bytes) -> Iterator[str]:
-    parsed = parse_role_name(name.removeprefix("metadata/"))
-    if parsed is None or parsed[1] not in OFFLINE or parsed[1] == "root":
-        return
-    for target, info in open_targets(
-        RoleFile(parsed[1], parsed[0], data)
-    ).signed.targets.items():
-        digest = info.hashes.get("sha256", "")
-        # Archives are named by their digest; a ceremony does not need their
-        # bytes.
-        if travels(target) and ".." not in target and not target.startswith("/"):
-            yield f"targets/{stored_name(target, digest)}"
-
-
-def _read(directory: Path, name: str) -> bytes:
-    """Return one file's bytes; links and what is too large are refused."""
-    bound = ceremony_bounds().metadata_bytes
-    try:
-        return read_bounded(directory / name, bound)
-    except OSError as error:
-        code = "STO-K050" if error.errno == errno.EFBIG else "STO-K052"
-        raise TrustError(
-            code, f"{name} of the release cannot be read: {error.strerror}"
-        ) from error

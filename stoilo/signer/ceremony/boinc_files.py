@@ -112,7 +112,7 @@ def check_boinc_files(
         The key, None when the release has no BOINC signatures at all.
 
     Raises:
-        TrustError: STO-K075 malformed, STO-K076 missing, too many or not of the file.
+        TrustError: STO-K076 malformed, STO-K076 missing, too many or not of the file.
     """
     if not files:
         return None
@@ -129,9 +129,9 @@ def check_boinc_files(
 
 
 def _text(data: bytes) -> str:
-    """Return the text of a small file; raises ``STO-K075``."""
+    """Return the text of a small file; raises ``STO-K076``."""
     if len(data) > MAX_FILE_BYTES or not data.isascii():
-        raise TrustError("STO-K075", "not a key or signature in BOINC's form")
+        raise TrustError("STO-K076", "not a key or signature in BOINC's form")
     return data.decode("ascii")
 
 

@@ -8,59 +8,36 @@
 Files lie under the names that targets metadata gives them. Trust: the directory is a
 builder's; every file must be what its part's record says, and the review asks for the
 builders' attestations.
+
+Launcher, verifier and release belong together: the launcher starts one verifier, whose
+digest it holds; the verifier knows one root, built into it. Each can be signed and rebuilt
+equal and still be the wrong one for this release, and then every volunteer stops. So the
+three are compared, before signing and after publishing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Final
-
-import msgspec
+from typing import IO, Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
+from stoilo.core.frozen_tree import XzReader, read_archive
+from stoilo.executor.verifier.installation import Built
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
-from stoilo.flavors.tree import hash_file
-from stoilo.signer.attestations import BuildInputs, BuildTool, BuiltLibrary
+from stoilo.flavors.launcher_build import describe_launcher
+from stoilo.flavors.packing import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
-from stoilo.signer.pairing import read_tree
 from stoilo.signer.roles import ceremony_bounds
 
-MAX_BOM_BYTES: Final = 16 * 1024**2
-TOOLS: Final = ("pyinstaller", "pyinstaller-hooks-contrib", "cyclonedx-bom", "pip")
 _RECORDS: Final = ("launcher/*.json", "verifier/*.json", "flavor/*/*.json")
 _SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}
 _BUILD = re.compile(r"[a-z0-9-]{1,32}/[a-z0-9_]+-[a-z]+/[0-9a-f]{8,64}\.json")
-
-
-class _Property(msgspec.Struct, frozen=True):
-    name: str = ""
-    value: str = ""
-
-
-class _Hash(msgspec.Struct, frozen=True):
-    alg: str = ""
-    content: str = ""
-
-
-class _Component(msgspec.Struct, frozen=True):
-    name: str = ""
-    version: str = ""
-    reference: str = msgspec.field(default="", name="bom-ref")
-    hashes: tuple[_Hash, ...] = ()
-    properties: tuple[_Property, ...] = ()
-
-
-class _Bom(msgspec.Struct, frozen=True):
-    """What of a CycloneDX bill of materials is repeated in an attestation."""
-
-    components: Annotated[tuple[_Component, ...], msgspec.Meta(max_length=8192)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +51,7 @@ class FoundBuild:
 def find_builds(directory: Path) -> tuple[FoundBuild, ...]:
     """Return every build below `directory`, checked against its files.
 
-    Raises ``STO-K051`` when there is none; ``STO-K056`` when a file is missing or not
+    Raises ``STO-K050`` when there is none; ``STO-K050`` when a file is missing or not
     what its record says; codes of records and archives.
     """
     found = tuple(
@@ -85,7 +62,7 @@ def find_builds(directory: Path) -> tuple[FoundBuild, ...]:
     )
     if not found:
         raise UsageError(
-            "STO-K051",
+            "STO-K050",
             f"{directory.name} holds no built part",
             hint="name the output of `stoilo flavor build` or `stoilo release build`",
         )
@@ -96,30 +73,6 @@ def read_parts_from(directory: Path) -> Changes:
     """Return the changes that publish every part below `directory`; as `find_builds`."""
     put = (one for build in find_builds(directory) for one in build.files)
     return Changes(tuple({one.name: one for one in put}.values()))
-
-
-def read_inputs(build: FoundBuild, commit: str, source_date_epoch: int) -> BuildInputs:
-    """Return what this builder says went in: tools here, libraries by the bill.
-
-    Args:
-        build: as found.
-        commit: of the source, hex; empty when unsaid.
-        source_date_epoch: Unix seconds.
-
-    Raises:
-        UsageError: STO-U003 for a commit that is none.
-        TrustError: STO-F034 for a bill of materials that is missing or cannot be read.
-    """
-    part = build.part
-    if part.part != "launcher" and not (part.tree and part.sbom):
-        raise TrustError("STO-F034", f"{part.part} lacks a tree or bill of materials")
-    made = BuildInputs(
-        commit, source_date_epoch, tuple(_tools()), tuple(_libraries(build))
-    )
-    try:
-        return msgspec.convert(msgspec.to_builtins(made), type=BuildInputs)
-    except msgspec.ValidationError as error:
-        raise UsageError("STO-U003", f"not a commit or a time: {error}") from error
 
 
 def _build(directory: Path, record: Path) -> FoundBuild:
@@ -135,12 +88,12 @@ def _files(
     """Yield one part's files, checked against its record."""
     base = part_target(part.part, part.platform)
     if name != f"{base}.json":
-        raise TrustError("STO-K056", f"{name} is the record of {base}")
+        raise TrustError("STO-K050", f"{name} is the record of {base}")
     yield NewTarget.of(name, data)
     archive = base + _SUFFIXES.get(part.part, ".tar.xz")
     file = _expected(directory, archive, part.archive.sha256)
     if file.size != part.archive.size:
-        raise TrustError("STO-K056", f"{name} states another size of its archive")
+        raise TrustError("STO-K050", f"{name} states another size of its archive")
     yield file
     if part.tree:
         _check_archive(directory / archive, archive, part.tree)
@@ -151,51 +104,16 @@ def _files(
         yield _expected(directory, f"flavor/{part.part}/manifest.yaml", part.flavor)
 
 
-def _tools() -> Iterator[BuildTool]:
-    for name in TOOLS:
-        try:
-            yield BuildTool(name, metadata.version(name))
-        except metadata.PackageNotFoundError:
-            continue
-
-
-def _libraries(build: FoundBuild) -> Iterator[BuiltLibrary]:
-    """Yield the system libraries that a build's bill of materials lists."""
-    for file in build.files:
-        if file.name.endswith(".sbom.json"):
-            bom = file.content
-            data = bom if isinstance(bom, bytes) else read_bounded(bom, MAX_BOM_BYTES)
-            yield from read_libraries(data)
-
-
-def read_libraries(bom: bytes) -> Iterator[BuiltLibrary]:
-    """Yield the system libraries that a bill of materials (CycloneDX) lists."""
-    try:
-        components = msgspec.json.decode(bom, type=_Bom).components
-    except msgspec.MsgspecError as error:
-        raise TrustError("STO-F034", "the bill of materials cannot be read") from error
-    for one in components:
-        if one.reference.startswith("library:"):
-            digests = [row.content for row in one.hashes if row.alg == "SHA-256"]
-            names = [
-                row.value
-                for row in one.properties
-                if row.name == "stoilo:debian-package"
-            ]
-            package = " ".join([*names, one.version]).strip()
-            yield BuiltLibrary(one.name, "".join(digests[:1]), package)
-
-
 def _expected(directory: Path, name: str, digest: str) -> NewTarget:
     """Return file `name`, which must have `digest`."""
     path = directory / name
     # A link could point to another file when it is copied.
     if path.is_symlink() or not path.is_file():
-        raise TrustError("STO-K056", f"{name} is missing beside its record")
+        raise TrustError("STO-K050", f"{name} is missing beside its record")
     found, size = hash_file(path)
     if found != digest:
         raise TrustError(
-            "STO-K056",
+            "STO-K050",
             f"{name} is not the file that its record names",
             hint="build the part again into an empty directory",
         )
@@ -210,7 +128,7 @@ def _check_archive(path: Path, name: str, tree: str) -> None:
         with path.open("rb") as file:
             read_tree(file, tree)
     except OSError as error:
-        raise TrustError("STO-K056", f"{name} cannot be read") from error
+        raise TrustError("STO-K050", f"{name} cannot be read") from error
 
 
 def _small(path: Path, name: str) -> bytes:
@@ -218,7 +136,7 @@ def _small(path: Path, name: str) -> bytes:
         return read_bounded(path, ceremony_bounds().metadata_bytes)
     except OSError as error:
         raise TrustError(
-            "STO-K056", f"{name} cannot be read: {error.strerror}"
+            "STO-K050", f"{name} cannot be read: {error.strerror}"
         ) from error
 
 
@@ -249,3 +167,85 @@ def drop_part(names: set[str], part: str, platform: str = "") -> tuple[str, ...]
             "STO-K054", f"the release has no part {part[:40]!r} {platform}"
         )
     return tuple(sorted(found))
+
+
+BUILT_PATH: Final = "_internal/stoilo/executor/verifier/built.json"
+"""Where a verifier's tree holds what it was built with."""
+
+MAX_BUILT_BYTES: Final = 1024**2
+XZ_MAGIC: Final = b"\xfd7zXZ\x00"
+
+
+def read_tree(file: IO[bytes], tree: str) -> bytes:
+    """Read an archive, compressed or not, to its end: it must hold exactly `tree`.
+
+    Returns:
+        What a verifier in it was built with; empty where the tree holds no such file.
+
+    Raises:
+        TrustError: the codes of `stoilo.flavors.archive` and `stoilo.flavors.tree`.
+    """
+    compressed = file.read(len(XZ_MAGIC)) == XZ_MAGIC
+    file.seek(0)
+    built = b""
+    for member in read_archive(XzReader(file) if compressed else file, Digest(tree)):
+        wanted = member.file.path == BUILT_PATH and member.file.size <= MAX_BUILT_BYTES
+        for chunk in member.chunks:  # read even where nobody wants it: hashes end there
+            built += chunk if wanted else b""
+    return built
+
+
+def check_launcher(launcher: PartFile, program: bytes, verifier: PartFile) -> None:
+    """Check that a launcher (its bytes) starts `verifier` of the same platform.
+
+    Raises ``STO-F064`` when it is no launcher, ``STO-F034`` when it starts another
+    verifier or is another than its record says.
+    """
+    held = describe_launcher(program)
+    own = (held.platform, held.version, held.serial)
+    if own != (launcher.platform, launcher.version, launcher.serial):
+        raise TrustError(
+            "STO-F034",
+            f"the launcher for {launcher.platform} is not that of its record",
+        )
+    ours = (verifier.archive.sha256, verifier.archive.size, verifier.tree)
+    if (held.archive, held.archive_size, held.tree) != ours:
+        raise TrustError(
+            "STO-F034",
+            f"the launcher for {launcher.platform} starts another verifier than the "
+            "release's",
+            hint="publish the verifier and the launcher of one `stoilo release build`",
+        )
+
+
+def check_built(
+    built: Built,  # what its tree holds
+    verifier: PartFile,  # its record
+    *,
+    roots: Collection[bytes],  # every root of the release
+    origin: str,  # the project's name
+    rehearsal: bool,  # whether the root is one of a staging project
+    development: bool,  # whether it is one of development
+) -> None:
+    """Check that a verifier was built for this release.
+
+    Raises:
+        TrustError: STO-F034.
+    """
+    own = (built.platform, built.version, built.serial)
+    if own != (verifier.platform, verifier.version, verifier.serial):
+        raise _wrong(verifier, "is not that of its record")
+    if built.root_bytes() not in roots or built.origin != origin:
+        raise _wrong(verifier, "was built for another root or project")
+    # A verifier of a rehearsal takes development marks too: it is built that way.
+    lenient = development or rehearsal
+    if built.development != lenient or built.rehearsal != rehearsal:
+        raise _wrong(verifier, "was built for another kind of root")
+
+
+def _wrong(verifier: PartFile, what: str) -> TrustError:
+    return TrustError(
+        "STO-F034",
+        f"the verifier for {verifier.platform} {what}",
+        hint="build it again: stoilo release build --root FILE",
+    )

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import StoiloError
-from stoilo.core.plaintext import show_plainly
+from stoilo.core.errors import StoiloError, show_plainly
+from stoilo.core.levels import level_files
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
     BuilderFile,
@@ -30,7 +30,6 @@ from stoilo.executor.verifier.targets import (
     RevocationFile,
     read_target,
 )
-from stoilo.policies.levels import level_files
 from stoilo.signer.offline_keys import group_digest
 
 _YEAR_10000: Final = 253_402_300_800
@@ -46,27 +45,44 @@ def render_time(seconds: int) -> str:
 def describe_target(name: str, old: bytes | None, new: bytes | None) -> tuple[str, ...]:
     """Return everything that differs between two contents of target `name`, a line each.
 
-    Nothing is cut: what matters would be put behind the cut. Targets are bounded.
+    What a target says is told line by line; lines that go begin with ``-``, those that
+    come with ``+``. Nothing is cut: what matters would be put behind the cut. Targets are
+    bounded.
 
     Args:
         name: the target's.
         old: as published; None when it is new, or large.
         new: as proposed; None when it goes, or is large.
     """
-    for pattern, kind, describe in _DESCRIBERS:
-        if re.fullmatch(pattern, name):
-            try:
-                if kind is not None:
-                    pair = (_read(name, old, kind), _read(name, new, kind))
-                else:
-                    pair = (old, new)
-                lines = list(describe(*pair))
-            except StoiloError as error:
-                lines = [f"cannot be read: {error}"]
-            return tuple(show_line(line) for line in lines)
-    if name.startswith("levels/"):
-        return tuple(show_line(line) for line in _level(name, old, new))
+    for pattern, kind, tell in _TELLERS:
+        if not re.fullmatch(pattern, name):
+            continue
+        try:
+            before, after = (
+                []
+                if data is None
+                else [*tell(data if kind is None else read_target(data, kind, name))]
+                for data in (old, new)
+            )
+        except StoiloError as error:
+            return (show_line(f"cannot be read: {error}"),)
+        changed = [*difflib.unified_diff(before, after, lineterm="", n=0)]
+        lines = _compared(name, new)
+        # The first two are headings. By place: a line of the file's own could look like one.
+        lines += [f"{one[0]} {one[1:]}" for one in changed[2:] if one[0] != "@"]
+        return tuple(map(show_line, lines))
     return ()
+
+
+def _compared(name: str, new: bytes | None) -> list[str]:
+    """Return whether a level's file is this package's; nothing for other targets."""
+    folder, _, level = name.removesuffix(".toml").partition("/")
+    if folder != "levels" or new is None:
+        return []
+    same = level_files().get(level) == new
+    return [
+        f"{'the very' if same else 'NOT the'} file of this installation of stoilo",
+    ]
 
 
 def show_line(text: str) -> str:
@@ -74,147 +90,79 @@ def show_line(text: str) -> str:
     return show_plainly(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _read(name: str, data: bytes | None, kind: type[msgspec.Struct]) -> Any:  # noqa: ANN401
-    """Return a record; one that is not there is that of an empty list, if it has one."""
-    if data is not None:
-        return read_target(data, kind, name)
-    return None if kind in _NEVER_EMPTY else kind()
+def _project(told: ProjectFile) -> Iterator[str]:
+    yield f"project {told.origin}"
+    for level, digests in sorted(told.levels.items()):
+        yield from (f"level {level} {digest}" for digest in digests)
+    yield from (f"language layer {digest}" for digest in told.languages)
 
 
-def _moved(what: str, old: Iterable[object], new: Iterable[object]) -> Iterator[str]:
-    before, after = list(old), list(new)
-    yield from (f"- {what} {one}" for one in before if one not in after)
-    yield from (f"+ {what} {one}" for one in after if one not in before)
+def _epochs(told: EpochsFile) -> Iterator[str]:
+    yield from (f"gate epoch {number}" for number in told.epochs)
 
 
-def _stepped(what: str, old: object, new: object) -> Iterator[str]:
-    if old != new:
-        yield f"{what} {old} -> {new}"
-
-
-def _project(old: ProjectFile | None, new: ProjectFile | None) -> Iterator[str]:
-    if new is None:
-        return
-    yield f"project {new.origin}"
-    known = old.levels if old else {}
-    for level in sorted({*known, *new.levels}):
-        yield from _moved(
-            f"level {level}", known.get(level, ()), new.levels.get(level, ())
-        )
-    yield from _moved("language layer", old.languages if old else (), new.languages)
-
-
-def _epochs(old: EpochsFile, new: EpochsFile) -> Iterator[str]:
-    yield from _moved("gate epoch", old.epochs, new.epochs)
-
-
-def _epoch(_: EpochFile | None, epoch: EpochFile | None) -> Iterator[str]:
-    if epoch is not None:
-        yield (
-            f"gate epoch {epoch.epoch}: {render_time(epoch.not_before)} to "
-            f"{render_time(epoch.not_after)}, {epoch.threshold} of {len(epoch.keys)} "
-            f"keys, at most {epoch.max_per_minute} admissions a minute"
-        )
-        yield from (f"key {key}" for key in epoch.keys)
-
-
-def _revocations(old: RevocationFile, new: RevocationFile) -> Iterator[str]:
-    yield from _moved("withdrawn digest", old.digests, new.digests)
-    yield from _moved("withdrawn flavor", old.flavors, new.flavors)
-    yield from _moved("withdrawn gate epoch", old.epochs, new.epochs)
-    yield from _moved("key that may withdraw online", old.keys, new.keys)
-    yield from _stepped("lowest gate epoch", old.min_epoch, new.min_epoch)
-    yield from _stepped("online statements settled to", old.settled, new.settled)
-
-
-def _policies(old: PolicyFile, new: PolicyFile) -> Iterator[str]:
-    yield from _moved("policy", old.digests, new.digests)
-    if not new.digests:
-        yield "any policy of the server is accepted (none is listed)"
-    for digest in sorted({*old.reviewed, *new.reviewed}):
-        yield from _moved(
-            f"needs a review under {digest[:8]}:",
-            old.reviewed.get(digest, ()),
-            new.reviewed.get(digest, ()),
-        )
-
-
-def _reviewers(old: ReviewerFile, new: ReviewerFile) -> Iterator[str]:
-    names = (
-        [f"{one.name or 'without a name'} {one.key}" for one in listed.keys]
-        for listed in (old, new)
-    )
-    yield from _moved("reviewer", *names)
-    accounts = (
-        [
-            f"{name} (reviewer {one.key[:8]})"
-            for one in listed.keys
-            for name in one.accounts
-        ]
-        for listed in (old, new)
-    )
-    yield from _moved("account that a reviewer submits from:", *accounts)
-
-
-def _floors(old: FloorsFile, new: FloorsFile) -> Iterator[str]:
-    what = "oldest verifier that may work: serial"
-    yield from _stepped(what, old.verifier, new.verifier)
-    for part in sorted({*old.serials, *new.serials}):
-        low, high = old.serials.get(part, 1), new.serials.get(part, 1)
-        yield from _stepped(f"oldest {part} that may run: serial", low, high)
-
-
-def _builders(old: BuilderFile, new: BuilderFile) -> Iterator[str]:
-    # the fingerprint as it stands on the builder's paper
-    rows = (
-        [
-            f"{one.name}: {group_digest(content_digest(parse_public_key(one.key).raw))}"
-            for one in file.keys
-        ]
-        for file in (old, new)
-    )
-    yield from _moved("builder", *rows)
-    yield from _stepped("builders that must agree:", old.threshold, new.threshold)
-
-
-def _part(old: PartFile | None, new: PartFile | None) -> Iterator[str]:
-    if new is None:
-        yield "no longer offered"
-        return
-    was = "new" if old is None else f"{old.version}, serial {old.serial}"
+def _epoch(told: EpochFile) -> Iterator[str]:
     yield (
-        f"{new.part} for {new.platform}: {was} -> {new.version}, serial "
-        f"{new.serial}, {new.archive.size:,} bytes"
+        f"gate epoch {told.epoch}: {render_time(told.not_before)} to "
+        f"{render_time(told.not_after)}, {told.threshold} of {len(told.keys)} keys, at "
+        f"most {told.max_per_minute} admissions a minute"
     )
-    for field in ("python", "flavor", "level", "lock", "sbom") if old else ():
-        yield from _stepped(field, getattr(old, field), getattr(new, field))
+    yield from (f"key {key}" for key in told.keys)
 
 
-def _text(old: bytes | None, new: bytes | None) -> Iterator[str]:
-    before, after = (
-        (data or b"").decode("utf-8", "replace").splitlines() for data in (old, new)
+def _revocations(told: RevocationFile) -> Iterator[str]:
+    yield from (f"withdrawn digest {one}" for one in told.digests)
+    yield from (f"withdrawn flavor {one}" for one in told.flavors)
+    yield from (f"withdrawn gate epoch {one}" for one in told.epochs)
+    yield from (f"key that may withdraw online {one}" for one in told.keys)
+    yield f"lowest gate epoch {told.min_epoch}"
+    yield f"online statements settled to {told.settled}"
+
+
+def _policies(told: PolicyFile) -> Iterator[str]:
+    yield from (f"policy {one}" for one in told.digests)
+    if not told.digests:
+        yield "any policy of the server is accepted (none is listed)"
+    for digest, levels in sorted(told.reviewed.items()):
+        yield from (f"needs a review under {digest[:8]}: {level}" for level in levels)
+
+
+def _reviewers(told: ReviewerFile) -> Iterator[str]:
+    for one in told.keys:
+        yield f"reviewer {one.name or 'without a name'} {one.key}"
+        for account in one.accounts:
+            yield f"account that reviewer {one.key[:8]} submits from: {account}"
+
+
+def _floors(told: FloorsFile) -> Iterator[str]:
+    yield f"oldest verifier that may work: serial {told.verifier}"
+    for part, serial in sorted(told.serials.items()):
+        yield f"oldest {part} that may work: serial {serial}"
+
+
+def _builders(told: BuilderFile) -> Iterator[str]:
+    for one in told.keys:
+        # As on the paper that its holder reads from.
+        fingerprint = group_digest(content_digest(parse_public_key(one.key).raw))
+        yield f"builder {one.name or 'without a name'} {fingerprint}"
+    yield f"builders that must agree: {told.threshold}"
+
+
+def _part(told: PartFile) -> Iterator[str]:
+    yield (
+        f"{told.part} for {told.platform}: {told.version}, serial {told.serial}, "
+        f"{told.archive.size:,} bytes"
     )
-    for line in difflib.unified_diff(before, after, lineterm="", n=0):
-        if not line.startswith(("---", "+++", "@@")):
-            yield f"{line[0]} {line[1:]}"
+    for field in ("python", "flavor", "level", "lock", "sbom"):
+        if value := getattr(told, field):
+            yield f"{field} {value}"
 
 
-def _level(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    """Yield what a level's file is: compared with this package's, and line by line."""
-    if new is None:
-        yield "no longer published"
-        return
-    level = name.removeprefix("levels/").removesuffix(".toml")
-    if level_files().get(level) == new:
-        yield "the very file of this installation of stoilo"
-    else:
-        yield "NOT the file of this installation of stoilo"
-    if old is not None:
-        yield from _text(old, new)
+def _text(data: bytes) -> Iterator[str]:
+    yield from data.decode("utf-8", "replace").splitlines()
 
 
-_NEVER_EMPTY: Final = (ProjectFile, EpochFile, PartFile)
-_DESCRIBERS: Final[
+_TELLERS: Final[
     tuple[tuple[str, type[msgspec.Struct] | None, Callable[..., Iterator[str]]], ...]
 ] = (
     (r"project\.json", ProjectFile, _project),
@@ -230,5 +178,5 @@ _DESCRIBERS: Final[
         PartFile,
         _part,
     ),
-    (r"log/[^/]+", None, _text),
+    (r"(log|levels)/[^/]+", None, _text),
 )

@@ -12,25 +12,19 @@ from typing import IO, Final
 from tuf.api.metadata import Root, Targets
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
     part_target,
-    read_target,
 )
 from stoilo.executor.verifier.trust import (
-    BUILDERS_FILE,
     DEVELOPMENT_MARK,
     REHEARSAL_MARK,
 )
-from stoilo.signer.attestations import (
-    BuildEvidence,
-    attestation_path,
-    check_builds,
-    read_attestation,
-)
+from stoilo.signer.attestations import BuildEvidence, judge_builds
+from stoilo.signer.ceremony.base_release import expired_roles
+from stoilo.signer.ceremony.built_parts import check_built, check_launcher, read_tree
 from stoilo.signer.ceremony.content_checks import (
     check_content,
     named_targets,
@@ -38,15 +32,14 @@ from stoilo.signer.ceremony.content_checks import (
 )
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import check_role_keys
+from stoilo.signer.ceremony.lists import read_list
 from stoilo.signer.ceremony.metadata import open_role, open_root, open_targets
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.ceremony.signatures import authorities, stray_signatures
-from stoilo.signer.pairing import check_built, check_launcher, read_tree
 from stoilo.signer.roles import (
     DELEGATED,
     OFFLINE,
     ceremony_bounds,
-    expiries,
     role_limits,
 )
 
@@ -76,7 +69,7 @@ def check_ceremony(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
         # should know.
         for keyid in stray_signatures(proposal, file):
             yield TrustError(
-                "STO-K057",
+                "STO-K050",
                 f"{file.name} has a signature ({keyid[:8]}) that does not verify",
             )
     yield from _check_dependents(proposal)
@@ -99,16 +92,9 @@ def _check_base(ceremony: Ceremony) -> Iterator[StoiloError]:
         return
     if ceremony.about.base != base.digest:
         yield TrustError("STO-K052", "current/ is not the release this was made for")
-    found = {one.role: one for one in expiries(base.signed(), ceremony.about.created)}
-    for role in (*OFFLINE, "timestamp"):
-        known = found.get(role)
-        # Said on purpose, shown as a warning: else an old release could be
-        # passed off.
-        if ceremony.about.renews_expired:
-            continue
-        if known is None or known.state == "expired":
-            what = "is not there" if known is None else "has expired"
-            yield TrustError("STO-K059", f"{role} of the release below {what}")
+    # Said on purpose, shown as a warning.
+    if not ceremony.about.renews_expired:
+        yield from expired_roles(base, ceremony.about.created)
 
 
 def _check_versions(proposal: Proposal) -> Iterator[StoiloError]:
@@ -117,7 +103,7 @@ def _check_versions(proposal: Proposal) -> Iterator[StoiloError]:
         wanted = 1 if known is None else known.version + 1
         if file.version != wanted:
             yield TrustError(
-                "STO-K060", f"{file.name}: the next version of {file.role} is {wanted}"
+                "STO-K052", f"{file.name}: the next version of {file.role} is {wanted}"
             )
     for role in OFFLINE:
         if proposal.newest(role) is None:
@@ -132,17 +118,17 @@ def _check_marks(ceremony: Ceremony) -> Iterator[StoiloError]:
     root = open_root(file).signed
     marks = set(root.unrecognized_fields)
     if DEVELOPMENT_MARK in marks:
-        yield TrustError("STO-K062", "a development root is not signed in a ceremony")
+        yield TrustError("STO-K063", "a development root is not signed in a ceremony")
     # A rehearsal signed with real keys must not become a release.
     if (REHEARSAL_MARK in marks) != ceremony.about.rehearsal:
-        yield TrustError("STO-K062", "root and folder disagree about a rehearsal")
+        yield TrustError("STO-K063", "root and folder disagree about a rehearsal")
     if marks - {DEVELOPMENT_MARK, REHEARSAL_MARK}:
-        yield TrustError("STO-K062", "the root has fields that are not ours")
+        yield TrustError("STO-K063", "the root has fields that are not ours")
     if not root.consistent_snapshot:
         yield TrustError("STO-K050", "the root does not name files by their digests")
     base = ceremony.proposal.base
     if base is not None and set(base.root.unrecognized_fields) != marks:
-        yield TrustError("STO-K062", "the root's marks would change")
+        yield TrustError("STO-K063", "the root's marks would change")
 
 
 def _check_keys(proposal: Proposal) -> Iterator[StoiloError]:
@@ -196,50 +182,21 @@ def find_builds(
     """
     proposal = ceremony.proposal
     try:
-        builders = read_target(
-            proposal.target(BUILDERS_FILE) or b"{}", BuilderFile, BUILDERS_FILE
+        builders = read_list(proposal.target, BuilderFile)
+        found = tuple(
+            judge_builds(
+                release_parts(proposal),
+                {f"builds/{name}": data for name, data in ceremony.builds},
+                builders,
+                required=lambda part: _is_new(proposal, part),
+            )
         )
-        parts = release_parts(proposal)
     except StoiloError:
         return (), ()  # said by `check_content`
-    views: list[BuildEvidence] = []
-    problems = list(_strange_builds(ceremony, parts, builders))
-    for part in parts:
-        if not _is_new(proposal, part):
-            continue
-        prefix = f"{part.part}/{part.platform}/"
-        given = [data for name, data in ceremony.builds if name.startswith(prefix)]
-        try:
-            views.append(check_builds(part, given, builders))
-        except StoiloError as error:
-            problems.append(error)
-    return tuple(views), tuple(problems)
-
-
-def _strange_builds(
-    ceremony: Ceremony, parts: tuple[PartFile, ...], builders: BuilderFile
-) -> Iterator[StoiloError]:
-    try:
-        keys = tuple(parse_public_key(one.key) for one in builders.keys)
-    except StoiloError:
-        return  # said by `check_content`
-    known = {attestation_path(part, key): (part, key) for part in parts for key in keys}
-    for name, data in ceremony.builds:
-        row = known.get(f"builds/{name}")
-        if row is None:
-            yield TrustError("STO-F031", f"builds/{name} is of no builder or no part")
-            continue
-        try:
-            one = read_attestation(data, keys)
-        except StoiloError as error:
-            yield error
-            continue
-        if one.builder != row[1]:
-            yield TrustError("STO-F031", f"builds/{name} is by another builder")
-        if one.part.archive != row[0].archive and not _is_new(
-            ceremony.proposal, row[0]
-        ):
-            yield TrustError("STO-F032", f"builds/{name} is of another build")
+    return (
+        tuple(one for one in found if isinstance(one, BuildEvidence)),
+        tuple(one for one in found if isinstance(one, StoiloError)),
+    )
 
 
 def _is_new(proposal: Proposal, part: PartFile) -> bool:
@@ -263,44 +220,36 @@ def check_pairs(ceremony: Ceremony) -> Iterator[StoiloError]:
         parts = release_parts(ceremony.proposal)
     except StoiloError:
         return  # said by `check_content`
-    verifiers = {one.platform: one for one in parts if one.part == "verifier"}
     new = {one.name: one for one in ceremony.proposal.targets}
-    for part in parts:
-        verifier = verifiers.get(part.platform)
-        if verifier is None or part.part not in {"launcher", "verifier"}:
-            continue
-        target = part_target(part.part, part.platform)
-        file = new.get(target if part.part == "launcher" else f"{target}.tar")
-        if file is None:
-            # It holds the digest of the old verifier and would not start
-            # the new one.
-            if part.part == "launcher" and _is_other(ceremony, verifier):
-                yield TrustError(
-                    "STO-F034",
-                    f"the launcher for {part.platform} stays, and starts the verifier "
-                    "before this one",
-                    hint="publish the verifier and the launcher of one `stoilo release "
-                    "build`",
-                )
-            continue
+    for verifier in (one for one in parts if one.part == "verifier"):
+        archive = new.get(f"verifier/{verifier.platform}.tar")
+        program = new.get(f"launcher/{verifier.platform}")
         try:
-            if part.part == "launcher":
-                with _open(file) as stream:
-                    check_launcher(part, stream.read(MAX_PROGRAM_BYTES + 1), verifier)
-            else:
-                _check_verifier(ceremony, part, file)
+            if archive is not None:
+                _check_verifier(ceremony, verifier, archive)
+            for launcher in parts:
+                if (launcher.part, launcher.platform) != (
+                    "launcher",
+                    verifier.platform,
+                ):
+                    continue
+                if program is not None:
+                    with _open(program) as stream:
+                        data = stream.read(MAX_PROGRAM_BYTES + 1)
+                    check_launcher(launcher, data, verifier)
+                elif archive is not None:
+                    raise _left_behind(launcher)
         except StoiloError as error:
             yield error
 
 
-def _is_other(ceremony: Ceremony, verifier: PartFile) -> bool:
-    """Whether the published release holds another archive of this verifier, or none."""
-    base = ceremony.proposal.base
-    known = release_parts(Proposal(base)) if base else ()
-    return not any(
-        (one.part, one.platform, one.archive)
-        == (verifier.part, verifier.platform, verifier.archive)
-        for one in known
+def _left_behind(launcher: PartFile) -> TrustError:
+    """Return the refusal of a launcher that holds the digest of the old verifier."""
+    return TrustError(
+        "STO-F034",
+        f"the launcher for {launcher.platform} stays, and starts the verifier before "
+        "this one",
+        hint="publish the verifier and the launcher of one `stoilo release build`",
     )
 
 

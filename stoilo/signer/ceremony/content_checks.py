@@ -17,11 +17,11 @@ from tuf.api.metadata import Role, TargetFile
 from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.frozen_tree import MANIFEST_BYTES, parse_tree
 from stoilo.core.levels import parse_levels
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
     BuilderFile,
-    EpochFile,
     EpochsFile,
     FloorsFile,
     PartFile,
@@ -32,35 +32,20 @@ from stoilo.executor.verifier.targets import (
     part_target,
     read_epoch,
     read_parts,
-    read_target,
 )
 from stoilo.executor.verifier.trust import (
-    BUILDERS_FILE,
     EPOCHS_FILE,
-    FLOORS_FILE,
     HISTORY_FILE,
-    POLICIES_FILE,
     POLICY_FILE,
     PROJECT_FILE,
-    REVIEWERS_FILE,
-    REVOCATION_FILE,
 )
-from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
 from stoilo.signer.ceremony.folder import Ceremony
+from stoilo.signer.ceremony.lists import LISTS, read_epoch_files, read_list
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.roles import DELEGATED, ceremony_bounds, open_until
 
-REQUIRED: Final = (
-    PROJECT_FILE,
-    POLICY_FILE,
-    FLOORS_FILE,
-    BUILDERS_FILE,
-    EPOCHS_FILE,
-    POLICIES_FILE,
-    REVOCATION_FILE,
-    REVIEWERS_FILE,
-)
+REQUIRED: Final = (POLICY_FILE, *LISTS.values())
 """Targets without which no verifier takes a release."""
 
 _EPOCH: Final = re.compile(r"gate/([0-9]{1,10})\.json")
@@ -83,7 +68,7 @@ def named_targets(proposal: Proposal) -> dict[str, TargetFile]:
 def release_parts(proposal: Proposal) -> tuple[PartFile, ...]:
     """Return the records of launchers, verifiers and flavors as they will be.
 
-    Raises ``STO-K013``, or ``STO-K081`` when a record and its files disagree.
+    Raises ``STO-K013`` when a record and its files disagree.
     """
     infos = named_targets(proposal)
     files = {
@@ -96,17 +81,18 @@ def _is_part_record(name: str) -> bool:
     return _PART_RECORD.fullmatch(name) is not None and not name.endswith(".sbom.json")
 
 
-def read_old(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT | None:
-    """Return what the published release says in `name`, None when it has none."""
-    data = None if proposal.base is None else proposal.base.target(name)
-    return None if data is None else read_target(data, kind, name)
+def _read_old(proposal: Proposal, kind: type[_FileT]) -> _FileT | None:
+    """Return a list as published, None for a first release."""
+    return None if proposal.base is None else read_list(proposal.base.target, kind)
 
 
 def check_content(ceremony: Ceremony) -> Iterator[StoiloError]:
     """Yield what is wrong with the targets, as errors that are not raised."""
     proposal = ceremony.proposal
+    if missing := set(REQUIRED) - named_targets(proposal).keys():
+        yield TrustError("STO-K063", f"the release would lack {min(missing)}")
+        return
     for check in (
-        _check_required,
         _check_reach,
         _check_policies,
         _check_levels,
@@ -133,13 +119,6 @@ def _caught(
         )
 
 
-def _check_required(proposal: Proposal) -> Iterator[StoiloError]:
-    named = named_targets(proposal)
-    for name in REQUIRED:
-        if name not in named:
-            yield TrustError("STO-K063", f"the release would lack {name}")
-
-
 def _check_reach(proposal: Proposal) -> Iterator[StoiloError]:
     """Every role names its own targets only, and is delegated exactly those."""
     file = proposal.newest("targets")
@@ -148,7 +127,7 @@ def _check_reach(proposal: Proposal) -> Iterator[StoiloError]:
     targets = open_targets(file).signed
     delegated = (targets.delegations.roles if targets.delegations else None) or {}
     if set(delegated) != set(DELEGATED):
-        yield TrustError("STO-K061", "targets does not delegate exactly our roles")
+        yield TrustError("STO-K063", "targets does not delegate exactly our roles")
     known = set(targets.delegations.keys) if targets.delegations else set()
     yield from _unused("targets", known, delegated.values())
     newest = proposal.newest("root")
@@ -158,30 +137,30 @@ def _check_reach(proposal: Proposal) -> Iterator[StoiloError]:
     for name, row in delegated.items():
         # A role with a wider reach could name another's files.
         if row.paths != [f"{name}/*"] or not row.terminating or row.path_hash_prefixes:
-            yield TrustError("STO-K061", f"{name} is delegated more than its own paths")
+            yield TrustError("STO-K063", f"{name} is delegated more than its own paths")
     for role in ("targets", *DELEGATED):
         own = proposal.newest(role)
         if own and role in DELEGATED and open_targets(own).signed.delegations:
-            yield TrustError("STO-K061", f"{role} delegates to others in its turn")
+            yield TrustError("STO-K063", f"{role} delegates to others in its turn")
         for name in targets_of(own) if own else ():
             prefix = name.partition("/")[0]
             if (prefix if prefix in DELEGATED else "targets") != role:
-                yield TrustError("STO-K061", f"{role} names {name[:80]!r}")
+                yield TrustError("STO-K063", f"{role} names {name[:80]!r}")
 
 
 def _unused(owner: str, known: set[str], rows: Iterable[Role]) -> Iterator[StoiloError]:
     """Refuse keys that no role uses: nobody would see them in a review."""
     for keyid in sorted(known - {keyid for row in rows for keyid in row.keyids}):
-        yield TrustError("STO-K061", f"{owner} holds a key ({keyid[:8]}) of no role")
+        yield TrustError("STO-K063", f"{owner} holds a key ({keyid[:8]}) of no role")
 
 
 def _check_project(proposal: Proposal, origin: str) -> Iterator[StoiloError]:
-    project = _read(proposal, PROJECT_FILE, ProjectFile)
+    project = read_list(proposal.target, ProjectFile)
     if project.origin != origin:
-        yield TrustError("STO-K062", f"{PROJECT_FILE} names another project")
-    old = read_old(proposal, PROJECT_FILE, ProjectFile)
+        yield TrustError("STO-K063", f"{PROJECT_FILE} names another project")
+    old = _read_old(proposal, ProjectFile)
     if old is not None and old.origin != project.origin:
-        yield TrustError("STO-K062", "a project's origin never changes")
+        yield TrustError("STO-K063", "a project's origin never changes")
     if not project.languages or not all(project.levels.values()):
         yield TrustError(
             "STO-K063", f"{PROJECT_FILE} accepts no language layer or level"
@@ -191,7 +170,7 @@ def _check_project(proposal: Proposal, origin: str) -> Iterator[StoiloError]:
 def _check_policies(proposal: Proposal) -> Iterator[StoiloError]:
     """The log policy reads, and trusts a log of this project."""
     policy = parse_policy(proposal.target(POLICY_FILE) or b"")
-    origin = _read(proposal, PROJECT_FILE, ProjectFile).origin
+    origin = read_list(proposal.target, ProjectFile).origin
     if origin not in {log.name for log in policy.logs}:
         yield TrustError("STO-K063", f"{POLICY_FILE} trusts no log of {origin}")
     if HISTORY_FILE in named_targets(proposal):
@@ -199,7 +178,7 @@ def _check_policies(proposal: Proposal) -> Iterator[StoiloError]:
 
 
 def _check_levels(proposal: Proposal) -> Iterator[StoiloError]:
-    project = _read(proposal, PROJECT_FILE, ProjectFile)
+    project = read_list(proposal.target, ProjectFile)
     files = [name for name in named_targets(proposal) if name.startswith("levels/")]
     texts = [proposal.target(name) or b"" for name in files]
     try:
@@ -215,7 +194,7 @@ def _check_levels(proposal: Proposal) -> Iterator[StoiloError]:
 
 def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
     """Epochs read, none changes under its number, and new ones have higher numbers."""
-    listed = set(_read(proposal, EPOCHS_FILE, EpochsFile).epochs)
+    listed = set(read_list(proposal.target, EpochsFile).epochs)
     named = {
         int(found[1])
         for name in named_targets(proposal)
@@ -226,7 +205,7 @@ def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
     if listed != named:
         yield TrustError("STO-K063", f"{EPOCHS_FILE} and the epochs' files disagree")
     base = proposal.base
-    old = read_old(proposal, EPOCHS_FILE, EpochsFile)
+    old = _read_old(proposal, EpochsFile)
     known = set(old.epochs) if old else set()
     for number in sorted(listed & named):
         name = f"gate/{number}.json"
@@ -235,41 +214,41 @@ def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
         before = base.target(name) if base else None
         if before is not None and before != data:
             yield TrustError(
-                "STO-K064", f"gate epoch {number} changes under its number"
+                "STO-K063", f"gate epoch {number} changes under its number"
             )
         # Old numbers never return: hosts refuse epochs below the highest
         # withdrawn one.
         if known and before is None and number < max(known):
             yield TrustError(
-                "STO-K064", f"gate epoch {number} comes after {max(known)}"
+                "STO-K063", f"gate epoch {number} comes after {max(known)}"
             )
 
 
 def _check_lists(proposal: Proposal) -> Iterator[StoiloError]:
     """Revocations, policies, reviewers and floors read; what only rises does."""
-    _read(proposal, POLICIES_FILE, PolicyFile)
-    reviewers = _read(proposal, REVIEWERS_FILE, ReviewerFile)
-    denied = _read(proposal, REVOCATION_FILE, RevocationFile)
+    read_list(proposal.target, PolicyFile)
+    reviewers = read_list(proposal.target, ReviewerFile)
+    denied = read_list(proposal.target, RevocationFile)
     for key in (*denied.keys, *(one.key for one in reviewers.keys)):
         parse_public_key(key)
-    before = read_old(proposal, REVOCATION_FILE, RevocationFile)
+    before = _read_old(proposal, RevocationFile)
     # Hosts remember both and would refuse the release.
     if before and (
         denied.min_epoch < before.min_epoch or denied.settled < before.settled
     ):
-        yield TrustError("STO-K064", "the lowest gate epoch would go back")
-    floors = _read(proposal, FLOORS_FILE, FloorsFile)
-    old = read_old(proposal, FLOORS_FILE, FloorsFile) or FloorsFile()
+        yield TrustError("STO-K063", "the lowest gate epoch would go back")
+    floors = read_list(proposal.target, FloorsFile)
+    old = _read_old(proposal, FloorsFile) or FloorsFile()
     # Hosts keep the highest floor they met; a lower one only deceives its reader.
     if floors.verifier < old.verifier:
-        yield TrustError("STO-K064", "the verifier's floor would go back")
+        yield TrustError("STO-K063", "the verifier's floor would go back")
     for part, serial in old.serials.items():
         if floors.serials.get(part, 0) < serial:
-            yield TrustError("STO-K064", f"the floor of {part} would go back")
+            yield TrustError("STO-K063", f"the floor of {part} would go back")
 
 
 def _check_builders(proposal: Proposal) -> Iterator[StoiloError]:
-    builders = _read(proposal, BUILDERS_FILE, BuilderFile)
+    builders = read_list(proposal.target, BuilderFile)
     keys = [parse_public_key(one.key).raw for one in builders.keys]
     if len(set(keys)) != len(keys):
         yield TrustError("STO-K053", "one key is named for two builders")
@@ -282,7 +261,7 @@ def _check_builders(proposal: Proposal) -> Iterator[StoiloError]:
 def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
     """Records agree with their files; no part goes back or below its own floor."""
     parts = release_parts(proposal)
-    floors = _read(proposal, FLOORS_FILE, FloorsFile)
+    floors = read_list(proposal.target, FloorsFile)
     base = proposal.base
     old = release_parts(Proposal(base)) if base else ()
     known = {(one.part, one.platform): one for one in old}
@@ -291,7 +270,7 @@ def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
         same = before is not None and before.archive.sha256 == part.archive.sha256
         if before is not None and part.serial <= before.serial and before != part:
             yield TrustError(
-                "STO-K064",
+                "STO-K063",
                 f"{part.part} for {part.platform}: serial {part.serial} does not rise "
                 f"above {before.serial}",
                 hint="build it again with a higher serial",
@@ -300,7 +279,7 @@ def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
         floor = max(floor, floors.verifier) if part.part == "verifier" else floor
         if part.serial < floor:
             yield TrustError(
-                "STO-K064",
+                "STO-K063",
                 f"{part.part} for {part.platform} would be below its own floor {floor}",
             )
         if not same and part.tree:
@@ -326,30 +305,16 @@ def _check_tree(proposal: Proposal, part: PartFile) -> Iterator[StoiloError]:
             yield TrustError("STO-K063", f"{name} is another tree's list")
 
 
-def _read(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT:
-    """Return a required target; raises ``STO-K063``."""
-    data = proposal.target(name)
-    if data is None:
-        raise TrustError("STO-K063", f"the release would lack {name}")
-    if len(data) > ceremony_bounds().metadata_bytes:
-        raise TrustError("STO-K063", f"{name} is too large")
-    return read_target(data, kind, name)
-
-
 def admits_until(proposal: Proposal, now: int) -> int:
     """Return until when work can be admitted from `now` on, Unix seconds; 0: it cannot.
 
     Withdrawn epochs do not count: whoever withdraws the present one sees that no work can
     be admitted before the next begins. Raises ``STO-K013``, ``STO-K052``.
     """
-    denied = _or_empty(proposal, REVOCATION_FILE, RevocationFile)
-    epochs = []
-    for number in _or_empty(proposal, EPOCHS_FILE, EpochsFile).epochs:
-        data = proposal.target(f"gate/{number}.json")
-        if data and number >= denied.min_epoch and number not in denied.epochs:
-            epochs.append(read_target(data, EpochFile, f"gate/{number}.json"))
-    return open_until(((one.not_before, one.not_after) for one in epochs), now)
-
-
-def _or_empty(proposal: Proposal, name: str, kind: type[_FileT]) -> _FileT:
-    return read_target(proposal.target(name) or b"{}", kind, name)
+    denied = read_list(proposal.target, RevocationFile)
+    usable = (
+        (one.not_before, one.not_after)
+        for one in read_epoch_files(proposal.target)
+        if one.epoch >= denied.min_epoch and one.epoch not in denied.epochs
+    )
+    return open_until(usable, now)

@@ -16,29 +16,36 @@ any other name is refused, so that a private key copied here by mistake is notic
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.core.files import read_bounded, sync_directory, write_durably
-from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.signer.ceremony.base_release import BaseRelease, open_base, stored_name
+from stoilo.core.files import read_bounded
+from stoilo.core.signatures import parse_strict_json
+from stoilo.executor.verifier.targets import ProjectFile
+from stoilo.executor.verifier.trust import REHEARSAL_MARK, ReleaseFiles
+from stoilo.signer.ceremony.base_release import (
+    BaseRelease,
+    expired_roles,
+    find_release,
+    open_base,
+    open_published,
+    stored_name,
+)
+from stoilo.signer.ceremony.lists import read_list
 from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name, targets_of
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
 from stoilo.signer.ceremony.transcript import MAX_TRANSCRIPT_BYTES, TRANSCRIPT_FILE
-from stoilo.signer.repository import checked_pieces
+from stoilo.signer.repository import DirectoryWriter
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
 CEREMONY_FORMAT: Final = "stoilo-ceremony/1"
@@ -61,46 +68,33 @@ NamedBytes = tuple[str, bytes]
 
 
 class CeremonyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``ceremony.json``.
+    """``ceremony.json``."""
 
-    Attributes:
-        origin: the project's name.
-        rehearsal: whether this is a staging project's.
-        created: Unix seconds, by the clock of the machine that made the folder.
-        note: for people: why.
-        base: digest of the release it builds on, empty for the first one.
-        renews_expired: whether the base had expired, and somebody said so on purpose.
-        format: of this file.
-    """
-
+    # the project's name
     origin: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-    rehearsal: bool
+    rehearsal: bool  # whether this is a staging project's
+    # Unix seconds, by the clock of the machine that made the folder
     created: Annotated[int, msgspec.Meta(ge=1, le=2**40)]
-    note: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    note: Annotated[str, msgspec.Meta(max_length=1024)] = ""  # for people: why
+    # digest of the release it builds on, empty for the first one
     base: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
+    # whether the base had expired, and somebody said so on purpose
     renews_expired: bool = False
-    format: Literal["stoilo-ceremony/1"] = "stoilo-ceremony/1"
+    format: Literal["stoilo-ceremony/1"] = "stoilo-ceremony/1"  # of this file
 
 
 @dataclass(frozen=True, slots=True)
 class Ceremony:
-    """A folder's contents.
+    """A folder's contents."""
 
-    Attributes:
-        about: what this is about.
-        proposal: metadata to sign, new files, and the release they build on.
-        builds: attestations, by ``<part>/<platform>/<key>.json``.
-        boinc: BOINC's signatures and key, by ``<file>.sig`` and ``key.pub``.
-        online: ``online.json`` of the server, empty when there is none.
-        transcript: ``transcript.jsonl``, empty when there is none.
-    """
-
-    about: CeremonyFile
-    proposal: Proposal
+    about: CeremonyFile  # what this is about
+    proposal: Proposal  # metadata to sign, new files, and the release they build on
+    # attestations, by ``<part>/<platform>/<key>.json``
     builds: tuple[NamedBytes, ...] = ()
+    # BOINC's signatures and key, by ``<file>.sig`` and ``key.pub``
     boinc: tuple[NamedBytes, ...] = ()
-    online: bytes = b""
-    transcript: bytes = b""
+    online: bytes = b""  # ``online.json`` of the server, empty when there is none
+    transcript: bytes = b""  # ``transcript.jsonl``, empty when there is none
 
     @property
     def digest(self) -> Digest:
@@ -108,18 +102,49 @@ class Ceremony:
         return self.proposal.digest
 
 
+def begin_on(
+    directory: Path,  # a release directory, or a server's data directory
+    now: int,
+    *,
+    note: str = "",  # why, for people
+    renews_expired: bool = False,  # say on purpose that the release has run out
+) -> Ceremony:
+    """Return an empty ceremony on the release in `directory`.
+
+    Raises ``STO-K052`` when the release does not hold, or has expired and nobody said so.
+    """
+    current = open_published(find_release(directory))
+    for problem in () if renews_expired else expired_roles(current, now):
+        raise problem
+    about = CeremonyFile(
+        origin=read_list(current.target, ProjectFile).origin,
+        rehearsal=REHEARSAL_MARK in current.root.unrecognized_fields,
+        created=now,
+        note=note,
+        base=current.digest,
+        renews_expired=renews_expired,
+    )
+    return Ceremony(about, Proposal(current))
+
+
+def add_builds(ceremony: Ceremony, builds: Iterable[NamedBytes]) -> Ceremony:
+    """Return the ceremony with more attestations."""
+    known = dict(ceremony.builds) | dict(builds)
+    return replace(ceremony, builds=tuple(sorted(known.items())))
+
+
 def read_folder(path: Path) -> Ceremony:
     """Read and check a ceremony's folder (hostile).
 
-    Raises ``STO-K051`` when there is no such folder; ``STO-K050`` for what cannot be
-    read, ``STO-K051`` for a file that does not belong there or is missing, ``STO-K052``
-    for a base that does not hold, ``STO-K056`` for a new file that is not what the
+    Raises ``STO-K050`` when there is no such folder; ``STO-K050`` for what cannot be
+    read, ``STO-K050`` for a file that does not belong there or is missing, ``STO-K052``
+    for a base that does not hold, ``STO-K050`` for a new file that is not what the
     metadata names.
     """
     files = _list_files(path)
     if _ABOUT not in files:
         raise UsageError(
-            "STO-K051",
+            "STO-K050",
             f"{path.name} is not a ceremony's folder: it has no {_ABOUT}",
             hint="make one with `stoilo release init` or `stoilo release request`",
         )
@@ -145,19 +170,20 @@ def write_folder(path: Path, ceremony: Ceremony) -> None:
     Every file is replaced as a whole, the description last: a folder whose writing was
     interrupted is refused or complete.
 
-    Raises ``STO-K051`` when the disk is full or read-only.
+    Raises ``STO-K050`` when the disk is full or read-only.
     """
     wanted: dict[str, bytes | Path] = dict(_files_of(ceremony))
+    files = DirectoryWriter(path, file_mode=None, folder_mode=0o755)
     try:
-        present = _list_files(path) if path.exists() else {}
+        path.mkdir(parents=True, exist_ok=True)
+        present = _list_files(path)
         for name, content in wanted.items():
-            _write(path / name, content)
+            files.write(name, content)
         for name in present.keys() - wanted.keys():
-            (path / name).unlink()
-        _sync_all(path)
+            files.remove(name)
     except OSError as error:
         raise InternalError(
-            "STO-K051",
+            "STO-K050",
             f"the folder cannot be written: {os.strerror(error.errno or 0)}",
             hint="make room, or take another stick; nothing signed is lost",
         ) from error
@@ -167,10 +193,10 @@ def _list_files(path: Path) -> dict[str, Path]:
     """Return every file below `path` by name, refusing what does not belong there."""
     found: dict[str, Path] = {}
     if not path.is_dir():
-        raise UsageError("STO-K051", f"{path.name} is not a folder")
+        raise UsageError("STO-K050", f"{path.name} is not a folder")
     for folder, folders, names in os.walk(path):
         if len(Path(folder).relative_to(path).parts) > MAX_DEPTH:
-            raise TrustError("STO-K051", "the folder's folders are too deep")
+            raise TrustError("STO-K050", "the folder's folders are too deep")
         for name in (*folders, *names):
             file = Path(folder) / name
             relative = file.relative_to(path).as_posix()
@@ -181,14 +207,14 @@ def _list_files(path: Path) -> dict[str, Path]:
             # carries it on.
             if not stat.S_ISREG(mode) or not _NAMES.fullmatch(relative):
                 raise TrustError(
-                    "STO-K051",
+                    "STO-K050",
                     f"{relative[:120]!r} does not belong into a ceremony's folder",
                     hint="take it away; if it is a private key, replace that key",
                 )
             found[relative] = file
             # Counted while listing: a stick could hold millions.
             if len(found) > ceremony_bounds().max_files:
-                raise TrustError("STO-K051", "the folder holds too many files")
+                raise TrustError("STO-K050", "the folder holds too many files")
     return found
 
 
@@ -197,8 +223,9 @@ def _read(file: Path, name: str, bound: int = 0) -> bytes:
     try:
         return read_bounded(file, bound or ceremony_bounds().metadata_bytes)
     except OSError as error:
-        code = "STO-K050" if error.errno == errno.EFBIG else "STO-K051"
-        raise TrustError(code, f"{name} cannot be read: {error.strerror}") from error
+        raise TrustError(
+            "STO-K050", f"{name} cannot be read: {error.strerror}"
+        ) from error
 
 
 def _read_transcript(files: Mapping[str, Path]) -> bytes:
@@ -234,7 +261,7 @@ def _proposed_metadata(files: Mapping[str, Path]) -> Iterator[RoleFile]:
     for name, data in _below(files, "proposed/metadata/"):
         parsed = parse_role_name(name)
         if parsed is None or parsed[1] not in OFFLINE or parsed[1] in found:
-            raise TrustError("STO-K051", f"proposed/metadata/{name} is not one of ours")
+            raise TrustError("STO-K050", f"proposed/metadata/{name} is not one of ours")
         found[parsed[1]] = RoleFile(parsed[1], parsed[0], data)
     for role in OFFLINE:
         if role in found:
@@ -257,12 +284,12 @@ def _proposed_targets(
             # What the release holds already does not travel again.
             elif base is None or base.info(name) != info:
                 raise TrustError(
-                    "STO-K051",
+                    "STO-K050",
                     f"{stored} is missing",
                     hint="copy the folder again from where it was made",
                 )
     if left:
-        raise TrustError("STO-K051", f"no metadata names {min(left)}")
+        raise TrustError("STO-K050", f"no metadata names {min(left)}")
 
 
 def _hashed(file: Path, name: str, digest: str, size: int) -> NewTarget:
@@ -271,14 +298,14 @@ def _hashed(file: Path, name: str, digest: str, size: int) -> NewTarget:
     found = _digest_file(file, min(size, ceremony_bounds().archive_bytes))
     if found != digest:
         raise TrustError(
-            "STO-K056",
+            "STO-K050",
             f"{name} is not the file that the metadata names",
             hint="copy it again; if it stays, do not sign: find out who changed it",
         )
     content = _read(file, name) if small else file
     # It was hashed as a file and read again: what is used is what was hashed.
     if isinstance(content, bytes) and content_digest(content) != digest:
-        raise TrustError("STO-K056", f"{name} changed while it was read")
+        raise TrustError("STO-K050", f"{name} changed while it was read")
     return NewTarget(name, Digest(digest), size, content)
 
 
@@ -293,7 +320,7 @@ def _digest_file(file: Path, size: int) -> str:
             while block := stream.read(_CHUNK):
                 state.update(block)
     except OSError as error:
-        raise TrustError("STO-K051", f"{file.name} cannot be read") from error
+        raise TrustError("STO-K050", f"{file.name} cannot be read") from error
     return state.hexdigest()
 
 
@@ -317,39 +344,3 @@ def _files_of(ceremony: Ceremony) -> Iterator[tuple[str, bytes | Path]]:
     # Last: a folder without it is no ceremony, so half a copy is refused.
     about = msgspec.json.encode(ceremony.about)
     yield _ABOUT, msgspec.json.format(about, indent=2) + b"\n"
-
-
-def _write(file: Path, content: bytes | Path) -> None:
-    """Write one file whole, unless it is there already."""
-    if isinstance(content, Path):
-        if content == file or _is_same(content, file):
-            return
-        digest = file.name.partition(".")[0]
-        data: bytes | Iterable[bytes] = checked_pieces(content, digest)
-    elif file.is_file() and file.read_bytes() == content:
-        return
-    else:
-        data = content
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(file, data, mode=None)
-    with contextlib.suppress(OSError):  # some sticks know no modes
-        file.chmod(0o644)
-
-
-def _is_same(content: Path, file: Path) -> bool:
-    """Whether `file`, named by its digest, is a whole copy of `content` already."""
-    size = content.stat().st_size
-    named = PurePosixPath(file.name).name.partition(".")[0]
-    return file.is_file() and _digest_file(file, size) == named
-
-
-def _sync_all(path: Path) -> None:
-    """Make every rename below `path` durable, and drop what is left over."""
-    for name in os.walk(path, topdown=False):
-        folder = Path(name[0])
-        for half in folder.glob(".*.new"):
-            half.unlink()
-        if folder != path and not any(folder.iterdir()):
-            folder.rmdir()
-        else:
-            sync_directory(folder)

@@ -20,7 +20,7 @@ import msgspec
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import read_bounded
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import parse_strict_json
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.key_files import write_private_file
@@ -29,23 +29,18 @@ _BOUND = 64 * 1024
 
 
 class KeyMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The newest file that a key signed.
+    """The newest file that a key signed."""
 
-    Attributes:
-        key: the key's id in TUF's metadata.
-        role: its role.
-        version: highest version signed; 0 for none.
-        digest: SHA-256 of what was signed.
-        first_root: SHA-256 of what the project's first root says; empty: not met yet.
-        format: of this file.
-    """
-
+    # the key's id in TUF's metadata
     key: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-    role: Annotated[str, msgspec.Meta(max_length=32)]
+    role: Annotated[str, msgspec.Meta(max_length=32)]  # its role
+    # highest version signed; 0 for none
     version: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
+    # SHA-256 of what was signed
     digest: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
+    # SHA-256 of what the project's first root says; empty: not met yet
     first_root: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
-    format: Literal["stoilo-key-memory/1"] = "stoilo-key-memory/1"
+    format: Literal["stoilo-key-memory/1"] = "stoilo-key-memory/1"  # of this file
 
 
 def memory_file(key_file: Path) -> Path:

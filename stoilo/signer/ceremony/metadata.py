@@ -13,15 +13,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from tuf.api.exceptions import RepositoryError
-from tuf.api.metadata import Metadata, Root, Snapshot, TargetFile, Targets, Timestamp
+from tuf.api.metadata import Key, Metadata, Root, TargetFile, Targets
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import parse_strict_json
 from stoilo.signer.roles import ceremony_bounds
 
 _Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -50,8 +50,6 @@ _Target = Annotated[
 
 _RoleName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z]{1,32}\Z")]
 
-_S = TypeVar("_S", Root, Timestamp, Snapshot, Targets)
-
 _VERSIONED: Final = re.compile(r"([1-9][0-9]{0,8})\.([a-z]{1,32})\.json")
 
 
@@ -66,6 +64,8 @@ class RoleFile:
     @property
     def name(self) -> str:
         """The file's name below ``metadata/``."""
+        if self.role == "timestamp":
+            return "timestamp.json"
         return f"{self.version}.{self.role}.json"
 
     @property
@@ -89,39 +89,25 @@ def role_file(role: str, metadata: Metadata[Any]) -> RoleFile:
 
 def open_root(file: RoleFile) -> Metadata[Root]:
     """Return root metadata; raises ``STO-K050``."""
-    return open_metadata(file, Root)
+    return open_role(file)
 
 
 def open_targets(file: RoleFile) -> Metadata[Targets]:
     """Return metadata of targets or of a delegated role; raises ``STO-K050``."""
-    return open_metadata(file, Targets)
+    return open_role(file)
 
 
 def open_role(file: RoleFile) -> Metadata[Any]:
-    """Return metadata of whatever role the file is said to be of; raises ``STO-K050``."""
-    match file.role:
-        case "root":
-            return open_metadata(file, Root)
-        case "snapshot":
-            return open_metadata(file, Snapshot)
-        case "timestamp":
-            return open_metadata(file, Timestamp)
-    return open_metadata(file, Targets)
-
-
-def open_metadata(file: RoleFile, kind: type[_S]) -> Metadata[_S]:
-    """Parse a metadata file (hostile), which must be what its name says.
+    """Parse a metadata file (hostile), which must be what its role and name say.
 
     Raises ``STO-K050``.
     """
     # python-tuf does not look at types: what is malformed would fail far from here.
-    check_shape(file.data, file.role, file.name, ceremony_bounds().metadata_bytes)
+    _check_shape(file)
     try:
-        metadata = Metadata[_S].from_bytes(file.data)
+        metadata = Metadata[Any].from_bytes(file.data)
     except (RepositoryError, ValueError) as error:
         raise TrustError("STO-K050", f"{file.name} cannot be read") from error
-    if not isinstance(metadata.signed, kind):
-        raise TrustError("STO-K050", f"{file.name} is metadata of another role")
     if file.version and metadata.signed.version != file.version:
         raise TrustError("STO-K050", f"{file.name} says another version inside")
     return metadata
@@ -131,6 +117,30 @@ def open_metadata(file: RoleFile, kind: type[_S]) -> Metadata[_S]:
 def targets_of(file: RoleFile) -> Mapping[str, TargetFile]:
     """Return what a targets file names, read once: only ever looked at; raises ``STO-K050``."""
     return MappingProxyType(open_targets(file).signed.targets)
+
+
+def signers_of(file: RoleFile, *owners: Root | Targets) -> dict[str, Key]:
+    """Return the keys that signed `file`, by id, once each owner's threshold is met.
+
+    Raises ``STO-K012`` when it is not; ``STO-K050``.
+    """
+    metadata = open_role(file)
+    signers: dict[str, Key] = {}
+    for owner in owners:
+        try:
+            result = owner.get_verification_result(
+                file.role, metadata.signed_bytes, metadata.signatures
+            )
+        except (RepositoryError, ValueError) as error:
+            raise TrustError("STO-K012", f"nobody may sign {file.name}") from error
+        if not result.verified:
+            raise TrustError(
+                "STO-K012",
+                f"{file.name} is signed by {len(result.signed)} of the "
+                f"{result.threshold} keys that it needs",
+            )
+        signers |= result.signed
+    return signers
 
 
 def signatures_of(file: RoleFile) -> frozenset[str]:
@@ -143,22 +153,13 @@ def _signed_digest(file: RoleFile) -> Digest:
     return content_digest(open_role(file).signed_bytes)
 
 
-def check_shape(data: bytes, role: str, name: str, max_bytes: int) -> None:
-    """Refuse metadata that is not written as we write it.
-
-    Args:
-        data: a file, hostile.
-        role: whose it must be.
-        name: the file's, for messages.
-        max_bytes: bound, checked first.
-
-    Raises:
-        TrustError: ``STO-K050``, also for what is no strict JSON.
-    """
+def _check_shape(file: RoleFile) -> None:
+    """Refuse metadata that is not written as we write it; raises ``STO-K050``."""
+    name, bound = file.name, ceremony_bounds().metadata_bytes
     try:
-        document = parse_strict_json(data, max_bytes=max_bytes, what=name)
+        document = parse_strict_json(file.data, max_bytes=bound, what=name)
         head = msgspec.convert(document, type=_Head)
-        msgspec.convert(head.signed, type=_KINDS.get(role, _Targets))
+        msgspec.convert(head.signed, type=_KINDS.get(file.role, _Targets))
     except (TrustError, msgspec.ValidationError) as error:
         raise TrustError("STO-K050", f"{name} is malformed: {error}") from error
     ids = [one.keyid for one in head.signatures]

@@ -51,19 +51,12 @@ from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
 
 @dataclass(frozen=True, slots=True)
 class NewTarget:
-    """A file that a proposal names.
+    """A file that a proposal names."""
 
-    Attributes:
-        name: as targets metadata names it, for example ``verifier/x86_64-linux.tar``.
-        digest: SHA-256 of its bytes.
-        size: bytes.
-        content: the bytes, or for archives the file where they lie.
-    """
-
-    name: str
-    digest: Digest
-    size: int
-    content: bytes | Path
+    name: str  # as targets metadata names it, for example ``verifier/x86_64-linux.tar``
+    digest: Digest  # SHA-256 of its bytes
+    size: int  # bytes
+    content: bytes | Path  # the bytes, or for archives the file where they lie
 
     @classmethod
     def of(cls, name: str, data: bytes) -> NewTarget:
@@ -78,19 +71,12 @@ class NewTarget:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to become different.
+    """What is to become different."""
 
-    Attributes:
-        put: targets to add or replace.
-        drop: names of targets to leave out.
-        keys: changes of roles' keys.
-        renew: roles to sign again although nothing in them changes.
-    """
-
-    put: tuple[NewTarget, ...] = ()
-    drop: tuple[str, ...] = ()
-    keys: tuple[RoleChange, ...] = ()
-    renew: tuple[str, ...] = ()
+    put: tuple[NewTarget, ...] = ()  # targets to add or replace
+    drop: tuple[str, ...] = ()  # names of targets to leave out
+    keys: tuple[RoleChange, ...] = ()  # changes of roles' keys
+    renew: tuple[str, ...] = ()  # roles to sign again although nothing in them changes
 
     def __or__(self, other: Changes) -> Changes:
         """Return both, `other` after this one."""
@@ -103,37 +89,12 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleasePlan:
-    """A project's first release.
-
-    Attributes:
-        roles: keys of every role, snapshot and timestamp included.
-        put: every target.
-        rehearsal: whether the root is one of a staging project.
-        now: Unix seconds.
-        development: whether all keys lie on one machine.
-    """
-
-    roles: Mapping[str, RoleSet]
-    put: tuple[NewTarget, ...]
-    rehearsal: bool
-    now: int
-    development: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Proposal:
-    """Metadata to sign, and the new files that it names.
+    """Metadata to sign, and the new files that it names."""
 
-    Attributes:
-        base: the release it builds on, None for a first one.
-        metadata: in the order of `OFFLINE`.
-        targets: new files, by name.
-    """
-
-    base: BaseRelease | None
-    metadata: tuple[RoleFile, ...] = ()
-    targets: tuple[NewTarget, ...] = ()
+    base: BaseRelease | None  # the release it builds on, None for a first one
+    metadata: tuple[RoleFile, ...] = ()  # in the order of `OFFLINE`
+    targets: tuple[NewTarget, ...] = ()  # new files, by name
 
     @property
     def digest(self) -> Digest:
@@ -176,16 +137,23 @@ class Proposal:
         raise TrustError("STO-K052", f"target {name} is missing or damaged")
 
 
-def first_proposal(plan: ReleasePlan) -> Proposal:
+def first_proposal(
+    roles: Mapping[str, RoleSet],  # every role's keys, snapshot and timestamp included
+    put: Iterable[NewTarget],  # every target
+    now: int,  # Unix seconds
+    *,
+    rehearsal: bool = False,  # whether the root is one of a staging project
+    development: bool = False,  # whether all keys lie on one machine
+) -> Proposal:
     """Return the metadata of a project's first release, unsigned.
 
     Raises ``STO-K053`` for a role without keys, with too few or too many, with an
     impossible threshold, or sharing a key with another role.
     """
-    draft = Draft(None, (), (), plan.now)
-    marks = {REHEARSAL_MARK: plan.rehearsal, DEVELOPMENT_MARK: plan.development}
-    draft.start(plan.roles, {mark: True for mark, holds in marks.items() if holds})
-    draft.put(plan.put)
+    draft = Draft(None, (), (), now)
+    marks = {REHEARSAL_MARK: rehearsal, DEVELOPMENT_MARK: development}
+    draft.start(roles, {mark: True for mark, holds in marks.items() if holds})
+    draft.put(put)
     return Proposal(None, *draft.result())
 
 
@@ -201,11 +169,11 @@ def next_proposal(current: BaseRelease, changes: Changes, now: int) -> Proposal:
 def amend_proposal(proposal: Proposal, changes: Changes, now: int) -> Proposal:
     """Return an unsigned proposal with more changes; raises as `next_proposal`.
 
-    Raises ``STO-K055`` when somebody has signed already.
+    Raises ``STO-K054`` when somebody has signed already.
     """
     if proposal.is_signed:
         raise UsageError(
-            "STO-K055",
+            "STO-K054",
             "somebody has signed this proposal already",
             hint="publish it first, or begin another folder and sign that one",
         )

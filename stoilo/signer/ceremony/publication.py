@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.core.files import write_durably
 from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
@@ -37,64 +36,10 @@ from stoilo.signer.ceremony.boinc_files import (
 from stoilo.signer.ceremony.content_checks import named_targets, release_parts
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name
-from stoilo.signer.ceremony.proposal import NewTarget
 from stoilo.signer.ceremony.review import Review, review
 from stoilo.signer.ceremony.transcript import parse_transcript
-from stoilo.signer.repository import checked_pieces
+from stoilo.signer.repository import DirectoryWriter, release_writer
 from stoilo.signer.roles import OFFLINE
-
-
-class ReleaseWriter:
-    """Writes a directory's files durably, each replaced as a whole.
-
-    Args:
-        directory: the release's.
-        public: whether every user of this machine may read them.
-    """
-
-    def __init__(self, directory: Path, *, public: bool) -> None:
-        self._directory = directory
-        self._file_mode = 0o644 if public else 0o600
-        self._folder_mode = 0o755 if public else 0o700
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write one small file, unless it is there already."""
-        path = self._directory / name
-        if not (path.is_file() and path.read_bytes() == data):
-            self._put(path, data)
-
-    def store(self, target: NewTarget) -> None:
-        """Copy one target, checked against its digest while it is copied."""
-        name = f"targets/{target.stored}"
-        path = self._directory / name
-        if isinstance(target.content, bytes):
-            self.write(name, target.content)
-        elif not (path.is_file() and path.stat().st_size == target.size):
-            # One that is there is whole: it got its name, its digest, at the end.
-            self._put(path, checked_pieces(target.content, target.digest))
-
-    def below(self, folder: str) -> tuple[str, ...]:
-        """Return the names of all files below `folder`."""
-        paths = (self._directory / folder).rglob("*")
-        return tuple(
-            path.relative_to(self._directory).as_posix()
-            for path in sorted(paths)
-            if path.is_file()
-        )
-
-    def remove(self, name: str) -> None:
-        """Remove one file, and its folders when nothing else is in them."""
-        path = self._directory / name
-        path.unlink(missing_ok=True)
-        for folder in path.parents:
-            if folder == self._directory or any(folder.iterdir()):
-                break
-            folder.rmdir()
-
-    def _put(self, path: Path, data: bytes | Iterable[bytes]) -> None:
-        for folder in reversed(path.relative_to(self._directory).parents):
-            (self._directory / folder).mkdir(mode=self._folder_mode, exist_ok=True)
-        write_durably(path, data, mode=self._file_mode)
 
 
 def publish(
@@ -115,12 +60,12 @@ def publish(
     Raises:
         TrustError: the first problem's code; ``STO-K068`` when signatures are missing,
             BOINC's too where the release has some; ``STO-K076`` when BOINC's are others;
-            ``STO-K060`` when the directory holds another release than the ceremony
+            ``STO-K052`` when the directory holds another release than the ceremony
             builds on.
         InternalError: ``STO-K068`` when the disk is full or read-only: run it again.
     """
     refuse_incomplete(review(ceremony, now), ceremony)
-    files = ReleaseWriter(directory, public=public)
+    files = release_writer(directory, public=public)
     try:
         with _locked(directory, 0o755 if public else 0o700):
             # Under the lock: another publication may just have ended.
@@ -135,11 +80,16 @@ def publish(
     return open_published(directory)
 
 
-def refuse_incomplete(found: Review, ceremony: Ceremony) -> None:
-    """Raise unless everything is right and signed; see `publish`."""
+def refuse_problems(found: Review) -> None:
+    """Raise the first problem: what has one is signed by nobody and not published."""
     if found.problems:
         first = found.problems[0]
         raise TrustError(first.code, first.message, hint=first.hint)
+
+
+def refuse_incomplete(found: Review, ceremony: Ceremony) -> None:
+    """Raise unless everything is right and signed; see `publish`."""
+    refuse_problems(found)
     for role in found.roles:
         for quorum in role.quorums:
             if not quorum.met:
@@ -208,7 +158,7 @@ def _check_place(ceremony: Ceremony, directory: Path) -> None:
 
 def _moved_on(role: str, version: int) -> TrustError:
     return TrustError(
-        "STO-K060",
+        "STO-K052",
         f"the directory holds version {version} of {role}, not the release that this "
         "ceremony builds on",
         hint="make a new request on the release that is there",
@@ -224,12 +174,12 @@ def _published(directory: Path) -> tuple[RoleFile, ...]:
     return tuple(found)
 
 
-def write_release(ceremony: Ceremony, files: ReleaseWriter) -> None:
+def write_release(ceremony: Ceremony, files: DirectoryWriter) -> None:
     """Write what a signed ceremony publishes; whoever calls has checked the signatures."""
     proposal = ceremony.proposal
     # Files first: metadata that names a missing file would stop every reader.
     for one in proposal.targets:
-        files.store(one)
+        files.write(f"targets/{one.stored}", one.content)
     for role in OFFLINE:
         file = proposal.role(role)
         if file is not None:
@@ -241,7 +191,7 @@ def write_release(ceremony: Ceremony, files: ReleaseWriter) -> None:
     _write_evidence(ceremony, files)
 
 
-def _write_evidence(ceremony: Ceremony, files: ReleaseWriter) -> None:
+def _write_evidence(ceremony: Ceremony, files: DirectoryWriter) -> None:
     """Publish attestations, BOINC's signatures and the transcript; drop what is over."""
     named = named_targets(ceremony.proposal)
     signatures = {

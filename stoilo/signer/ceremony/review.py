@@ -2,6 +2,10 @@
 
 This is what a person looks at before signing, and what `sign` and `publish` obey: a review
 with problems is signed by nobody, one with missing signatures is not published.
+
+Trust: names and notes come from other people's files; in text, control characters and ends
+of lines are spelled out. Who joins a role is shown with the whole fingerprint: keys whose
+first digits are those on somebody's paper can be had by trying.
 """
 
 from __future__ import annotations
@@ -13,10 +17,10 @@ from tuf.api.metadata import Root, TargetFile, Targets
 
 from stoilo.core.errors import StoiloError
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.executor.verifier.trust import BUILDERS_FILE, REVOCATION_FILE
+from stoilo.executor.verifier.trust import BUILDERS_FILE
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.ceremony.boinc_files import missing_boinc_files
-from stoilo.signer.ceremony.change_words import describe_target
+from stoilo.signer.ceremony.change_words import describe_target, render_time, show_line
 from stoilo.signer.ceremony.checks import (
     check_ceremony,
     check_pairs,
@@ -26,14 +30,15 @@ from stoilo.signer.ceremony.content_checks import admits_until
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import (
     ONLINE_ROLES,
-    KeyHolder,
     Person,
     RoleSet,
     role_set,
 )
+from stoilo.signer.ceremony.lists import read_list
 from stoilo.signer.ceremony.metadata import RoleFile, open_role, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import Quorum, quorums
+from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.roles import DELEGATED, OFFLINE, expiries
 
 
@@ -85,31 +90,23 @@ class RoleReview(msgspec.Struct, frozen=True):
 
 
 class Review(msgspec.Struct, frozen=True):
-    """Everything to know before signing.
+    """Everything to know before signing."""
 
-    Attributes:
-        digest: of the proposal: what is signed, and compared between screens.
-        first_root: SHA-256 of the first root's file, empty while it is being signed.
-        problems: why nobody may sign; empty is good.
-        warnings: what deserves a second look.
-        complete: whether the release's roles have signed it.
-        boinc_unsigned: targets that BOINC's key has still to sign; a project whose
-            release has BOINC signatures already cannot be published without.
-    """
-
-    digest: str
+    digest: str  # of the proposal: what is signed, and compared between screens
     origin: str
     rehearsal: bool
     note: str
     created: int
     now: int
     base: str
-    first_root: str
+    first_root: str  # SHA-256 of the first root's file, empty while it is being signed
     roles: tuple[RoleReview, ...]
     builds: tuple[BuildEvidence, ...]
-    problems: tuple[Problem, ...]
-    warnings: tuple[str, ...]
-    complete: bool
+    problems: tuple[Problem, ...]  # why nobody may sign; empty is good
+    warnings: tuple[str, ...]  # what deserves a second look
+    complete: bool  # whether the release's roles have signed it
+    # targets that BOINC's key has still to sign; a project whose release has BOINC
+    # signatures already cannot be published without
     boinc_unsigned: tuple[str, ...] = ()
 
 
@@ -127,7 +124,7 @@ def review(ceremony: Ceremony, now: int) -> Review:
     roles = tuple(_role_review(proposal, file) for file in proposal.metadata)
     builds, found = find_builds(ceremony)
     against = (*check_ceremony(ceremony, now), *found, *check_pairs(ceremony))
-    problems = tuple(_problem(one) for one in against)
+    problems = tuple(Problem(one.code, one.message, one.hint) for one in against)
     about = ceremony.about
     return Review(
         digest=ceremony.digest,
@@ -145,10 +142,6 @@ def review(ceremony: Ceremony, now: int) -> Review:
         complete=not problems and bool(roles) and all(one.is_met for one in roles),
         boinc_unsigned=missing_boinc_files(ceremony),
     )
-
-
-def _problem(error: StoiloError) -> Problem:
-    return Problem(error.code, error.message, error.hint)
 
 
 def _first_root(proposal: Proposal) -> str:
@@ -188,18 +181,16 @@ def _key_changes(
         if known != kept or before.threshold != after.threshold:
             yield KeyChange(
                 role=name,
-                joined=_people(
-                    one for one in after.holders if one.key.raw not in known
+                joined=tuple(
+                    one.person for one in after.holders if one.key.raw not in known
                 ),
-                left=_people(one for one in before.holders if one.key.raw not in kept),
+                left=tuple(
+                    one.person for one in before.holders if one.key.raw not in kept
+                ),
                 old_threshold=before.threshold,
                 new_threshold=after.threshold,
                 keys=len(kept),
             )
-
-
-def _people(holders: Iterable[KeyHolder]) -> tuple[Person, ...]:
-    return tuple(one.person for one in holders)
 
 
 def _target_changes(
@@ -290,15 +281,12 @@ def _closed_gate(proposal: Proposal, now: int) -> Iterator[str]:
 
 
 def _taken_back(proposal: Proposal) -> Iterator[str]:
-    base = proposal.base
-    old = None if base is None else base.target(REVOCATION_FILE)
-    new = proposal.target(REVOCATION_FILE) if proposal.role("revocation") else None
-    if old is None or new is None:
+    if proposal.base is None or proposal.role("revocation") is None:
         return
     try:
-        before = msgspec.json.decode(old, type=RevocationFile)
-        after = msgspec.json.decode(new, type=RevocationFile)
-    except msgspec.MsgspecError:
+        before = read_list(proposal.base.target, RevocationFile)
+        after = read_list(proposal.target, RevocationFile)
+    except StoiloError:
         return  # said as a problem
     gone = {*before.digests, *before.flavors} - {*after.digests, *after.flavors}
     for digest in sorted(gone):
@@ -306,3 +294,107 @@ def _taken_back(proposal: Proposal) -> Iterator[str]:
     for epoch in sorted(set(before.epochs) - set(after.epochs)):
         if epoch >= after.min_epoch:
             yield f"gate epoch {epoch} was withdrawn and would be allowed again"
+
+
+def render_review(found: Review, folder: str = "FOLDER") -> str:
+    """Return the whole review, ending in what to do next."""
+    return "\n".join(show_line(line) for line in _lines(found, folder))
+
+
+def _lines(found: Review, folder: str) -> Iterator[str]:
+    yield f"Release of {found.origin}" + (" (REHEARSAL)" if found.rehearsal else "")
+    yield f"  proposed {render_time(found.created)}; this machine says {render_time(found.now)}"
+    if found.note:
+        # Without the room that would make it look like lines of ours.
+        yield f"  note: {' '.join(show_line(found.note).split())}"
+    yield f"  builds on {found.base[:16] or 'nothing: this is the first release'}"
+    if found.first_root:
+        yield f"  first root {group_digest(found.first_root)}"
+    for role in found.roles:
+        yield ""
+        yield from _role(role)
+    if found.builds:
+        yield ""
+        yield "Built equal by:"
+    for build in found.builds:
+        yield (
+            f"  {build.part} {build.platform}: {', '.join(build.builders)} "
+            f"({len(build.builders)} of {build.threshold} needed), {build.archive[:16]}"
+        )
+    if found.boinc_unsigned:
+        yield f"Not signed by BOINC's key yet: {', '.join(found.boinc_unsigned)}"
+    yield ""
+    yield from (f"Warning: {warning}" for warning in found.warnings)
+    for problem in found.problems:
+        yield f"PROBLEM: {problem.message} [{problem.code}]"
+        if problem.hint:
+            yield f"  {problem.hint}"
+    yield "Proposal:"
+    yield f"  {group_digest(found.digest)}"
+    yield f"Next: {next_step(found, folder)}"
+
+
+def _role(role: RoleReview) -> Iterator[str]:
+    was = f"{role.old_version} -> " if role.old_version else ""
+    yield f"{role.role} {was}{role.new_version}, ends {render_time(role.expires)}"
+    for change in role.keys:
+        yield from _keys(change)
+    for target in role.targets:
+        yield from _target(target)
+    for quorum in role.quorums:
+        yield f"  {_quorum(quorum)}"
+
+
+def _keys(change: KeyChange) -> Iterator[str]:
+    was = f"{change.old_threshold} -> " if change.old_threshold else ""
+    yield f"  keys of {change.role}: {was}{change.new_threshold} of {change.keys} sign"
+    for one in change.joined:
+        yield f"    + {one.name}"
+        yield f"        {one.whole}"
+    yield from (f"    - {_person(one)}" for one in change.left)
+
+
+def _target(change: TargetChange) -> Iterator[str]:
+    old, new = change.old[:16] or "new", change.new[:16] or "removed"
+    size = f", {change.size:,} bytes" if change.new else ""
+    yield f"  {change.name}: {old} -> {new}{size}"
+    yield from (f"    {line}" for line in change.words)
+
+
+def _quorum(found: Quorum) -> str:
+    standing = "" if found.standing == "proposed" else " (keys in force)"
+    state = "signed" if found.met else "MISSING"
+    signed = _names(found.signed) or "nobody"
+    text = f"{state}{standing}: {len(found.signed)} of {found.threshold} needed, by {signed}"
+    return text if found.met else f"{text}; can sign: {_names(found.missing)}"
+
+
+def _names(people: Iterable[Person]) -> str:
+    return ", ".join(_person(one) for one in people)
+
+
+def _person(one: Person) -> str:
+    return f"{one.name} [{one.fingerprint}]"
+
+
+def next_step(found: Review, folder: str) -> str:
+    """Return the command that comes next."""
+    if found.problems:
+        return "do not sign; mend what the problems name and review again"
+    if found.complete and found.boinc_unsigned:
+        return (
+            f"stoilo release sign {folder} --key KEY, by the holder of BOINC's key; "
+            f"for volunteers without BOINC: stoilo release publish {folder} --data DIR"
+        )
+    if found.complete:
+        return f"stoilo release publish {folder} --data DIR"
+    names = sorted(
+        {
+            f"{one.name} ({role.role})"
+            for role in found.roles
+            for quorum in role.quorums
+            if not quorum.met
+            for one in quorum.missing
+        }
+    )
+    return f"stoilo release sign {folder} --key KEY, by some of: {', '.join(names)}"

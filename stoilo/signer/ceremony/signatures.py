@@ -21,11 +21,7 @@ from stoilo.signer.ceremony.folder import Ceremony, NamedBytes
 from stoilo.signer.ceremony.key_holders import KeyHolder, Person, holder_of, role_keys
 from stoilo.signer.ceremony.metadata import RoleFile, open_role, open_root, role_file
 from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.ceremony.transcript import (
-    combine_transcripts,
-    parse_transcript,
-    render_transcript,
-)
+from stoilo.signer.ceremony.transcript import combine_transcripts
 from stoilo.signer.offline_keys import OfflineKey
 from stoilo.signer.roles import DELEGATED
 
@@ -33,21 +29,14 @@ Standing = Literal["in force", "proposed"]
 
 
 class Quorum(msgspec.Struct, frozen=True):
-    """One set of keys that a metadata file needs.
+    """One set of keys that a metadata file needs."""
 
-    Attributes:
-        standing: whether these keys are those in force, or those of this proposal.
-        threshold: how many must sign.
-        signed: whose signatures verify.
-        missing: whose do not, or are not there.
-        met: whether enough distinct keys have signed.
-    """
-
+    # whether these keys are those in force, or those of this proposal
     standing: Standing
-    threshold: int
-    signed: tuple[Person, ...]
-    missing: tuple[Person, ...]
-    met: bool
+    threshold: int  # how many must sign
+    signed: tuple[Person, ...]  # whose signatures verify
+    missing: tuple[Person, ...]  # whose do not, or are not there
+    met: bool  # whether enough distinct keys have signed
 
 
 def authorities(
@@ -139,14 +128,14 @@ def sign_proposal(proposal: Proposal, key: OfflineKey) -> Proposal:
     Nothing is checked here but that: what is signed is reviewed before
     (`stoilo.signer.ceremony.review`). Signing twice changes nothing.
 
-    Raises ``STO-K067`` when it may sign nothing.
+    Raises ``STO-K068`` when it may sign nothing.
     """
     signer = key.signer()
     files = signable(proposal, key.role, signer.public_key.keyid)
     # Nothing was asked that this key could answer: its holder should hear it.
     if not files:
         raise UsageError(
-            "STO-K067",
+            "STO-K068",
             f"the key of {key.name}, made for {key.role}, signs nothing here",
             hint="`stoilo release review` lists whose signatures are missing",
         )
@@ -164,7 +153,7 @@ def add_signature(file: RoleFile, *signers: Signer) -> RoleFile:
         for signer in signers:
             metadata.sign(signer, append=True)
     except RepositoryError as error:
-        raise InternalError("STO-K067", f"{file.name} could not be signed") from error
+        raise InternalError("STO-K068", f"{file.name} could not be signed") from error
     return role_file(file.role, metadata)
 
 
@@ -174,7 +163,7 @@ def combine(ceremonies: Sequence[Ceremony]) -> Ceremony:
     Signatures are only gathered here: whether they verify, `review` says.
 
     Raises ``STO-K069`` for none; ``STO-K069`` when two of them are not copies of one
-    proposal, or hold different files under one name; ``STO-K077`` for transcripts of
+    proposal, or hold different files under one name; ``STO-K050`` for transcripts of
     others.
     """
     if not ceremonies:
@@ -200,9 +189,7 @@ def combine(ceremonies: Sequence[Ceremony]) -> Ceremony:
         online=_together(
             "requests", [(("online.json", one.online),) for one in ceremonies]
         )[0][1],
-        transcript=render_transcript(
-            combine_transcripts(parse_transcript(one.transcript) for one in ceremonies)
-        ),
+        transcript=combine_transcripts(one.transcript for one in ceremonies),
     )
 
 

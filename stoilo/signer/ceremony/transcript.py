@@ -12,16 +12,13 @@ They are a record, not a permission: nothing is decided by what they say.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.files import read_bounded
-from stoilo.core.strict_json import parse_strict_json
-from stoilo.signer.key_files import write_private_file
+from stoilo.core.signatures import parse_strict_json
 
 TRANSCRIPT_FILE: Final = "transcript.jsonl"
 MAX_TRANSCRIPT_BYTES: Final = 1024 * 1024
@@ -34,30 +31,25 @@ _Text = Annotated[str, msgspec.Meta(max_length=1024)]
 
 
 class TranscriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One act.
+    """One act."""
 
-    Attributes:
-        act: ``init``, ``request``, ``sign``, ``combine``, ``publish``, ….
-        time: by the clock of that machine, Unix seconds.
-        who: name in the key that was used, or of the machine's user; empty when unsaid.
-        key: fingerprint digest of that key, empty when none was used.
-        proposal: digest of what was proposed then, empty when there was nothing.
-        note: for people.
-        previous: digests of the lines that were the last ones.
-    """
-
+    # ``init``, ``request``, ``sign``, ``combine``, ``publish``, …
     act: Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z-]{0,31}\Z")]
+    # by the clock of that machine, Unix seconds
     time: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+    # name in the key that was used, or of the machine's user; empty when unsaid
     who: _Text = ""
-    key: _DigestOrNone = ""
+    key: _DigestOrNone = ""  # fingerprint digest of that key, empty when none was used
+    # digest of what was proposed then, empty when there was nothing
     proposal: _DigestOrNone = ""
-    note: _Text = ""
+    note: _Text = ""  # for people
+    # digests of the lines that were the last ones
     previous: Annotated[tuple[_Digest, ...], msgspec.Meta(max_length=64)] = ()
     format: Literal["stoilo-transcript/1"] = "stoilo-transcript/1"
 
 
-def append_line(
-    folder: Path,
+def add_line(
+    transcript: bytes,
     act: str,
     now: int,
     *,
@@ -65,67 +57,45 @@ def append_line(
     key: str = "",
     proposal: str = "",
     note: str = "",
-) -> TranscriptLine:
-    """Append an act to `folder`'s transcript, durably; returns the line.
+) -> bytes:
+    """Return `transcript` (hostile) with one act more; see `TranscriptLine`.
 
-    Raises ``STO-K077`` when what is there does not hold together.
+    Raises ``STO-K050`` when what is there does not hold together, or with this line would
+    not.
     """
-    lines = read_transcript(folder)
-    line = TranscriptLine(
-        act=act,
-        time=now,
-        who=who,
-        key=key,
-        proposal=proposal,
-        note=note,
-        previous=_ends(lines),
-    )
-    write_transcript(folder, (*lines, line))
-    return line
-
-
-def read_transcript(folder: Path) -> tuple[TranscriptLine, ...]:
-    """Return the transcript of `folder`, empty when there is none; raises ``STO-K077``."""
-    try:
-        data = read_bounded(folder / TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise TrustError("STO-K077", f"{TRANSCRIPT_FILE} cannot be read") from error
-    return parse_transcript(data)
-
-
-def write_transcript(folder: Path, lines: Iterable[TranscriptLine]) -> None:
-    """Write the whole transcript of `folder`, atomically; raises ``STO-K077``."""
-    data = render_transcript(lines)
+    lines = parse_transcript(transcript)
+    followed = {digest for line in lines for digest in line.previous}
+    ends = sorted({line_digest(line) for line in lines} - followed)
+    line = TranscriptLine(act, now, who, key, proposal, note, tuple(ends))
+    data = render_transcript((*lines, line))
     parse_transcript(data)  # what could not be read again is not written
-    write_private_file(folder / TRANSCRIPT_FILE, data)
+    return data
 
 
 def parse_transcript(data: bytes) -> tuple[TranscriptLine, ...]:
     """Parse a transcript (hostile) and check that its lines hold together.
 
-    Raises ``STO-K077``; JSON's codes.
+    Raises ``STO-K050``; JSON's codes.
     """
     if len(data) > MAX_TRANSCRIPT_BYTES or data.count(b"\n") > MAX_LINES:
-        raise TrustError("STO-K077", f"a transcript has at most {MAX_LINES} lines")
+        raise TrustError("STO-K050", f"a transcript has at most {MAX_LINES} lines")
     rows = data.split(b"\n")
     if rows.pop():
-        raise TrustError("STO-K077", "the transcript's last line is cut off")
+        raise TrustError("STO-K050", "the transcript's last line is cut off")
     lines: list[TranscriptLine] = []
     known: set[str] = set()
     for number, row in enumerate(rows, start=1):
         line = _parse_line(row, number)
         if not known.issuperset(line.previous) or (known and not line.previous):
             raise TrustError(
-                "STO-K077",
+                "STO-K050",
                 f"line {number} of the transcript does not follow the others",
             )
         digest = content_digest(row)
         # A line repeated could pass for an act done twice.
         if digest in known:
             raise TrustError(
-                "STO-K077", f"line {number} of the transcript stands twice"
+                "STO-K050", f"line {number} of the transcript stands twice"
             )
         known.add(digest)
         lines.append(line)
@@ -142,23 +112,20 @@ def line_digest(line: TranscriptLine) -> Digest:
     return content_digest(msgspec.json.encode(line))
 
 
-def transcript_digest(lines: Iterable[TranscriptLine]) -> Digest:
-    """Return the digest of the whole file: what the release's log entry names."""
-    return content_digest(render_transcript(lines))
-
-
-def combine_transcripts(
-    transcripts: Iterable[tuple[TranscriptLine, ...]],
-) -> tuple[TranscriptLine, ...]:
+def combine_transcripts(transcripts: Iterable[bytes]) -> bytes:
     """Return the union of transcripts with one beginning; the order does not matter.
 
     Lines come out by time, and never before those that they follow.
 
-    Raises ``STO-K077`` when they are not of one ceremony.
+    Raises ``STO-K050`` when they are not of one ceremony.
     """
-    given = {line_digest(line): line for lines in transcripts for line in lines}
+    given = {
+        line_digest(line): line
+        for data in transcripts
+        for line in parse_transcript(data)
+    }
     if sum(not line.previous for line in given.values()) > 1:
-        raise TrustError("STO-K077", "the transcripts are of different ceremonies")
+        raise TrustError("STO-K050", "the transcripts are of different ceremonies")
     united: dict[Digest, TranscriptLine] = {}
     while len(united) < len(given):
         ready = [
@@ -167,18 +134,12 @@ def combine_transcripts(
             if digest not in united and united.keys() >= set(line.previous)
         ]
         if not ready:
-            raise TrustError("STO-K077", "a transcript lacks lines that others follow")
+            raise TrustError("STO-K050", "a transcript lacks lines that others follow")
         # By time where the order is free, so that any order of copies gives one
         # file.
         _, first = min(ready)
         united[first] = given[first]
-    return tuple(united.values())
-
-
-def _ends(lines: tuple[TranscriptLine, ...]) -> tuple[str, ...]:
-    followed = {digest for line in lines for digest in line.previous}
-    digests = (line_digest(line) for line in lines)
-    return tuple(sorted(digest for digest in digests if digest not in followed))
+    return render_transcript(united.values())
 
 
 def _parse_line(row: bytes, number: int) -> TranscriptLine:
@@ -188,8 +149,8 @@ def _parse_line(row: bytes, number: int) -> TranscriptLine:
     try:
         line = msgspec.convert(document, type=TranscriptLine)
     except msgspec.ValidationError as error:
-        raise TrustError("STO-K077", f"{what} is malformed: {error}") from error
+        raise TrustError("STO-K050", f"{what} is malformed: {error}") from error
     # Its digest is over the bytes: another spelling would be another line.
     if msgspec.json.encode(line) != row:
-        raise TrustError("STO-K077", f"{what} is not spelled as it was written")
+        raise TrustError("STO-K050", f"{what} is not spelled as it was written")
     return line

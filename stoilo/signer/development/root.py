@@ -7,7 +7,7 @@ offline keys lie beside the online ones: the root is marked and release-built ve
 it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.executor.verifier.trust.read_release`
+    DIR/metadata, targets    public, see `stoilo.signer.published.directory`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -34,48 +34,38 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import (
     EpochFile,
-    EpochsFile,
     InstalledRelease,
     PolicyFile,
     ProjectFile,
     ReviewerFile,
     RevocationFile,
     TrustedRelease,
-    is_part_file,
-    read_target,
 )
 from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
-    EPOCHS_FILE,
     FLOORS_FILE,
     HISTORY_FILE,
-    POLICIES_FILE,
     POLICY_FILE,
-    PROJECT_FILE,
-    REVIEWERS_FILE,
-    REVOCATION_FILE,
     load_trust,
-    read_release,
 )
-from stoilo.signer.ceremony.base_release import BaseRelease, open_published
+from stoilo.signer.ceremony.base_release import (
+    BaseRelease,
+    open_published,
+    roles_ending,
+)
 from stoilo.signer.ceremony.content_checks import release_parts
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.lists import list_target, read_epoch_files, read_list
 from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
     Proposal,
-    ReleasePlan,
     first_proposal,
     next_proposal,
 )
-from stoilo.signer.ceremony.publication import ReleaseWriter, write_release
-from stoilo.signer.ceremony.requests import (
-    epoch_targets,
-    named_record,
-    next_log_policy,
-    roles_ending,
-)
+from stoilo.signer.ceremony.publication import write_release
+from stoilo.signer.ceremony.requests import epoch_targets, next_log_policy
 from stoilo.signer.ceremony.signatures import add_signature, quorums
 from stoilo.signer.key_files import (
     ensure_key,
@@ -89,10 +79,12 @@ from stoilo.signer.process.online_keys import (
     REQUESTED_FILE,
     epochs_ahead,
 )
+from stoilo.signer.published.directory import read_release
 from stoilo.signer.repository import (
     newest,
     publishing,
     refresh_online_metadata,
+    release_writer,
 )
 from stoilo.signer.roles import DELEGATED, OFFLINE, role_limits
 
@@ -106,21 +98,13 @@ _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class DevelopmentRoot:
-    """Where a development root lies, and what it says.
+    """Where a development root lies, and what it says."""
 
-    Attributes:
-        directory: the release directory, also the signer's ``--keys``.
-        root_file: what volunteers take as ``--root``.
-        origin: the project and its log.
-        log_vkey: the log's verifier key, text.
-        trust: the release, verified as a volunteer would.
-    """
-
-    directory: Path
-    root_file: Path
-    origin: str
-    log_vkey: str
-    trust: TrustedRelease
+    directory: Path  # the release directory, also the signer's ``--keys``
+    root_file: Path  # what volunteers take as ``--root``
+    origin: str  # the project and its log
+    log_vkey: str  # the log's verifier key, text
+    trust: TrustedRelease  # the release, verified as a volunteer would
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,29 +121,23 @@ class _Terms:
 
 
 def create_development_root(
-    directory: Path,
-    origin: str,
-    now: int,
+    directory: Path,  # made 0700; must not lie in a place that others can read
+    origin: str,  # the project's name, also its log's
+    now: int,  # Unix seconds
     *,
-    installed: InstalledRelease,
+    installed: InstalledRelease,  # levels and language layer to certify
+    # digests of the policies in force; empty certifies none by name
     policies: Sequence[str] = (),
+    # policy digest → levels that need a review under it; what was certified of the
+    # other `policies` stays
     reviewed: Mapping[str, Sequence[str]] = _NO_REVIEWS,
+    # who must cosign the log: becomes the offline ``log/policy.txt``, with the log's
+    # own key and without addresses
     witnesses: LogPolicy = NO_WITNESSES,
+    # the levels' own files by level name, published for readers
     level_files: Mapping[str, bytes] = _NO_FILES,
 ) -> DevelopmentRoot:
     """Make or renew a development root; call it at every start.
-
-    Args:
-        directory: made 0700; must not lie in a place that others can read.
-        origin: the project's name, also its log's.
-        now: Unix seconds.
-        installed: levels and language layer to certify.
-        policies: digests of the policies in force; empty certifies none by name.
-        reviewed: policy digest → levels that need a review under it; what was certified
-            of the other `policies` stays.
-        witnesses: who must cosign the log: becomes the offline ``log/policy.txt``,
-            with the log's own key and without addresses.
-        level_files: the levels' own files by level name, published for readers.
 
     Raises:
         TrustError: STO-K003 for open modes, STO-K029 when made for another origin.
@@ -225,20 +203,10 @@ def publish_ceremony(directory: Path, ceremony: Ceremony, now: int) -> None:
 
 def development_ceremony(proposal: Proposal, now: int) -> Ceremony:
     """Return the ceremony of a proposal that this machine signs alone."""
-    project = read_target(
-        proposal.target(PROJECT_FILE) or b"", ProjectFile, PROJECT_FILE
-    )
+    project = read_list(proposal.target, ProjectFile)
     base = "" if proposal.base is None else proposal.base.digest
     about = CeremonyFile(project.origin, rehearsal=False, created=now, base=base)
     return Ceremony(about, proposal)
-
-
-def published_epochs(base: BaseRelease) -> list[EpochFile]:
-    """Return the epochs that a release certifies, by number."""
-    listed = base.target(EPOCHS_FILE) or b"{}"
-    numbers = read_target(listed, EpochsFile, EPOCHS_FILE).epochs
-    names = [f"gate/{number}.json" for number in sorted(numbers)]
-    return [read_target(base.target(name) or b"", EpochFile, name) for name in names]
 
 
 def _published(directory: Path) -> BaseRelease | None:
@@ -249,8 +217,7 @@ def _published(directory: Path) -> BaseRelease | None:
 
 
 def _check_origin(base: BaseRelease, origin: str) -> None:
-    data = base.target(PROJECT_FILE) or b""
-    known = read_target(data, ProjectFile, PROJECT_FILE).origin
+    known = read_list(base.target, ProjectFile).origin
     if known != origin:
         raise TrustError("STO-K029", f"this root was made for {known!r}")
 
@@ -262,17 +229,22 @@ def _renewed(
     put = tuple(_targets(directory, base, terms, now))
     if base is None:
         roles = dict(_roles(directory))
-        plan = ReleasePlan(roles, put, rehearsal=False, now=now, development=True)
-        return development_ceremony(first_proposal(plan), now)
+        return development_ceremony(
+            first_proposal(roles, put, now, development=True), now
+        )
     wanted = {one.name for one in put}
     # Parts and floors are published by calls of their own; hosts still fetch them.
     gone = (
         name
         for name in base.names()
-        if name not in wanted and not is_part_file(name) and name != FLOORS_FILE
+        if name not in wanted and not name.startswith(_PARTS) and name != FLOORS_FILE
     )
     changes = Changes(put, tuple(gone), renew=roles_ending(base, now))
     return development_ceremony(next_proposal(base, changes, now), now)
+
+
+_PARTS: Final = ("launcher/", "verifier/", "flavor/")
+"""How the targets of launchers, verifiers and flavors begin."""
 
 
 def _targets(
@@ -285,7 +257,7 @@ def _targets(
     for level in installed.levels:
         levels[level.name] = (*levels.get(level.name, ()), level.digest)
     languages = (installed.language_digest, *installed.languages)
-    yield named_record(PROJECT_FILE, ProjectFile(terms.origin, levels, languages))
+    yield list_target(ProjectFile(terms.origin, levels, languages))
     for name, data in terms.level_files.items():
         yield NewTarget.of(f"levels/{name}.toml", data)
     policy = without_urls(with_log(terms.witnesses, terms.log_vkey))
@@ -297,18 +269,16 @@ def _targets(
     yield from epoch_targets(_wanted_epochs(directory, base, now))
     yield _policies(proposal, terms)
     # Read, not made anew: a restart must not allow what was withdrawn.
-    data = proposal.target(REVOCATION_FILE) or b"{}"
-    denied = read_target(data, RevocationFile, REVOCATION_FILE)
-    yield named_record(REVOCATION_FILE, with_online_key(directory, denied))
-    named = proposal.target(REVIEWERS_FILE)
-    yield NewTarget.of(REVIEWERS_FILE, named or msgspec.json.encode(ReviewerFile()))
+    denied = read_list(proposal.target, RevocationFile)
+    yield list_target(with_online_key(directory, denied))
+    yield list_target(read_list(proposal.target, ReviewerFile))
 
 
 def _wanted_epochs(
     directory: Path, base: BaseRelease | None, now: int
 ) -> tuple[EpochFile, ...]:
     """Return the epochs to certify: those not long over, and enough ahead of `now`."""
-    known = () if base is None else published_epochs(base)
+    known = () if base is None else read_epoch_files(base.target)
     kept = [epoch for epoch in known if epoch.not_after > now - EPOCH_LIFE_S]
     until = now + (EPOCHS_AHEAD - 1) * EPOCH_STEP_S - DAY_S
     return epochs_ahead(directory, now, kept, until)
@@ -316,12 +286,11 @@ def _wanted_epochs(
 
 def _policies(proposal: Proposal, terms: _Terms) -> NewTarget:
     """Return the policies to certify; what was said of earlier ones is kept."""
-    data = proposal.target(POLICIES_FILE) or b"{}"
-    known = dict(read_target(data, PolicyFile, POLICIES_FILE).reviewed)
+    known = dict(read_list(proposal.target, PolicyFile).reviewed)
     known |= {digest: tuple(levels) for digest, levels in terms.reviewed.items()}
     # Tasks admitted under an earlier policy are still judged by its rules.
     kept = {one: levels for one, levels in known.items() if one in terms.policies}
-    return named_record(POLICIES_FILE, PolicyFile(tuple(terms.policies), kept))
+    return list_target(PolicyFile(tuple(terms.policies), kept))
 
 
 def with_online_key(directory: Path, denied: RevocationFile) -> RevocationFile:
@@ -362,7 +331,7 @@ def _sign(directory: Path, ceremony: Ceremony, now: int) -> None:
         signed.append(file)
     proposal = replace(ceremony.proposal, metadata=tuple(signed))
     release_parts(proposal)  # refused here, not by every host
-    files = ReleaseWriter(directory, public=False)
+    files = release_writer(directory, public=False)
     write_release(replace(ceremony, proposal=proposal), files)
     online = ensure_key(directory / "online" / "online.pem")
     refresh_online_metadata(directory, online, now)

@@ -104,7 +104,7 @@ class SignerClient:
             consistency: proof from the last checkpoint signed; see `CheckpointSigner`.
 
         Raises:
-            TrustError: STO-K025 it would go back, STO-K026 it would fork, STO-K027.
+            TrustError: STO-K026 it would go back or fork, or is of another log.
         """
         request = SignCheckpoint(body, tuple(consistency))
         return self._ask(request, CheckpointSigned).note
@@ -222,7 +222,7 @@ class CheckpointSigner:
     def __call__(self, body: bytes) -> bytes:
         """Return the signed note.
 
-        Raises ``STO-K025`` to ``STO-K027`` from the signer, ``STO-L031`` a tile is
+        Raises ``STO-K026`` from the signer, ``STO-L031`` a tile is
         missing; ``STO-K020``.
         """
         new = parse_checkpoint(body).size
@@ -247,13 +247,6 @@ def _read_tile(directory: Path, tile: Tile) -> bytes | None:
 START_S: Final = 20.0
 STOP_S: Final = 5.0
 PAUSE_S: Final = 0.05
-
-
-class ForeignSigner:
-    """A signer that somebody else starts and keeps alive (a unit of its own user)."""
-
-    def ensure(self) -> None:
-        """Do nothing: who started it starts it again."""
 
 
 class SignerProcess:

@@ -39,9 +39,9 @@ _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 def check_peer(uid: int, allowed: Collection[int]) -> None:
-    """Raise ``STO-K021`` unless user `uid`, as the kernel says, may ask."""
+    """Raise ``STO-K022`` unless user `uid`, as the kernel says, may ask."""
     if uid not in allowed:
-        raise TrustError("STO-K021", f"user {uid} may not ask for signatures")
+        raise TrustError("STO-K022", f"user {uid} may not ask for signatures")
 
 
 def serve(

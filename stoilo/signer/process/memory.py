@@ -50,13 +50,13 @@ def judge_next(
             the first leaves of a log.
 
     Raises:
-        TrustError: STO-K025 smaller, STO-K026 another tree, STO-K027 another log.
+        TrustError: STO-K026 smaller, another tree, another log.
     """
     if asked.origin != last.origin:
-        raise TrustError("STO-K027", f"this signer's log is {last.origin!r}")
+        raise TrustError("STO-K026", f"this signer's log is {last.origin!r}")
     if asked.size < last.size:
         raise TrustError(
-            "STO-K025", f"size {last.size} was signed; {asked.size} would go back"
+            "STO-K026", f"size {last.size} was signed; {asked.size} would go back"
         )
     # Signing the same tree again is harmless: a restarted server asks for it.
     if asked.size == last.size and asked.root != last.root:
@@ -122,18 +122,13 @@ class _RevocationRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def judge_statement(
+    # the newest statement signed by this key; None before the first
     last: RevocationStatement | None,
-    asked: RevocationStatement,
-    release: TrustedRelease,
-    now: int,
+    asked: RevocationStatement,  # what the caller wants signed; the log holds it
+    release: TrustedRelease,  # the release as its offline keys signed it
+    now: int,  # Unix seconds
 ) -> None:
     """Decide whether `asked` may be signed after `last`; pure.
-
-    Args:
-        last: the newest statement signed by this key; None before the first.
-        asked: what the caller wants signed; the log holds it.
-        release: the release as its offline keys signed it.
-        now: Unix seconds.
 
     Raises:
         TrustError: STO-A083 its number does not rise, STO-A084 it takes something back

@@ -22,8 +22,12 @@ from tuf.api.metadata import Root
 
 from stoilo.audit.format.note import KeyType, parse_vkey, private_vkey, render_vkey
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.signatures import PrivateKey, PublicKey, parse_public_key
-from stoilo.core.strict_json import parse_strict_json
+from stoilo.core.signatures import (
+    PrivateKey,
+    PublicKey,
+    parse_public_key,
+    parse_strict_json,
+)
 from stoilo.executor.verifier.targets import MAX_EPOCHS, EpochFile
 from stoilo.signer.key_files import (
     ensure_key,
@@ -57,23 +61,17 @@ _Key = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class OnlineKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``online.json``: the public parts of what a server made for itself.
+    """``online.json``: the public parts of what a server made for itself."""
 
-    Attributes:
-        format: `ONLINE_KEYS_FORMAT`.
-        origin: the project's name, also its log's.
-        log_vkey: the log's verifier key, text of a signed note's key.
-        online: key of snapshot and timestamp, hex.
-        revocation: key that may add revocations, hex.
-        epochs: every gate epoch that is not over and whose key lies on the server,
-            certified already or not, by number: ``gate/<n>.json`` of the release.
-    """
-
-    format: Literal["stoilo-online-keys/1"]
+    format: Literal["stoilo-online-keys/1"]  # `ONLINE_KEYS_FORMAT`
+    # the project's name, also its log's
     origin: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    # the log's verifier key, text of a signed note's key
     log_vkey: Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
-    online: _Key
-    revocation: _Key
+    online: _Key  # key of snapshot and timestamp, hex
+    revocation: _Key  # key that may add revocations, hex
+    # every gate epoch that is not over and whose key lies on the server, certified
+    # already or not, by number: ``gate/<n>.json`` of the release
     epochs: Annotated[
         tuple[EpochFile, ...], msgspec.Meta(min_length=1, max_length=MAX_EPOCHS)
     ]
@@ -134,32 +132,27 @@ def requested_keys(directory: Path) -> OnlineKeys | None:
 
 
 def make_online_keys(
-    directory: Path,
-    origin: str,
-    now: int,
+    directory: Path,  # ``DIR/keys``; made 0700
+    origin: str,  # the project's name
+    now: int,  # Unix seconds
     *,
+    # so many gate epochs, 13 days apart, begin between now and their end
     epochs: int = DEFAULT_EPOCHS,
+    # some of `REPLACEABLE`: makes a new key beside the present one, which goes on
+    # signing until the release names the new one. For ``gate``, new epochs begin now
+    # and the older ones are no longer asked for.
     replace: Collection[str] = (),
 ) -> OnlineKeys:
     """Make what is missing and return the public parts of all; idempotent.
 
-    Args:
-        directory: ``DIR/keys``; made 0700.
-        origin: the project's name.
-        now: Unix seconds.
-        epochs: so many gate epochs, 13 days apart, begin between now and their end.
-        replace: some of `REPLACEABLE`: makes a new key beside the present one, which
-            goes on signing until the release names the new one. For ``gate``, new
-            epochs begin now and the older ones are no longer asked for.
-
     Raises:
-        UsageError: STO-K091 a development root lies here, STO-K092 the wrong project, or
+        UsageError: STO-K091 a development root lies here, STO-K090 the wrong project, or
             a number or role that there is not.
         TrustError: STO-K003 for open modes, STO-K090 for a damaged memory.
     """
     if not 1 <= epochs <= MOST_EPOCHS or set(replace) - set(REPLACEABLE):
         raise UsageError(
-            "STO-K092",
+            "STO-K090",
             f"there can be 1 to {MOST_EPOCHS} epochs; "
             f"replaceable are {', '.join(REPLACEABLE)}",
         )
@@ -175,7 +168,7 @@ def make_online_keys(
     with publishing(directory):
         before = requested_keys(directory)
         if before is not None and before.origin != origin:
-            raise UsageError("STO-K092", f"these keys are for {before.origin!r}")
+            raise UsageError("STO-K090", f"these keys are for {before.origin!r}")
         keys = _next_keys(directory, origin, now, before, epochs, frozenset(replace))
         write_private_file(
             directory / "state" / REQUESTED_FILE, render_online_keys(keys)

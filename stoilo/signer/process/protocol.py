@@ -24,6 +24,10 @@ MAX_FRAME_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH: Final = 256
 
 
+class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """One of the things that may be asked; its class's name is its ``type``."""
+
+
 class Admission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One statement's bytes and the proof that the log holds its leaf."""
 
@@ -31,9 +35,7 @@ class Admission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proof: Annotated[bytes, msgspec.Meta(max_length=BOUNDS.proof_bytes)]
 
 
-class SignAdmissions(
-    msgspec.Struct, frozen=True, tag="sign_admissions", forbid_unknown_fields=True
-):
+class SignAdmissions(_Request, frozen=True):
     """Sign each admission whose proof, epoch and rate hold."""
 
     admissions: Annotated[
@@ -41,79 +43,71 @@ class SignAdmissions(
     ]
 
 
-class SignCheckpoint(
-    msgspec.Struct, frozen=True, tag="sign_checkpoint", forbid_unknown_fields=True
-):
+class SignCheckpoint(_Request, frozen=True):
     """Sign a checkpoint's body; `consistency` proves it extends the last one signed."""
 
     body: Annotated[bytes, msgspec.Meta(max_length=1024)]
     consistency: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=64)] = ()
 
 
-class SignRevocation(
-    msgspec.Struct, frozen=True, tag="sign_revocation", forbid_unknown_fields=True
-):
+class SignRevocation(_Request, frozen=True):
     """Sign a logged revocation statement that takes nothing back."""
 
     statement: Annotated[bytes, msgspec.Meta(max_length=BOUNDS.statement_bytes)]
     proof: Annotated[bytes, msgspec.Meta(max_length=BOUNDS.proof_bytes)]
 
 
-class LastRevocation(
-    msgspec.Struct, frozen=True, tag="last_revocation", forbid_unknown_fields=True
-):
+class LastRevocation(_Request, frozen=True):
     """Say which revocation statement was signed last."""
 
 
-class RefreshMetadata(
-    msgspec.Struct, frozen=True, tag="refresh_metadata", forbid_unknown_fields=True
-):
+class RefreshMetadata(_Request, frozen=True):
     """Sign snapshot and timestamp again where they are due."""
 
 
-class Ping(msgspec.Struct, frozen=True, tag="ping", forbid_unknown_fields=True):
+class Ping(_Request, frozen=True):
     """Say who you are."""
 
 
-class Signed(msgspec.Struct, frozen=True, tag="signed"):
+class Signed(msgspec.Struct, frozen=True, tag=True):
     """One signed admission."""
 
     envelope: bytes
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class Refused(msgspec.Struct, frozen=True, tag=True):
     """A refusal, with a stable code."""
 
     code: str
     message: str
 
 
-class EnvelopesSigned(msgspec.Struct, frozen=True, tag="envelopes"):
+class EnvelopesSigned(msgspec.Struct, frozen=True, tag=True):
     """Answers to `SignAdmissions`, in order."""
 
     answers: tuple[Signed | Refused, ...]
 
 
-class CheckpointSigned(msgspec.Struct, frozen=True, tag="checkpoint"):
+class CheckpointSigned(msgspec.Struct, frozen=True, tag=True):
     """The signed note."""
 
     note: bytes
 
 
-class RevocationSigned(msgspec.Struct, frozen=True, tag="revocation"):
+class RevocationSigned(msgspec.Struct, frozen=True, tag=True):
     """The newest statement signed and its envelope; both empty before the first."""
 
     statement: bytes
     envelope: bytes
 
 
-class Refreshed(msgspec.Struct, frozen=True, tag="refreshed"):
+class Refreshed(msgspec.Struct, frozen=True, tag=True):
     """The release is fresh; `expires` in Unix seconds."""
 
     expires: int
 
 
-class Pong(msgspec.Struct, frozen=True, tag="pong"):
+class Pong(msgspec.Struct, frozen=True, tag=True):
     """Who answers: the log's verifier key and the newest size signed."""
 
     log_vkey: str

@@ -23,6 +23,7 @@ from stoilo.audit.format.note import (
     render_vkey,
     sign_note,
 )
+from stoilo.audit.format.proof import check_proof
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.rate_limit import WindowLimit
 from stoilo.core.signatures import (
@@ -42,11 +43,10 @@ from stoilo.executor.verifier.admission import (
     check_review_rules,
     check_revocations,
     check_times,
-    prove_leaf,
 )
-from stoilo.executor.verifier.revocation import in_force, prove_revocation
+from stoilo.executor.verifier.statements import in_force, prove_revocation
 from stoilo.executor.verifier.targets import GateEpoch, InstalledRelease
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import VerifiedAdmission
 from stoilo.signer.key_files import read_private_key, read_trusted_file
 from stoilo.signer.process.memory import (
@@ -74,6 +74,7 @@ from stoilo.signer.process.protocol import (
     Signed,
     SignRevocation,
 )
+from stoilo.signer.published.directory import read_release
 from stoilo.signer.repository import publishing, refresh_online_metadata
 
 MINUTE_S: Final = 60
@@ -94,18 +95,15 @@ class SignerService:
 
     def __init__(
         self,
+        # made by `stoilo.signer.development.root`, or by `online_keys` and published
+        # into by a ceremony
         directory: Path,
         *,
-        clock: Callable[[], int] = wall_clock,
+        clock: Callable[[], int] = wall_clock,  # Unix seconds
+        # the memory; the directory's own unless given
         ledger: CheckpointLedger | None = None,
     ) -> None:
         """Load the log key, the release and the memory of the log.
-
-        Args:
-            directory: made by `stoilo.signer.development.root`, or by `online_keys`
-                and published into by a ceremony.
-            clock: Unix seconds.
-            ledger: the memory; the directory's own unless given.
 
         Raises:
             TrustError: STO-K001, K003, K028, K029, or the release's codes.
@@ -170,7 +168,7 @@ class SignerService:
         # The leaf is made here from the bytes to sign: a proof for another leaf
         # is no use.
         leaf = admission_leaf(statement, admission.statement)
-        proven = prove_leaf(admission.proof, leaf, self._trust.log_policy.current)
+        proven = check_proof(admission.proof, leaf, self._trust.log_policy.current)
         verified = VerifiedAdmission(
             statement, statement_digest(admission.statement), epoch, proven
         )

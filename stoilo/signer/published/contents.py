@@ -16,12 +16,12 @@ from tuf.api.metadata import TargetFile, Targets
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
+from stoilo.core.frozen_tree import parse_tree, tree_digest
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
-from stoilo.executor.verifier.tuf_client import travels
-from stoilo.flavors.tree import parse_tree, tree_digest
+from stoilo.executor.verifier.trust import travels
 from stoilo.signer.ceremony.base_release import stored_name
-from stoilo.signer.pairing import read_tree
+from stoilo.signer.ceremony.built_parts import read_tree
 from stoilo.signer.published.history import History, RoleVersion
 from stoilo.signer.published.places import Place
 
@@ -39,36 +39,22 @@ _PART = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A target whose bytes are those that the metadata names.
+    """A target whose bytes are those that the metadata names."""
 
-    Attributes:
-        name: as targets metadata names it.
-        sha256: of its bytes.
-        md5: of the same bytes, for BOINC.
-        size: bytes.
-        data: the bytes of a small file, empty for others.
-    """
-
-    name: str
-    sha256: str
-    md5: str
-    size: int
-    data: bytes
+    name: str  # as targets metadata names it
+    sha256: str  # of its bytes
+    md5: str  # of the same bytes, for BOINC
+    size: int  # bytes
+    data: bytes  # the bytes of a small file, empty for others
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """All targets of a release.
+    """All targets of a release."""
 
-    Attributes:
-        current: those in force, by name.
-        former: those of earlier versions that are still there.
-        paths: the names of all their files in the release.
-    """
-
-    current: Mapping[str, CheckedFile]
-    former: tuple[CheckedFile, ...]
-    paths: frozenset[str]
+    current: Mapping[str, CheckedFile]  # those in force, by name
+    former: tuple[CheckedFile, ...]  # those of earlier versions that are still there
+    paths: frozenset[str]  # the names of all their files in the release
 
     def parts(self) -> tuple[PartFile, ...]:
         """Return the records of the parts in force, by name; raises ``STO-K013``."""
@@ -133,7 +119,7 @@ def check_archives(place: Place, contents: Contents) -> Mapping[str, bytes]:
         Platform → the bytes of that verifier's own ``built.json``.
 
     Raises:
-        TrustError: the codes of `stoilo.flavors.archive` and `stoilo.flavors.tree`;
+        TrustError: the codes of `stoilo.core.frozen_tree`;
             STO-F034 when a tree is of another part, its manifest is another, or a
             verifier lacks what it was built with.
     """

@@ -12,32 +12,26 @@ from typing import Final
 from stoilo.audit.format.facts import NamedDigest
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import LogPolicy
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.proof import parse_proof
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     LoggedRelease,
     check_release_proof,
-    parse_proof,
 )
 from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.targets import (
-    BuilderFile,
-    PartFile,
-    TrustedRelease,
-    part_target,
-)
+from stoilo.executor.verifier.targets import BuilderFile, TrustedRelease, part_target
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,
     BuildEvidence,
-    attestation_path,
-    check_builds,
-    read_attestation,
+    builder_paths,
+    judge_builds,
 )
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
@@ -46,13 +40,14 @@ from stoilo.signer.ceremony.boinc_files import (
     is_boinc_file,
     signature_name,
 )
+from stoilo.signer.ceremony.built_parts import check_built, check_launcher
+from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name
 from stoilo.signer.ceremony.transcript import (
     MAX_TRANSCRIPT_BYTES,
     TRANSCRIPT_FILE,
     TranscriptLine,
     parse_transcript,
 )
-from stoilo.signer.pairing import check_built, check_launcher
 from stoilo.signer.published.contents import Contents, read_program
 from stoilo.signer.published.history import History
 from stoilo.signer.published.places import Place
@@ -66,11 +61,13 @@ Found = set[str]
 
 
 def check_attestations(
-    place: Place,
-    contents: Contents,
-    builders: BuilderFile,
-    found: Found,
+    place: Place,  # where the release lies
+    contents: Contents,  # its targets
+    builders: BuilderFile,  # who may attest, and how many must agree
+    found: Found,  # gets the names of the files judged
     *,
+    # whether every part must be attested; not for development roots, which people build
+    # and run on one machine
     required: bool,
 ) -> tuple[BuildEvidence, ...]:
     """Check every build attestation beside the release.
@@ -78,94 +75,41 @@ def check_attestations(
     An attestation of a part that an earlier version of this release named is left where it
     is; one of anything else is refused.
 
-    Args:
-        place: where the release lies.
-        contents: its targets.
-        builders: who may attest, and how many must agree.
-        found: gets the names of the files judged.
-        required: whether every part must be attested; not for development roots, which
-            people build and run on one machine.
-
     Raises:
         TrustError: STO-F030 to STO-F033.
     """
-    files = _read_attestations(place, contents, builders)
+    names = place.names()
+    known = builder_paths((*contents.parts(), *contents.former_parts()), builders)
+    listed = known if names is None else filter(_BUILD.fullmatch, names)
+    rows = ((name, place.read(name, MAX_ATTESTATION_BYTES)) for name in sorted(listed))
+    files = {name: data for name, data in rows if data is not None}
     found.update(files)
     evidence = []
-    for part in contents.parts():
-        ours = _matching(part, files, contents, builders)
-        if ours or required:
-            minimum = MIN_BUILDERS if required else 1
-            evidence.append(check_builds(part, ours, builders, minimum=minimum))
+    for one in judge_builds(
+        contents.parts(),
+        files,
+        builders,
+        required=lambda _: required,
+        minimum=MIN_BUILDERS if required else 1,
+        earlier=contents.former_parts(),
+    ):
+        if isinstance(one, StoiloError):
+            raise one
+        evidence.append(one)
     return tuple(evidence)
 
 
-def _read_attestations(
-    place: Place, contents: Contents, builders: BuilderFile
-) -> Mapping[str, bytes]:
-    """Return the attestations that are there, by name."""
-    names = place.names()
-    keys = [parse_public_key(one.key) for one in builders.keys]
-    parts = (*contents.parts(), *contents.former_parts())
-    known = {attestation_path(part, key) for part in parts for key in keys}
-    listed = (
-        known if names is None else {name for name in names if _BUILD.fullmatch(name)}
-    )
-    if listed - known:
-        raise TrustError(
-            "STO-F031", f"{min(listed - known)} is of no builder or no part"
-        )
-    rows = ((name, place.read(name, MAX_ATTESTATION_BYTES)) for name in sorted(listed))
-    return {name: data for name, data in rows if data is not None}
-
-
-def _matching(
-    part: PartFile,
-    files: Mapping[str, bytes],
-    contents: Contents,
-    builders: BuilderFile,
-) -> list[bytes]:
-    """Return the attestations at `part`'s place, without those of its predecessors."""
-    keys = [parse_public_key(one.key) for one in builders.keys]
-    earlier = {_without_serial(one) for one in contents.former_parts()}
-    earlier.discard(_without_serial(part))
-    ours = []
-    for key in keys:
-        path = attestation_path(part, key)
-        if path not in files:
-            continue
-        attested = read_attestation(files[path], keys)
-        if attested.builder != key:
-            raise TrustError("STO-F031", f"{path} is by another builder than it says")
-        # A builder's file of an earlier build lies there until he attests the
-        # new one.
-        if _without_serial(attested.part) not in earlier:
-            ours.append(files[path])
-    return ours
-
-
-def _without_serial(part: PartFile) -> tuple[str, ...]:
-    return (part.part, part.platform, part.version, part.archive.sha256, part.tree)
-
-
 def check_pairs(
-    place: Place,
-    history: History,
-    contents: Contents,
-    trust: TrustedRelease,
-    built: Mapping[str, bytes],
+    place: Place,  # where the release lies
+    history: History,  # its metadata
+    contents: Contents,  # its targets
+    trust: TrustedRelease,  # what it says
+    built: Mapping[str, bytes],  # platform → what that verifier was built with
 ) -> None:
     """Check that launchers start the release's verifiers, and those know its root.
 
-    Args:
-        place: where the release lies.
-        history: its metadata.
-        contents: its targets.
-        trust: what it says.
-        built: platform → what that verifier was built with.
-
     Raises:
-        TrustError: STO-F034, STO-F035, STO-F064.
+        TrustError: STO-F034, STO-F035, STO-F001.
     """
     verifiers = {
         one.platform: one for one in contents.parts() if one.part == "verifier"
@@ -190,7 +134,7 @@ def check_boinc(
 ) -> BoincPublicKey | None:
     """Check BOINC's signatures; None when the release has none.
 
-    Raises ``STO-K075``, ``STO-K076``.
+    Raises ``STO-K076``, ``STO-K076``.
     """
     md5s = {
         one.name: one.md5
@@ -215,7 +159,7 @@ def check_boinc(
 
 
 def read_transcript_of(place: Place, found: Found) -> tuple[TranscriptLine, ...] | None:
-    """Return the ceremony's transcript, None when none was published; ``STO-K077``."""
+    """Return the ceremony's transcript, None when none was published; ``STO-K050``."""
     data = place.read(TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
     if data is None:
         return None
@@ -224,22 +168,14 @@ def read_transcript_of(place: Place, found: Found) -> tuple[TranscriptLine, ...]
 
 
 def check_log(
-    place: Place,
-    history: History,
-    contents: Contents,
+    place: Place,  # where the release lies
+    files: ReleaseFiles,  # its metadata
+    # what it says: origin, and whom of the log and its witnesses to believe
     trust: TrustedRelease,
-    transcript: str,
-    found: Found,
+    transcript: str,  # SHA-256 of the ceremony's transcript, empty for none
+    found: Found,  # gets the names of the files judged
 ) -> LoggedRelease | None:
     """Check the log's record of this release and its proof; None when there is neither.
-
-    Args:
-        place: where the release lies.
-        history: its metadata.
-        contents: its targets.
-        trust: what it says: origin, and whom of the log and its witnesses to believe.
-        transcript: SHA-256 of the ceremony's transcript, empty for none.
-        found: gets the names of the files judged.
 
     Raises:
         TrustError: STO-K099 when only one of the two is there or they tell of another
@@ -260,8 +196,8 @@ def check_log(
     _check_signers(parse_proof(proof).checkpoint, policy)
     told = logged.record
     if (
-        told.metadata != _metadata_rows(history)
-        or told.parts != _part_rows(contents)
+        told.metadata != metadata_rows(files)
+        or told.parts != part_rows(trust)
         or told.transcript != transcript
         or told.origin != trust.origin
     ):
@@ -284,19 +220,27 @@ def _check_signers(checkpoint: bytes, policy: LogPolicy) -> None:
         raise TrustError("STO-K099", "the release's checkpoint is signed by a stranger")
 
 
-def _metadata_rows(history: History) -> tuple[NamedDigest, ...]:
-    """Return the offline roles in force as the log's record names them."""
-    last = {one.role: one for one in (*history.targets, *history.delegated)}
-    rows = [history.roots[-1], *last.values()]
+def metadata_rows(files: ReleaseFiles) -> tuple[NamedDigest, ...]:
+    """Return the newest file of each role that people sign, as the log's record has them."""
+    newest: dict[str, RoleFile] = {}
+    for name, data in files.files:
+        folder, _, base = name.partition("/")
+        parsed = parse_role_name(base) if folder == "metadata" else None
+        if parsed is None or parsed[1] == "snapshot":
+            continue
+        file = RoleFile(parsed[1], parsed[0], data)
+        newest[file.role] = max(
+            newest.get(file.role, file), file, key=lambda one: one.version
+        )
     return tuple(
-        NamedDigest(one.path.removeprefix("metadata/"), content_digest(one.data))
-        for one in sorted(rows, key=lambda one: one.role)
+        NamedDigest(one.name, content_digest(one.data))
+        for _, one in sorted(newest.items())
     )
 
 
-def _part_rows(contents: Contents) -> tuple[NamedDigest, ...]:
+def part_rows(trust: TrustedRelease) -> tuple[NamedDigest, ...]:
     """Return the parts as the log's record names them."""
     return tuple(
         NamedDigest(part_target(part.part, part.platform), part.archive.sha256)
-        for part in contents.parts()
+        for part in trust.parts
     )

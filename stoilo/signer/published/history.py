@@ -15,23 +15,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from tuf.api.exceptions import RepositoryError
-from tuf.api.metadata import (
-    Key,
-    Metadata,
-    Root,
-    Snapshot,
-    Targets,
-    Timestamp,
-)
+from tuf.api.metadata import Key, Root, Snapshot, Targets, Timestamp
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.signer.ceremony.metadata import check_shape
+from stoilo.signer.ceremony.key_holders import role_row
+from stoilo.signer.ceremony.metadata import RoleFile, open_role, open_root, signers_of
 
 MAX_VERSIONS: Final = 1024
 KEPT_SNAPSHOTS: Final = 3
-_TIMESTAMP: Final = "metadata/timestamp.json"
 _FILE = re.compile(r"metadata/([1-9][0-9]{0,8})\.([a-z][a-z-]{0,31})\.json")
 _T = TypeVar("_T", Root, Snapshot, Targets, Timestamp)
 
@@ -42,46 +34,38 @@ Reader = Callable[[str, int], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class RoleVersion:
-    """One verified metadata file.
+    """One verified metadata file."""
 
-    Attributes:
-        role: ``root``, ``targets``, …
-        version: as its name and its contents say.
-        data: the file's bytes.
-        signed: what was signed.
-        threshold: how many keys had to sign.
-        signers: the keys that did.
-    """
+    file: RoleFile  # its role, version and bytes
+    signed: Root | Snapshot | Targets | Timestamp  # what was signed
+    threshold: int  # how many keys had to sign
+    signers: tuple[Key, ...]  # the keys that did
 
-    role: str
-    version: int
-    data: bytes
-    signed: Root | Snapshot | Targets | Timestamp
-    threshold: int
-    signers: tuple[Key, ...]
+    @property
+    def role(self) -> str:
+        """``root``, ``targets``, …."""
+        return self.file.role
+
+    @property
+    def data(self) -> bytes:
+        """The file's bytes."""
+        return self.file.data
 
     @property
     def path(self) -> str:
         """The file's name in the release."""
-        if self.role == "timestamp":
-            return _TIMESTAMP
-        return f"metadata/{self.version}.{self.role}.json"
+        return f"metadata/{self.file.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All metadata of a release, oldest first within a role.
+    """All metadata of a release, oldest first within a role."""
 
-    Attributes:
-        roots: every root.
-        targets: every version of the offline targets role.
-        delegated: every version of every role that targets delegates or delegated.
-        online: the timestamp, then the snapshots from the one in force downwards.
-    """
-
-    roots: tuple[RoleVersion, ...]
-    targets: tuple[RoleVersion, ...]
+    roots: tuple[RoleVersion, ...]  # every root
+    targets: tuple[RoleVersion, ...]  # every version of the offline targets role
+    # every version of every role that targets delegates or delegated
     delegated: tuple[RoleVersion, ...]
+    # the timestamp, then the snapshots from the one in force downwards
     online: tuple[RoleVersion, ...]
 
     def all(self) -> Iterator[RoleVersion]:
@@ -109,9 +93,9 @@ def read_history(
         root: a root that the caller trusts; None: the first one is only reported.
 
     Raises:
-        UsageError: STO-K079 when there is no root at all.
+        UsageError: STO-K052 when there is no root at all.
         TrustError: STO-K012 for a root or role that is not signed as it must be,
-            STO-K013, STO-K014, STO-K078.
+            STO-K050, STO-K013, STO-K014, STO-K078.
     """
     roots = _read_roots(read)
     if root is not None:
@@ -146,16 +130,15 @@ def _read_roots(read: Reader) -> tuple[RoleVersion, ...]:
     roots: list[RoleVersion] = []
     while len(roots) < MAX_VERSIONS:
         version = len(roots) + 1
-        name = f"metadata/{version}.root.json"
-        data = read(name, BOUNDS.metadata_bytes)
+        data = read(f"metadata/{version}.root.json", BOUNDS.metadata_bytes)
         if data is None:
             break
-        metadata = _open(name, data, Root, version)
+        file = RoleFile("root", version, data)
         owners: list[Owner] = [_as(one, Root) for one in roots[-1:]]
-        roots.append(_verified("root", metadata, data, [*owners, metadata.signed]))
+        roots.append(_verified(file, [*owners, open_root(file).signed]))
     if not roots:
         raise UsageError(
-            "STO-K079",
+            "STO-K052",
             "there is no release here: metadata/1.root.json is missing",
             hint="name a release directory, a server's data directory or its /release URL",
         )
@@ -164,8 +147,7 @@ def _read_roots(read: Reader) -> tuple[RoleVersion, ...]:
 
 def _check_given(roots: tuple[RoleVersion, ...], given: bytes) -> None:
     """Refuse roots that the caller's own is not one of."""
-    metadata = _open("the given root", given, Root, 0)
-    version = metadata.signed.version
+    version = open_root(RoleFile("root", 0, given)).signed.version
     if version > len(roots) or roots[version - 1].data != given:
         raise TrustError(
             "STO-K012",
@@ -183,7 +165,7 @@ def _snapshots(
     everything: bool,
 ) -> Iterator[RoleVersion]:
     """Yield the snapshot in force, then the older ones that are kept beside it."""
-    yield _read_snapshot(read, number, roots[-1:])
+    yield _by_any(_present(read, "snapshot", number), roots[-1:])
     if not everything:
         return
     ids = {tuple(sorted(_as(one, Root).roles["snapshot"].keyids)) for one in roots}
@@ -195,30 +177,21 @@ def _snapshots(
             raise TrustError(
                 "STO-K078", f"snapshot {version} is newer than the release"
             )
-        yield _read_snapshot(read, version, roots)
+        yield _by_any(_present(read, "snapshot", version), roots)
 
 
 def _read_timestamp(read: Reader, roots: tuple[RoleVersion, ...]) -> RoleVersion:
     """Return the timestamp, signed as the newest root says."""
-    data = _present(read, _TIMESTAMP)
-    return _by_any("timestamp", _open(_TIMESTAMP, data, Timestamp, 0), data, roots[-1:])
+    return _by_any(_present(read, "timestamp", 0), roots[-1:])
 
 
-def _read_snapshot(
-    read: Reader, version: int, roots: tuple[RoleVersion, ...]
-) -> RoleVersion:
-    """Return a snapshot, signed as one of `roots` says."""
-    name = f"metadata/{version}.snapshot.json"
-    data = _present(read, name)
-    return _by_any("snapshot", _open(name, data, Snapshot, version), data, roots)
-
-
-def _present(read: Reader, name: str) -> bytes:
-    """Return metadata file `name`, or raise ``STO-K014``."""
-    data = read(name, BOUNDS.metadata_bytes)
+def _present(read: Reader, role: str, version: int) -> RoleFile:
+    """Return a metadata file, or raise ``STO-K014``."""
+    name = RoleFile(role, version, b"").name
+    data = read(f"metadata/{name}", BOUNDS.metadata_bytes)
     if data is None:
         raise TrustError("STO-K014", f"the release lacks {name}")
-    return data
+    return RoleFile(role, version, data)
 
 
 def _all_versions(
@@ -236,88 +209,42 @@ def _all_versions(
         raise TrustError("STO-K014", f"the release lacks its role {role}")
     found = []
     for version in range(1, last + 1):
-        name = f"metadata/{version}.{role}.json"
-        data = _present(read, name)
-        metadata = _open(name, data, Targets, version)
-        # The one in force answers to the newest owner, older ones to any
-        # before.
+        # The one in force answers to the newest owner, older ones to any before.
         allowed = owners[-1:] if version == last and not former else owners
-        found.append(_by_any(role, metadata, data, allowed))
+        found.append(_by_any(_present(read, role, version), allowed))
     return found
 
 
-def _by_any(
-    role: str,
-    metadata: Metadata[Snapshot] | Metadata[Timestamp] | Metadata[Targets],
-    data: bytes,
-    owners: Iterable[RoleVersion],
-) -> RoleVersion:
+def _by_any(file: RoleFile, owners: Iterable[RoleVersion]) -> RoleVersion:
     """Return the file, verified by the newest of `owners` whose keys signed it."""
-    refusal = TrustError("STO-K012", f"nobody may sign {role}")
+    refusal = TrustError("STO-K012", f"nobody may sign {file.role}")
     for owner in reversed(tuple(owners)):
         signed = owner.signed
         if isinstance(signed, Root | Targets):
             try:
-                return _verified(role, metadata, data, [signed])
+                return _verified(file, [signed])
             except TrustError as error:
                 refusal = error
     raise refusal
 
 
-def _verified(
-    role: str,
-    metadata: Metadata[Root]
-    | Metadata[Snapshot]
-    | Metadata[Timestamp]
-    | Metadata[Targets],
-    data: bytes,
-    owners: list[Owner],
-) -> RoleVersion:
+def _verified(file: RoleFile, owners: list[Owner]) -> RoleVersion:
     """Return the file once every one of `owners` has its threshold of signatures."""
-    # Every signature must be by one of their keys: what does not count does not belong.
-    name = f"{metadata.signed.version}.{role}.json"
-    signers: dict[str, Key] = {}
-    threshold = 0
-    for owner in owners:
-        try:
-            result = owner.get_verification_result(
-                role, metadata.signed_bytes, metadata.signatures
-            )
-        except (RepositoryError, ValueError) as error:
-            raise TrustError("STO-K012", f"nobody may sign {name}") from error
-        if not result.verified:
-            raise TrustError(
-                "STO-K012",
-                f"{name} is signed by {len(result.signed)} of the "
-                f"{result.threshold} keys that it needs",
-            )
-        signers |= result.signed
-        threshold = result.threshold
-    # Readers ignore such a one, so that its bytes could change unseen.
+    metadata = open_role(file)
+    # Spaces and the order of fields are not signed; signatures have one spelling each.
+    if metadata.to_bytes() != file.data or metadata.unrecognized_fields:
+        raise TrustError(
+            "STO-K078", f"{file.name} is not in the spelling that was signed"
+        )
+    signers = signers_of(file, *owners)
+    # Readers ignore one that does not count, so that its bytes could change unseen.
     if signers.keys() != metadata.signatures.keys():
-        raise TrustError("STO-K078", f"{name} holds a signature that does not count")
+        raise TrustError(
+            "STO-K078", f"{file.name} holds a signature that does not count"
+        )
     ordered = tuple(signers[keyid] for keyid in sorted(signers))
-    version = metadata.signed.version
-    return RoleVersion(role, version, data, metadata.signed, threshold, ordered)
-
-
-def _open(name: str, data: bytes, kind: type[_T], version: int) -> Metadata[_T]:
-    """Parse metadata (hostile) that must be of `kind` and in its one spelling."""
-    # `version` 0: any.
-    try:
-        check_shape(data, kind.type, name, BOUNDS.metadata_bytes)
-        metadata = Metadata[_T].from_bytes(data)
-        written = metadata.to_bytes()
-    except (TrustError, RepositoryError, ValueError) as error:
-        raise TrustError("STO-K013", f"{name} cannot be read") from error
-    signed = metadata.signed
-    if not isinstance(signed, kind) or version not in {0, signed.version}:
-        raise TrustError("STO-K013", f"{name} is of another role or version")
-    # Spaces and the order of fields are not signed; signatures have one spelling each
-    # (`check_shape`).
-    if written != data or metadata.unrecognized_fields:
-        raise TrustError("STO-K078", f"{name} is not in the spelling that was signed")
-    return metadata
+    threshold = role_row(owners[-1], file.role).threshold
+    return RoleVersion(file, metadata.signed, threshold, ordered)
 
 
 def _listed(names: frozenset[str]) -> dict[str, frozenset[int]]:
@@ -342,6 +269,6 @@ def _targets(one: RoleVersion) -> Targets:
 
 
 def _as(one: RoleVersion, kind: type[_T]) -> _T:
-    """Return a verified file's contents, which `_open` found to be of `kind`."""
+    """Return a verified file's contents, which `open_role` found to be of `kind`."""
     assert isinstance(one.signed, kind)  # noqa: S101 - checked where it was parsed
     return one.signed

@@ -174,13 +174,13 @@ def _bounded(pieces: Iterator[bytes], name: str, size: int) -> Iterator[bytes]:
 
 
 def open_place(location: str) -> Place:
-    """Return the place that a person named; raises ``STO-K079`` for what is none."""
+    """Return the place that a person named; raises ``STO-K052`` for what is none."""
     if location.lower().startswith(("http://", "https://")):
         return WebPlace(location)
     path = Path(location)
     if not path.is_dir():
         raise UsageError(
-            "STO-K079",
+            "STO-K052",
             f"{location[:200]} is neither a directory nor an http(s) URL",
             hint="name a release directory, a server's data directory or its /release URL",
         )

@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from stoilo.audit.format.proof import LoggedRelease
+from stoilo.audit.format.records import LoggedRelease
 from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.targets import InstalledRelease, PartFile, TrustedRelease
-from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.executor.verifier.trust import ReleaseFiles, load_trust, travels
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
@@ -44,32 +43,24 @@ ROOT_COPY: Final = "root.json"
 
 @dataclass(frozen=True, slots=True)
 class PublishedRelease:
-    """A published release that holds.
+    """A published release that holds."""
 
-    Attributes:
-        trust: what it says, as a volunteer's verifier reads it.
-        roles: the metadata in force, root first.
-        first_root: SHA-256 of what was signed as the first root, as the ceremony's review
-            shows it too: what volunteers must have got from elsewhere.
-        given_root: whether the caller's own root was one of the chain.
-        parts: launcher, verifier and flavors, by name.
-        evidence: for each attested part, the builders who got the same bytes.
-        boinc: BOINC's code-sign key; None when nothing is signed with one.
-        logged: the log's record and where it lies; None when the release has no proof.
-        transcript: what the people of the ceremony wrote; None when not published.
-        files: how many files were read.
-    """
-
-    trust: TrustedRelease
-    roles: tuple[RoleVersion, ...]
+    trust: TrustedRelease  # what it says, as a volunteer's verifier reads it
+    roles: tuple[RoleVersion, ...]  # the metadata in force, root first
+    # SHA-256 of what was signed as the first root, as the ceremony's review shows it
+    # too: what volunteers must have got from elsewhere
     first_root: Digest
-    given_root: bool
-    parts: tuple[PartFile, ...]
+    given_root: bool  # whether the caller's own root was one of the chain
+    parts: tuple[PartFile, ...]  # launcher, verifier and flavors, by name
+    # for each attested part, the builders who got the same bytes
     evidence: tuple[BuildEvidence, ...]
+    # BOINC's code-sign key; None when nothing is signed with one
     boinc: BoincPublicKey | None
+    # the log's record and where it lies; None when the release has no proof
     logged: LoggedRelease | None
+    # what the people of the ceremony wrote; None when not published
     transcript: tuple[TranscriptLine, ...] | None
-    files: int
+    files: int  # how many files were read
 
 
 def verify_release(
@@ -85,7 +76,7 @@ def verify_release(
             only what people compare by its fingerprint tells whose release it is.
 
     Raises:
-        UsageError: STO-K079 when there is no release.
+        UsageError: STO-K052 when there is no release.
         TrustError: the first thing that does not hold, by its own code.
         UnreachableError: STO-L002.
     """
@@ -93,8 +84,9 @@ def verify_release(
     history = read_history(place.read, place.names(), root)
     contents = read_contents(place, history)
     found = {ROOT_COPY, *contents.paths, *(one.path for one in history.all())}
+    files = _travelling(history, contents)
     trust = load_trust(
-        _travelling(history, contents),
+        files,
         history.roots[0].data if root is None else root,
         now,
         installed=installed,
@@ -106,7 +98,7 @@ def verify_release(
     boinc = check_boinc(place, contents, found)
     transcript = read_transcript_of(place, found)
     digest = "" if transcript is None else content_digest(render_transcript(transcript))
-    logged = check_log(place, history, contents, trust, digest, found)
+    logged = check_log(place, files, trust, digest, found)
     _check_root_copy(place, history)
     _refuse_others(place, found)
     return PublishedRelease(

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, batch_refusals, parse_leaf, render_leaf
 from stoilo.audit.format.merkle import inclusion_proof, leaf_hash, replay_inclusion
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf, render_leaf
+from stoilo.audit.format.records import refusals_root
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from tests.support.memory_tree import MemoryTree
@@ -28,13 +28,13 @@ def test_leaf_is_read_back(kind: LeafKind, epoch: str, time: int) -> None:
 
 def test_refusals_leaf_shows_how_many_and_proves_each() -> None:
     refused = [content_digest(b"%d" % number) for number in range(5)]
-    batch = batch_refusals(DIGEST, 100, 200, refused)
-    written = Leaf(LeafKind.REFUSALS, DIGEST, "7", 201, batch.count, batch.root)
+    root = refusals_root(refused)
+    written = Leaf(LeafKind.REFUSALS, DIGEST, "7", 201, 5, root)
     assert parse_leaf(render_leaf(written)) == written
     tree = MemoryTree(leaf_hash(bytes.fromhex(one)) for one in refused)
     path = inclusion_proof(3, 5, tree.node)
     own = leaf_hash(bytes.fromhex(refused[3]))
-    assert replay_inclusion(own, 3, 5, path).hex() == batch.root
+    assert replay_inclusion(own, 3, 5, path).hex() == root
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_refusals_leaf_shows_how_many_and_proves_each() -> None:
     ],
 )
 def test_malformed_leaf_is_refused(data: bytes) -> None:
-    with pytest.raises(TrustError, match="STO-L024"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_leaf(data)
 
 
@@ -69,7 +69,7 @@ def test_malformed_leaf_is_refused(data: bytes) -> None:
     ],
 )
 def test_unwritable_leaf_is_refused(leaf: Leaf) -> None:
-    with pytest.raises(TrustError, match="STO-L024"):
+    with pytest.raises(TrustError, match="STO-L010"):
         render_leaf(leaf)
 
 

@@ -210,7 +210,7 @@ def test_changed_consistency_proof_is_refused(
     old, new = sorted((first, second))
     tree = rolling_tree(new)
     path = mutate_path(data, consistency_proof(old, new, tree.node))
-    with pytest.raises(TrustError, match="STO-L021"):
+    with pytest.raises(TrustError, match="STO-L020"):
         check_consistency(head(tree, old), head(tree, new), path)
 
 
@@ -222,7 +222,7 @@ def test_fork_is_never_consistent(old: int, grown: int, data: st.DataObject) -> 
     path = consistency_proof(old, forked.size, forked.node)
     if data.draw(st.booleans()):
         path = mutate_path(data, path)
-    with pytest.raises(TrustError, match="STO-L021"):
+    with pytest.raises(TrustError, match="STO-L020"):
         check_consistency(head(rolling_tree(old)), head(forked), path)
 
 

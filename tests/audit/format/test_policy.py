@@ -10,6 +10,7 @@ from stoilo.audit.format.note import (
     NoteSignature,
     cosign_note,
     parse_note,
+    parse_vkey,
     private_vkey,
     render_note,
     render_vkey,
@@ -22,7 +23,6 @@ from stoilo.audit.format.policy import (
     open_checkpoint,
     parse_policy,
     render_policy,
-    vkey_policy,
 )
 from stoilo.core.errors import TrustError
 from tests.support.faulty_log import LogKey
@@ -83,7 +83,7 @@ def test_witness_below_the_quorum_cannot_move_the_agreed_time() -> None:
 
 
 def test_without_witnesses_there_is_no_agreed_time() -> None:
-    found = open_checkpoint(signed(), vkey_policy(vkey("log")))
+    found = open_checkpoint(signed(), LogPolicy((parse_vkey(vkey("log")),)))
     assert (found.time, found.agreed) == (None, None)
 
 
@@ -107,7 +107,7 @@ def test_log_key_of_another_origin_is_refused() -> None:
 
 
 def test_unknown_signature_is_passed_over_but_a_bad_known_one_is_not() -> None:
-    policy = vkey_policy(vkey("log"))
+    policy = LogPolicy((parse_vkey(vkey("log")),))
     assert open_checkpoint(signed("a1"), policy).time is None
     note = parse_note(signed())
     good = note.signatures[0]

@@ -3,7 +3,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoilo.audit.format.facts import NamedDigest, PolicyRecord, ReleaseRecord
-from stoilo.audit.format.leaf import record_leaf, render_record
 from stoilo.audit.format.merkle import (
     Checkpoint,
     inclusion_proof,
@@ -11,10 +10,11 @@ from stoilo.audit.format.merkle import (
     range_root,
     render_checkpoint,
 )
-from stoilo.audit.format.proof import (
-    Proof,
+from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.records import (
     check_release_proof,
-    render_proof,
+    record_leaf,
+    render_record,
     render_release_proof,
 )
 from stoilo.core.digests import content_digest

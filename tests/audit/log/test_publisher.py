@@ -96,7 +96,7 @@ def test_proof_shown_to_witnesses_leads_from_what_they_saw(
 
 
 @pytest.mark.parametrize(
-    "failure", [UnreachableError("STO-L100", "no quorum"), TimeoutError("witness")]
+    "failure", [UnreachableError("STO-L010", "no quorum"), TimeoutError("witness")]
 )
 def test_missing_quorum_publishes_nothing_but_goes_on_acknowledging(
     open_log: Opener,

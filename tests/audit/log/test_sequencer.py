@@ -105,7 +105,7 @@ def test_leaf_of_extreme_length_is_proven(
 
 
 def test_too_long_leaf_is_refused(open_log: Opener) -> None:
-    with pytest.raises(UsageError, match="STO-L050"):
+    with pytest.raises(UsageError, match="STO-L010"):
         open_log().append(b"x" * 65_536)
 
 

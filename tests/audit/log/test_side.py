@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.audit.format.facts import MentionKind, PolicyRecord
-from stoilo.audit.format.leaf import (
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import (
     Mention,
-    parse_leaf,
     parse_record,
     record_leaf,
     render_record,
 )
+from stoilo.audit.log.fsck_beside import find_unfit_leaves
 from stoilo.audit.log.side import (
     ObjectKind,
     SideObject,
@@ -23,7 +24,6 @@ from stoilo.audit.log.side import (
     render_records,
     side_path,
 )
-from stoilo.audit.read.fsck_beside import find_unfit_leaves
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 
@@ -61,7 +61,7 @@ def test_objects_are_found_by_their_digests_also_by_a_reader(
 
 
 def test_reader_without_a_store_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(UnreachableError, match="STO-L144"):
+    with pytest.raises(UnreachableError, match="STO-L002"):
         SideStore.read(tmp_path)
 
 
@@ -70,7 +70,7 @@ def test_store_of_another_version_is_refused(side: SideStore, tmp_path: Path) ->
     with sqlite3.connect(side_path(tmp_path)) as raw:
         raw.execute("PRAGMA user_version = 9")
     raw.close()
-    with pytest.raises(TrustError, match="STO-L144"):
+    with pytest.raises(TrustError, match="STO-L049"):
         SideStore.open(tmp_path)
 
 
@@ -89,7 +89,7 @@ def test_mention_leads_to_places(side: SideStore) -> None:
 
 def test_changed_object_is_refused_with_its_name(side: SideStore) -> None:
     side._connection.execute("UPDATE object SET data = ? WHERE kind = 2", (b"evil",))
-    with pytest.raises(TrustError, match=f"STO-L142.*{NAME}|{NAME}.*STO-L142"):
+    with pytest.raises(TrustError, match=f"STO-L141.*{NAME}|{NAME}.*STO-L141"):
         side.get(SOURCE, NAME)
     assert [fault.where for fault in side.scrub()] == [f"source {NAME}"]
 

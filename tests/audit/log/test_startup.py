@@ -60,7 +60,7 @@ def test_loss_of_the_whole_audit_directory_is_refused(
     open_log: Opener, filled: Path
 ) -> None:
     shutil.rmtree(filled / "audit")
-    refused(open_log, "STO-L041")
+    refused(open_log, "STO-L031")
 
 
 def test_restored_old_log_database_is_refused(
@@ -70,7 +70,7 @@ def test_restored_old_log_database_is_refused(
     with open_log() as log:
         log.append(b"today")
     shutil.copy(tmp_path / "yesterday", filled / "audit/log.sqlite")
-    refused(open_log, "STO-L043")
+    refused(open_log, "STO-L041")
 
 
 def test_restored_old_databases_are_refused(
@@ -81,7 +81,7 @@ def test_restored_old_databases_are_refused(
         log.append(b"today")
     for name in ("audit/log.sqlite", "audit-head/head.sqlite"):
         shutil.copy(tmp_path / "yesterday" / name, filled / name)
-    refused(open_log, "STO-L045")
+    refused(open_log, "STO-L041")
 
 
 def test_restored_old_publication_is_refused(
@@ -92,17 +92,17 @@ def test_restored_old_publication_is_refused(
         log.append(b"today")
     shutil.rmtree(filled / "audit/log")
     shutil.copytree(tmp_path / "yesterday", filled / "audit/log")
-    refused(open_log, "STO-L045")
+    refused(open_log, "STO-L041")
 
 
 # What is put back from yesterday, the code, and what the message must name.
 BACKUPS = [
-    (["audit/log.sqlite"], "STO-L043", "log database"),
-    (["audit-head/head.sqlite"], "STO-L045", "head database"),
-    (["audit/log.sqlite", "audit-head/head.sqlite"], "STO-L045", "both databases"),
-    (["audit"], "STO-L043", "log database"),
-    (["audit/log"], "STO-L045", "checkpoint"),
-    (["audit/log/checkpoint"], "STO-L045", "checkpoint"),
+    (["audit/log.sqlite"], "STO-L041", "audit/log.sqlite"),
+    (["audit-head/head.sqlite"], "STO-L041", "audit-head/head.sqlite"),
+    (["audit/log.sqlite", "audit-head/head.sqlite"], "STO-L041", "head.sqlite"),
+    (["audit"], "STO-L041", "audit/log/checkpoint"),
+    (["audit/log"], "STO-L041", "checkpoint"),
+    (["audit/log/checkpoint"], "STO-L041", "checkpoint"),
     (["audit/log/tile"], "STO-L031", "tile/"),
 ]
 
@@ -177,7 +177,7 @@ def test_database_with_a_torn_page_is_refused_in_our_words_or_unharmed(
 
 def test_deleted_checkpoint_is_refused(open_log: Opener, filled: Path) -> None:
     (filled / "audit/log/checkpoint").unlink()
-    refused(open_log, "STO-L045")
+    refused(open_log, "STO-L031")
 
 
 def test_old_databases_with_the_checkpoint_deleted_are_refused(
@@ -188,14 +188,14 @@ def test_old_databases_with_the_checkpoint_deleted_are_refused(
         log.append(b"today")
     for name in ("audit/log.sqlite", "audit-head/head.sqlite", "audit/log/checkpoint"):
         shutil.copy(tmp_path / "yesterday" / name, filled / name)
-    refused(open_log, "STO-L047")
+    refused(open_log, "STO-L044")
 
 
 def test_changed_leaf_in_the_database_is_refused(
     open_log: Opener, filled: Path
 ) -> None:
     execute(filled / "audit/log.sqlite", "UPDATE leaves SET leaf=x'00' WHERE idx=300")
-    refused(open_log, "STO-L032")
+    refused(open_log, "STO-L049")
 
 
 def test_removed_leaf_is_refused(open_log: Opener, filled: Path) -> None:
@@ -225,7 +225,7 @@ def test_fork_signed_by_the_true_key_is_refused(
     with open_log(tmp_path / "fork") as fork:
         fork.append_many([b"fork %d" % number for number in range(600)])
     shutil.copy(tmp_path / "fork/audit/log/checkpoint", filled / "audit/log/checkpoint")
-    refused(open_log, "STO-L046")
+    refused(open_log, "STO-L044")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_tile_beyond_the_log_is_refused(open_log: Opener, filled: Path) -> None:
     shutil.copy(
         filled / "audit/log/tile/0/002.p/88", filled / "audit/log/tile/0/002.p/89"
     )
-    refused(open_log, "STO-L047")
+    refused(open_log, "STO-L044")
 
 
 def test_flipped_bit_in_the_checkpoint_signature_is_refused(
@@ -316,4 +316,4 @@ def test_acknowledging_without_writing_is_caught(
 ) -> None:
     with open_log(store=ForgetfulStore(tmp_path / "data")) as log:
         log.append(b"lost")
-    refused(open_log, "STO-L043")
+    refused(open_log, "STO-L041")

@@ -2,10 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind, MentionKind
-from stoilo.audit.format.leaf import Mention, task_commitment
+from stoilo.audit.format.facts import MentionKind
+from stoilo.audit.format.proof import LeafKind
+from stoilo.audit.format.records import Mention, task_commitment
 from stoilo.audit.log.seen import result_commitment
-from stoilo.audit.monitor.finding import WatchKind, parse_commitments, parse_watches
+from stoilo.audit.monitor.finding import parse_commitments, parse_watches
 from stoilo.core.errors import UsageError
 
 HEX = "ab" * 32
@@ -14,7 +15,9 @@ HEX = "ab" * 32
 def names(*texts: str, kind: LeafKind = LeafKind.KEY, digest: str = "00" * 32) -> str:
     """Return the watches of `texts` that a leaf with two mentions fulfils."""
     said = [Mention(MentionKind.COMMITMENT, HEX), Mention(MentionKind.CODE, "STO-R052")]
-    return " ".join(parse_watches(texts).match(kind, digest, said))
+    return " ".join(
+        parse_watches(texts).find({kind, Mention(MentionKind.DIGEST, digest), *said})
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_file_gives_one_watch_a_line(tmp_path: Path) -> None:
      f"commitment:{HEX}\n", "task:", "task:a b", "result:\u00e9", "key:" + "x" * 200],
 )  # fmt: skip
 def test_what_is_no_watch_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="STO-L126"):
+    with pytest.raises(UsageError, match="STO-L063"):
         parse_watches([text])
 
 
@@ -62,11 +65,11 @@ def test_known_submitters_are_given_plain_or_as_commitments() -> None:
 
 def test_values_can_be_looked_up_directly() -> None:
     watches = parse_watches([f"commitment:{HEX}"])
-    assert len(watches.find((WatchKind.COMMITMENT, HEX), (WatchKind.DIGEST, HEX))) == 1
+    assert len(watches.find([Mention(kind, HEX) for kind in MentionKind])) == 1
 
 
 def test_ids_stand_for_their_commitments() -> None:
     watches = parse_watches(["task:t1", "result:t1_1_0"])
     wanted = (task_commitment("t1"), result_commitment("t1_1_0"))
-    found = [watches.find((WatchKind.COMMITMENT, one)) for one in wanted]
+    found = [watches.find([Mention(MentionKind.COMMITMENT, one)]) for one in wanted]
     assert found == [("task:t1",), ("result:t1_1_0",)]

@@ -69,7 +69,7 @@ def test_record_that_lies_about_its_admission_explains_nothing(
 ) -> None:
     watcher = filled(1)
     watcher.log.explain(watcher.log.admit("x"), **changes)
-    assert poll(watcher) == [("record_wrong", "STO-L139")]
+    assert poll(watcher) == [("record_wrong", "STO-L141")]
     watcher.now += 2000
     assert poll(watcher) == [("unexplained", "STO-L134")]
 
@@ -77,7 +77,7 @@ def test_record_that_lies_about_its_admission_explains_nothing(
 def test_admission_explained_twice_is_told(filled: Fill) -> None:
     watcher = filled(1)
     watcher.log.explain(0, attempt=2)
-    assert poll(watcher) == [("record_wrong", "STO-L139")]
+    assert poll(watcher) == [("record_wrong", "STO-L141")]
 
 
 # -- records -------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_record_of_another_leaf_is_told(filled: Fill) -> None:
 def test_record_of_another_project_is_told(filled: Fill) -> None:
     watcher = filled(1)
     watcher.log.explain(watcher.log.admit("x"), origin="log.other/t")
-    assert poll(watcher) == [("record_wrong", "STO-L139")]
+    assert poll(watcher) == [("record_wrong", "STO-L141")]
 
 
 def test_leaf_of_unknown_form_is_told_and_its_text_stays_harmless(filled: Fill) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.digests import content_digest
 from tests.support.faulty_log import LogKey

@@ -3,11 +3,10 @@ from collections.abc import Callable
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash, render_checkpoint
 from stoilo.audit.format.misbehaviour import check_misbehaviour
 from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
 from stoilo.audit.format.tiles import ENTRIES, Tile
 from stoilo.audit.monitor.monitor import Monitor
 from stoilo.audit.monitor.state import MonitorState
@@ -141,7 +140,7 @@ def test_older_checkpoint_is_told_once_and_is_no_fork(filled: Fill) -> None:
 def test_vanished_checkpoint_is_an_error(filled: Fill) -> None:
     watcher = filled(3)
     watcher.log.note = None
-    with pytest.raises(TrustError, match="STO-L129"):
+    with pytest.raises(TrustError, match="STO-L031"):
         watcher.poll()
 
 
@@ -363,13 +362,13 @@ def test_changed_policy_is_followed(filled: Fill) -> None:
 def test_policy_of_another_log_is_refused(filled: Fill) -> None:
     watcher = filled(1)
     watcher.policy = LogKey("log.other/t").policy
-    with pytest.raises(UsageError, match="STO-L123"):
+    with pytest.raises(UsageError, match="STO-L048"):
         watcher.monitor()
 
 
 def test_second_monitor_of_a_state_is_refused(filled: Fill) -> None:
     watcher = filled(1)
-    with pytest.raises(UsageError, match="STO-L125"):
+    with pytest.raises(UsageError, match="STO-L040"):
         MonitorState.open(watcher.directory)
 
 

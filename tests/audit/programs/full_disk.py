@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from tests.support.faulty_log import LogKey
-from stoilo.audit.read.fsck import fsck_log
+from stoilo.audit.log.fsck import fsck_log
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.errors import StoiloError

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from stoilo.audit.format.facts import WorkunitRecord
 from stoilo.audit.format.proof import Proof, parse_proof, render_proof
-from stoilo.audit.read.view import Entry, check_evidence, open_log
+from stoilo.audit.format.records import render_record
+from stoilo.audit.read.reader import Entry, check_evidence, open_log
 from stoilo.core.errors import TrustError, UsageError
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog
 from tests.support.faulty_log import LogKey
@@ -17,7 +18,10 @@ def workunit(sample: SampleLog, number: int = 0) -> Entry:
 def test_proof_record_and_source_fit_each_other(sample: SampleLog) -> None:
     entry = workunit(sample)
     found = check_evidence(
-        entry.proof, sample.policy, record=entry.record_text, source=SAMPLE_SOURCE
+        entry.proof,
+        sample.policy,
+        record=render_record(entry.record),
+        source=SAMPLE_SOURCE,
     )
     assert (found.index, found.data, found.leaf) == (
         entry.index,
@@ -31,12 +35,17 @@ def test_proof_record_and_source_fit_each_other(sample: SampleLog) -> None:
 def test_other_record_or_source_is_refused(sample: SampleLog) -> None:
     one, other = workunit(sample), workunit(sample, 1)
     with pytest.raises(TrustError, match="STO-L141"):
-        check_evidence(one.proof, sample.policy, record=other.record_text)
-    with pytest.raises(TrustError, match="STO-L062"):
-        check_evidence(one.proof, sample.policy, record=one.record_text, source=b"else")
-    with pytest.raises(TrustError, match="STO-L062"):
+        check_evidence(one.proof, sample.policy, record=render_record(other.record))
+    with pytest.raises(TrustError, match="STO-L141"):
         check_evidence(
-            other.proof, sample.policy, record=other.record_text, source=SAMPLE_SOURCE
+            one.proof, sample.policy, record=render_record(one.record), source=b"else"
+        )
+    with pytest.raises(TrustError, match="STO-L141"):
+        check_evidence(
+            other.proof,
+            sample.policy,
+            record=render_record(other.record),
+            source=SAMPLE_SOURCE,
         )
 
 
@@ -63,7 +72,7 @@ def test_proof_without_a_leaf_needs_one(sample: SampleLog) -> None:
 def test_record_of_a_foreign_leaf_is_refused(sample: SampleLog) -> None:
     entry = open_log(sample.data_dir).entry(3)
     assert check_evidence(entry.proof, sample.policy).leaf is None
-    with pytest.raises(TrustError, match="STO-L024"):
+    with pytest.raises(TrustError, match="STO-L010"):
         check_evidence(entry.proof, sample.policy, record=b"{}")
 
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.audit.format.records import render_record
 from stoilo.audit.read.export import export_log
-from stoilo.audit.read.reader import verify_log
+from stoilo.audit.read.reader import open_log, verify_log
 from stoilo.audit.read.search import find_entries, parse_query, search_log
-from stoilo.audit.read.view import open_log
 from stoilo.core.errors import TrustError, UsageError
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
 from tests.support.faulty_log import LogKey
@@ -53,7 +53,7 @@ def test_bundle_holds_records_and_chosen_sources_by_digest(
     assert log.source.published_source("0" * 64) is None
     entry = log.entry(sample.size - 1)
     assert entry.leaf is not None
-    assert log.source.record(entry.leaf.digest) == entry.record_text
+    assert log.source.record(entry.leaf.digest) == render_record(entry.record)
     assert log.source.record("0" * 64) is None
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from stoilo.audit.format.policy import render_policy
 from stoilo.audit.read.export import export_log
-from stoilo.audit.read.reader import verify_log
+from stoilo.audit.read.reader import open_log, verify_log
 from stoilo.audit.read.search import find_entries, parse_query, search_log
-from stoilo.audit.read.view import open_log
 from stoilo.cli.main import main
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog
 

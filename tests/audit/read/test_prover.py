@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.facts import WorkunitRecord
-from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.format.records import task_commitment
+from stoilo.audit.read.reader import open_log
 from stoilo.audit.read.search import explain_admission, find_entries, prove_leaf
-from stoilo.audit.read.view import open_log
 from stoilo.core.errors import UsageError
 from tests.support.auditlog import SampleLog
 
@@ -38,7 +38,7 @@ def test_index_is_itself(sample: SampleLog) -> None:
 @pytest.mark.parametrize("name", ["task-9", "0" * 64, "../x", ""])
 def test_unknown_task_is_named(sample: SampleLog, tmp_path: Path, name: str) -> None:
     public = open_log(without_databases(sample, tmp_path), sample.policy)
-    with pytest.raises(UsageError, match="STO-L057"):
+    with pytest.raises(UsageError, match="STO-L023"):
         find_entries(public, name)
 
 

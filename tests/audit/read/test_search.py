@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.format.facts import LeafKind, MentionKind
-from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.format.facts import MentionKind
+from stoilo.audit.format.proof import LeafKind
+from stoilo.audit.format.records import task_commitment
+from stoilo.audit.read.reader import open_log
 from stoilo.audit.read.search import parse_query, search_log
-from stoilo.audit.read.view import open_log
 from stoilo.core.errors import TrustError, UsageError
 from tests.support.auditlog import START, SampleLog
 

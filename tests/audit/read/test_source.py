@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.facts import PolicyRecord
-from stoilo.audit.format.leaf import parse_leaf, record_leaf, render_record
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import record_leaf, render_record
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore, render_records
 from stoilo.audit.read.source import DirectorySource, open_source
@@ -59,9 +60,8 @@ def check(source: DirectorySource) -> None:
     assert source.record(DIGEST) == TEXTS[5]
     assert source.record("0" * 64) is None
     assert source.published_source(NAME) == SOURCE
-    assert source.records_of_tile(0) == TEXTS[:256]
-    assert source.records_of_tile(1) == TEXTS[256:]
-    assert source.records_of_tile(2) == []
+    assert source.records_of(0, LEAVES[:256]) == TEXTS[:256]
+    assert source.records_of(1, LEAVES[256:]) == TEXTS[256:]
 
 
 def test_data_directory_gives_records_and_sources(data: Path) -> None:
@@ -78,8 +78,8 @@ def test_changed_file_is_refused(exported: Path) -> None:
     (exported.parent / "records" / DIGEST).write_bytes(b"{}")
     source = DirectorySource(exported)
     for ask in (lambda: source.published_source(NAME), lambda: source.record(DIGEST),
-                lambda: source.records_of_tile(0)):  # fmt: skip
-        with pytest.raises(TrustError, match="STO-L142"):
+                lambda: source.records_of(0, LEAVES[:256])):  # fmt: skip
+        with pytest.raises(TrustError, match="STO-L141"):
             ask()
 
 
@@ -128,12 +128,10 @@ def test_server_s_addresses_are_below_audit(serve: Callable[[Answers], str]) -> 
     for place in (url, f"{url}audit/log"):
         source = open_source(place)
         assert source.record(DIGEST) == TEXTS[5]
-        assert source.records_of_tile(0) == [None, TEXTS[5]]
+        assert source.records_of(0, LEAVES[4:7]) == [None, TEXTS[5], None]
         assert source.published_source(NAME) == SOURCE
-        assert (source.records_of_tile(1), source.published_source(DIGEST)) == (
-            [],
-            None,
-        )
+        assert source.records_of(1, LEAVES[:1]) == [None]
+        assert source.published_source(DIGEST) is None
 
 
 def test_bare_log_s_records_lie_below_it(serve: Callable[[Answers], str]) -> None:
@@ -153,8 +151,8 @@ def test_lying_server_is_found_out(
     }
     source = open_source(serve(answers))
     for ask in (lambda: source.record(DIGEST), lambda: source.published_source(NAME),
-                lambda: source.records_of_tile(0)):  # fmt: skip
-        with pytest.raises(TrustError, match=r"STO-L(142|010)"):
+                lambda: source.records_of(0, LEAVES[:256])):  # fmt: skip
+        with pytest.raises(TrustError, match=r"STO-L(141|010)"):
             ask()
 
 

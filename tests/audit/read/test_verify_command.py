@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.audit.log.fsck import fsck_log
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.audit.read.fsck import fsck_log
 from stoilo.cli.main import main
 from stoilo.core.errors import UsageError
 from tests.support.faulty_log import LogKey
@@ -32,7 +32,7 @@ def test_command_exits_0_when_sound(
     filled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["audit", "verify", "--all", str(filled)]) == 0
-    assert "no fault; 600 leaves published" in capsys.readouterr().out
+    assert "holds: 600 leaves" in capsys.readouterr().out
 
 
 def test_command_exits_4_and_lists_faults(
@@ -50,7 +50,11 @@ def test_command_prints_json(filled: Path, capsys: pytest.CaptureFixture[str]) -
     damage(filled / "audit/log/tile/0/001")
     assert main(["audit", "verify", "--all", str(filled), "--json"]) == 4
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["sound"], answer["is_proven"], answer["faults"]) == (False, True, 1)
+    assert (answer["verified"], answer["is_proven"], answer["faults"]) == (
+        False,
+        True,
+        1,
+    )
     assert answer["findings"][0]["place"] == "hash 0 (leaf 256)"
 
 

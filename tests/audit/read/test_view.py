@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind, OutcomeRecord
-from stoilo.audit.format.proof import check_proof, parse_proof
-from stoilo.audit.read.view import open_log
+from stoilo.audit.format.facts import OutcomeRecord
+from stoilo.audit.format.proof import LeafKind, check_proof, parse_proof
+from stoilo.audit.read.reader import open_log
 from stoilo.core.errors import TrustError, UsageError, WaitError
 from tests.support.auditlog import SampleLog
 from tests.support.faulty_log import LogKey
@@ -64,7 +64,7 @@ def test_changed_record_is_not_shown(sample: SampleLog, tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "audit/side.sqlite")) as side:
         side.execute("UPDATE object SET data = replace(data, 'succeeded', 'cancelled')")
         side.commit()
-    with pytest.raises(TrustError, match="STO-L142"):
+    with pytest.raises(TrustError, match="STO-L141"):
         open_log(tmp_path / "audit/log").entry(outcome)
 
 

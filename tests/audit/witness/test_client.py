@@ -6,8 +6,8 @@ import pytest
 
 from stoilo.audit.format.note import NoteSignature
 from stoilo.audit.format.policy import LogPolicy, open_checkpoint, parse_policy
-from stoilo.audit.witness.client import Answer, Cosigner, CosignSettings
-from stoilo.audit.witness.protocol import render_cosignatures
+from stoilo.audit.witness.client import Cosigner, CosignSettings
+from stoilo.audit.witness.protocol import Answer, render_cosignatures
 from stoilo.core.errors import UnreachableError
 from tests.support.faulty_log import LogKey
 from tests.support.local_witness import GrowingLog, LocalWitness
@@ -150,7 +150,7 @@ def test_fork_gets_no_cosignature_and_the_witness_is_quoted(
 def test_log_that_lost_leaves_is_told_so(bench: Bench, log: GrowingLog) -> None:
     cosigner, _, _ = bench.set_up("w1", "quorum w1")
     cosigner(log.note(9), log.prove(9))
-    with pytest.raises(UnreachableError, match=r"STO-L104"):
+    with pytest.raises(UnreachableError, match=r"STO-L103"):
         cosigner(log.note(5), log.prove(5))
 
 
@@ -160,10 +160,10 @@ def test_log_that_lost_leaves_is_told_so(bench: Bench, log: GrowingLog) -> None:
         (Answer(404, b"no such log\n"), "STO-L105"),
         (Answer(403, b""), "STO-L105"),
         (Answer(500, b"STO-L107\n"), "STO-L105"),
-        (Answer(200, b""), "STO-L102"),
-        (Answer(200, b"<html>"), "STO-L102"),
-        (Answer(409, b"many\n"), "STO-L102"),
-        (Answer(409, b"9223372036854775807\n"), "STO-L104"),
+        (Answer(200, b""), "STO-L010"),
+        (Answer(200, b"<html>"), "STO-L010"),
+        (Answer(409, b"many\n"), "STO-L010"),
+        (Answer(409, b"9223372036854775807\n"), "STO-L103"),
         (Answer(409, b"0\n"), "STO-L105"),
         (Answer(302, b""), "STO-L105"),
     ],
@@ -195,7 +195,7 @@ def test_cosignature_by_another_key_is_refused(
     cosigner, _, (one,) = bench.set_up("w1", "quorum w1")
     stranger = make_witness("stranger").key.cosign(log.body(3), int(time.time()))
     one.forced = Answer(200, _lines(stranger))
-    with pytest.raises(UnreachableError, match=r"STO-L102"):
+    with pytest.raises(UnreachableError, match=r"STO-L010"):
         cosigner(log.note(3), log.prove(3))
 
 
@@ -204,7 +204,7 @@ def test_witness_with_a_wrong_clock_is_not_counted(
 ) -> None:
     off = time.time() + 2 * 3600
     cosigner, _, _ = bench.set_up("w1", "quorum w1", clock=lambda: off)
-    with pytest.raises(UnreachableError, match=r"STO-L109"):
+    with pytest.raises(UnreachableError, match=r"STO-L108"):
         cosigner(log.note(3), log.prove(3))
 
 

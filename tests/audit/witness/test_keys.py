@@ -34,13 +34,13 @@ def test_two_witnesses_have_two_keys(tmp_path: Path) -> None:
 
 def test_key_keeps_its_name(tmp_path: Path) -> None:
     make_witness_key(tmp_path, "witness.test/w")
-    with pytest.raises(UsageError, match="STO-L111"):
+    with pytest.raises(UsageError, match="STO-L110"):
         make_witness_key(tmp_path, "witness.test/other")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a+b", "a\nb"])
 def test_unusable_name_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="STO-L111"):
+    with pytest.raises(UsageError, match="STO-L110"):
         make_witness_key(tmp_path / "w", name)
     assert not (tmp_path / "w").exists()
 
@@ -63,7 +63,7 @@ def test_exchanged_public_part_is_refused(tmp_path: Path) -> None:
 def test_missing_key_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(TrustError) as caught:
         load_witness_key(tmp_path)
-    assert "witness-key" in caught.value.hint
+    assert "key witness" in caught.value.hint
 
 
 def test_crash_between_the_two_files_is_mended(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_backup_of_everything_is_noticed_by_the_witness(
     shutil.rmtree(place.data)
     shutil.copytree(tmp_path / "backup", place.data)
     with place.open() as log:
-        wait_refused(log, append(log, b"x"), "STO-L104")
+        wait_refused(log, append(log, b"x"), "STO-L103")
         wait_refused(log, append(log, b"y", b"z"), "STO-L103")
 
 

@@ -75,7 +75,7 @@ def test_any_bytes_end_in_a_request_or_our_error(data: bytes) -> None:
     try:
         parse_add_checkpoint(data)
     except TrustError as error:
-        assert error.code == "STO-L100"
+        assert error.code == "STO-L010"
 
 
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=3))
@@ -110,7 +110,7 @@ def test_damaged_request_ends_in_an_answer(place: int, noise: bytes) -> None:
     ],
 )
 def test_malformed_request_is_refused(body: bytes) -> None:
-    with pytest.raises(TrustError, match="STO-L100"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_add_checkpoint(body)
 
 
@@ -238,12 +238,12 @@ def test_any_answer_ends_in_values_or_our_error(data: bytes) -> None:
         try:
             parse(data)
         except TrustError as error:
-            assert error.code == "STO-L102"
+            assert error.code == "STO-L010"
 
 
 def test_answer_cannot_smuggle_in_another_text() -> None:
     lines = render_cosignatures(parse_note(LOG.note(8)).signatures)
-    with pytest.raises(TrustError, match="STO-L102"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_cosignatures(b"text\n\n" + lines)
 
 

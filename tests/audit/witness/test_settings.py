@@ -46,15 +46,15 @@ def test_release_gets_keys_and_quorum_but_no_address(tmp_path: Path, vkey: str) 
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
-        ("log {log}\nquorum none\n", "STO-L116"),
-        ("witness w {vkey} http://x/\n", "STO-L116"),  # no quorum line
-        ("witness w {log} http://x/\nquorum w\n", "STO-L116"),  # a log's key
-        ("witness w {vkey} ftp://x/\nquorum w\n", "STO-L116"),
-        ("witness w {vkey} http://x:99999/\nquorum w\n", "STO-L116"),
-        ("witness w {vkey} http://[::1/\nquorum w\n", "STO-L116"),
-        ("witness w {vkey} http:///w\nquorum w\n", "STO-L116"),
-        ("witness w {vkey}\nquorum w\n", "STO-L117"),
-        ("witness w {vkey} http://x/\nquorum v\n", "STO-L116"),
+        ("log {log}\nquorum none\n", "STO-L003"),
+        ("witness w {vkey} http://x/\n", "STO-L003"),  # no quorum line
+        ("witness w {log} http://x/\nquorum w\n", "STO-L003"),  # a log's key
+        ("witness w {vkey} ftp://x/\nquorum w\n", "STO-L003"),
+        ("witness w {vkey} http://x:99999/\nquorum w\n", "STO-L003"),
+        ("witness w {vkey} http://[::1/\nquorum w\n", "STO-L003"),
+        ("witness w {vkey} http:///w\nquorum w\n", "STO-L003"),
+        ("witness w {vkey}\nquorum w\n", "STO-L003"),
+        ("witness w {vkey} http://x/\nquorum v\n", "STO-L003"),
     ],
 )
 def test_policy_that_cannot_work_is_refused_at_the_start(
@@ -65,7 +65,7 @@ def test_policy_that_cannot_work_is_refused_at_the_start(
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoiloError, match="STO-L116"):
+    with pytest.raises(StoiloError, match="STO-L003"):
         read_witnesses(str(tmp_path / "nowhere"))
 
 
@@ -73,6 +73,6 @@ def test_log_cannot_be_its_own_witness(tmp_path: Path) -> None:
     key = LogKey("log.test/t")
     twin = render_vkey(private_vkey("w.test", KeyType.COSIGNATURE, key._private))
     policy = read(tmp_path, f"witness w {twin} http://x/\nquorum w\n")
-    with pytest.raises(StoiloError, match="STO-L116"):
+    with pytest.raises(StoiloError, match="STO-L003"):
         with_log(policy, key.vkey)
     assert with_log(policy, LogKey("log.test/t", b"\1" * 32).vkey).logs  # control

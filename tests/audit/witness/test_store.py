@@ -2,77 +2,79 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.merkle import Checkpoint
-from stoilo.audit.witness.protocol import hash_origin
-from stoilo.audit.witness.service import Cosigned, WitnessStore
+from stoilo.audit.witness.protocol import hash_origin, render_add_checkpoint
+from stoilo.audit.witness.service import STORE_FILE, WitnessStore
 from stoilo.core.errors import StoiloError, TrustError
+from tests.support.local_witness import GrowingLog, LocalWitness
 
-ORIGIN = "log.test/t"
+from .conftest import ORIGIN
+
+NAME = hash_origin(ORIGIN)
 
 
-def entry(size: int, root: bytes = bytes(32)) -> Cosigned:
-    return Cosigned(Checkpoint(ORIGIN, size, root), 1, b"note")
+@pytest.fixture
+def witness(make_witness: object, log: GrowingLog) -> LocalWitness:
+    """Return a witness that has cosigned 5 leaves."""
+    one: LocalWitness = make_witness("w")  # type: ignore[operator]  # a fixture's function
+    one.service.add_checkpoint(render_add_checkpoint(log.request(0, 5)))
+    return one
 
 
-def test_what_was_stored_is_there_after_reopening(tmp_path: Path) -> None:
-    store = WitnessStore(tmp_path / "s", "vkey")
-    assert store.advance(ORIGIN, lambda _: entry(5)) == entry(5)
-    store.close()
-    again = WitnessStore(tmp_path / "s", "vkey")
-    assert again.latest(hash_origin(ORIGIN)) == entry(5)
+def size_of(store: WitnessStore) -> int:
+    found = store.find(NAME)
+    return found.checkpoint.size if found else 0
+
+
+def test_what_was_stored_is_there_after_reopening(
+    witness: LocalWitness, tmp_path: Path
+) -> None:
+    witness.store.close()
+    again = WitnessStore(tmp_path / "w" / STORE_FILE, witness.key.vkey)
+    assert size_of(again) == 5
     again.close()
 
 
-def test_decision_sees_the_last_one_and_may_leave_it(tmp_path: Path) -> None:
-    store = WitnessStore(tmp_path / "s", "vkey")
-    seen: list[Cosigned | None] = []
-    store.advance(ORIGIN, lambda last: (seen.append(last), entry(5))[1])
-    store.advance(ORIGIN, seen.append)
-    assert seen == [None, entry(5)]
-    assert store.latest(hash_origin(ORIGIN)) == entry(5)
-    store.close()
-
-
-def test_failed_decision_changes_nothing_and_the_next_one_works(
-    tmp_path: Path,
+def test_failed_change_changes_nothing_and_the_next_one_works(
+    witness: LocalWitness, log: GrowingLog
 ) -> None:
-    store = WitnessStore(tmp_path / "s", "vkey")
-
-    def fail(_: Cosigned | None) -> Cosigned:
-        raise ZeroDivisionError
+    def fail() -> None:
+        with witness.store.change():
+            witness.store.put(NAME, b"")
+            raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        store.advance(ORIGIN, fail)
-    assert store.latest(hash_origin(ORIGIN)) is None
-    assert store.advance(ORIGIN, lambda _: entry(1)) == entry(1)
-    store.close()
+        fail()
+    assert size_of(witness.store) == 5
+    witness.service.add_checkpoint(render_add_checkpoint(log.request(5, 6)))
+    assert size_of(witness.store) == 6
 
 
-def test_memory_of_another_key_is_refused(tmp_path: Path) -> None:
-    WitnessStore(tmp_path / "s", "one").close()
+def test_memory_of_another_key_is_refused(
+    make_witness: object, witness: LocalWitness, tmp_path: Path
+) -> None:
+    other: LocalWitness = make_witness("v")  # type: ignore[operator]  # a fixture's function
     with pytest.raises(TrustError, match="STO-L106"):
-        WitnessStore(tmp_path / "s", "another")
+        WitnessStore(tmp_path / "w" / STORE_FILE, other.key.vkey)
+    assert size_of(witness.store) == 5
 
 
-def test_damaged_memory_is_refused(tmp_path: Path) -> None:
+def test_damaged_memory_is_refused(witness: LocalWitness, tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(b"this is no database" * 100)
     with pytest.raises(StoiloError, match="STO-L106"):
-        WitnessStore(tmp_path / "s", "vkey")
+        WitnessStore(tmp_path / "s", witness.key.vkey)
 
 
-def test_every_commit_is_flushed(tmp_path: Path) -> None:
-    store = WitnessStore(tmp_path / "s", "vkey")
-    (level,) = store._connection.execute("PRAGMA synchronous").fetchone()
+def test_every_commit_is_flushed(witness: LocalWitness) -> None:
+    (level,) = witness.store._connection.execute("PRAGMA synchronous").fetchone()
     assert level == 2  # FULL
-    store.close()
 
 
 def test_memory_that_is_gone_is_not_begun_anew_under_the_same_key(
-    tmp_path: Path,
+    witness: LocalWitness, tmp_path: Path
 ) -> None:
-    WitnessStore(tmp_path / "w.sqlite", "key").close()
-    for file in tmp_path.glob("w.sqlite*"):
+    witness.store.close()
+    for file in (tmp_path / "w").glob(f"{STORE_FILE}*"):
         file.unlink()
     with pytest.raises(TrustError, match="STO-L106"):
-        WitnessStore(tmp_path / "w.sqlite", "key")
-    assert not (tmp_path / "w.sqlite").exists()
+        WitnessStore(tmp_path / "w" / STORE_FILE, witness.key.vkey)
+    assert not (tmp_path / "w" / STORE_FILE).exists()

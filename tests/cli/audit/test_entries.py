@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.policy import render_policies, render_policy, succeed
-from stoilo.audit.read.view import open_log
+from stoilo.audit.format.policy import render_policy, succeed
+from stoilo.audit.format.records import render_record
+from stoilo.audit.read.reader import open_log
 from stoilo.cli.audit.text import render_entries, show_entry
 from stoilo.cli.main import main
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
-from tests.support.faulty_log import LogKey
+from tests.support.faulty_log import LogKey, render_policies
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_bad_search_exits_2(sample: SampleLog) -> None:
 def evidence(sample: SampleLog, tmp_path: Path) -> Path:
     entry = open_log(sample.data_dir).entry(6)
     (tmp_path / "6.tlog-proof").write_bytes(entry.proof)
-    (tmp_path / "record").write_bytes(entry.record_text)
+    (tmp_path / "record").write_bytes(render_record(entry.record))
     (tmp_path / "source").write_bytes(SAMPLE_SOURCE)
     return tmp_path
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import Leaf, render_leaf
+from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.cli.audit.monitor import _Stop
 from stoilo.cli.main import main
@@ -80,7 +79,7 @@ def test_fork_prints_a_proof_that_anybody_can_check(
     printed = capsys.readouterr().out
     (file,) = (tmp_path / "state").glob("misbehaviour-*.txt")
     assert file.read_text() in printed
-    check = ["audit", "check-misbehaviour", str(file), "--policy"]
+    check = ["audit", "check", str(file), "--policy"]
     assert main([*check, KEY.vkey]) == 0
     assert "Proven: the log log.test/t" in capsys.readouterr().out
     assert main([*check, KEY.vkey, "--json"]) == 0
@@ -100,7 +99,7 @@ def test_file_that_is_no_proof_exits_4(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("hello\n")
     arguments = [
         "audit",
-        "check-misbehaviour",
+        "check",
         str(tmp_path / "x"),
         "--policy",
         KEY.vkey,

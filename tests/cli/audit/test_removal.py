@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from stoilo.audit.read.reader import verify_log
 from stoilo.cli.main import cli
 from stoilo.core.errors import UsageError, WaitError
-from stoilo.signer.development.lists import offline_list
+from stoilo.signer.development.changes import offline_list
 from stoilo.testing.deployment import Deployment
 from tests.support.gate import GateBench
 

@@ -5,12 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import update
 
 from stoilo.cli.main import main
 from stoilo.core.boinc.messages import HostInfo, SchedulerRequest
 from stoilo.core.errors import DeniedError
-from stoilo.server.engines.embedded.accounts.host_trust import is_trusted_account
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from tests.support.engine import make_spec
@@ -167,7 +166,7 @@ def test_banned_caller_is_told_until_it_is_lifted(data, engine, who):
     call(engine)
     ban = ["boinc", "ban", "--data", data, *who]
     assert main(ban) == 0
-    assert "STO-E065" in call(engine).messages[0]
+    assert "STO-E041" in call(engine).messages[0]
     assert call(engine, "b@example.org", 2).messages == ()
     assert main([*ban, "--lift"]) == 0
     assert call(engine).messages == ()
@@ -181,18 +180,17 @@ def test_ban_of_nobody_is_a_usage_error(data, who):
 
 
 def test_trusted_account_is_known_and_forgotten(data, engine):
-    user = engine.accounts.ensure(EMAIL, 1).user_id
+    engine.accounts.ensure(EMAIL, 1)
     for more, trusted in (([], True), (["--no-more"], False)):
         assert main(["boinc", "trust", EMAIL.upper(), "--data", data, *more]) == 0
-        with engine._database.read() as connection:
-            assert is_trusted_account(connection, user) is trusted
+        assert engine.roster.trusted() == ([EMAIL] if trusted else [])
     assert main(["boinc", "trust", "x@example.org", "--data", data]) == 2
 
 
 def test_account_that_somebody_made_over_the_web_is_not_trusted(data, engine, capsys):
     engine.accounts.create(EMAIL, "a" * 32, 1)
     assert main(["boinc", "trust", EMAIL, "--data", data]) == 2
-    assert "STO-E040" in capsys.readouterr().err
+    assert "STO-E069" in capsys.readouterr().err
     assert shown(capsys, data, "trust")["trusted"] == []
 
 
@@ -209,11 +207,9 @@ def add_check(engine, workunit, verdict, ended_at):
     engine.create_workunits([make_spec(workunit)])
     table = schema.results
     with engine._database.write() as connection:
-        query = select(table.c.id, table.c.workunit_id)
-        copy = connection.execute(query.where(table.c.name == f"{workunit}_0")).one()
-        row = {"copy_id": copy.id, "workunit_id": copy.workunit_id}
-        row |= {"verdict": verdict, "made_at": 1, "ended_at": ended_at}
-        connection.execute(insert(schema.spot_checks).values(row))
+        mine = update(table).where(table.c.name == f"{workunit}_0")
+        values = {"recheck": verdict, "check_ended_at": ended_at}
+        connection.execute(mine.values(values))
 
 
 def test_ended_spot_checks_are_listed(data, engine, capsys):

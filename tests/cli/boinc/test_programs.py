@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from stoilo.cli.boinc import programs as boinc_programs
 from stoilo.cli.main import main
-from stoilo.signer.development import programs as devprograms
-from stoilo.signer.development.programs import PublishedPrograms, project_root
+from stoilo.signer.development import changes as devprograms
+from stoilo.signer.development.changes import PublishedPrograms, project_root
 from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED, NOW
 from tests.support.slots import built_for
@@ -41,7 +41,7 @@ def test_build_is_published_and_signed(data, tmp_path, capsys):
 def test_directory_without_a_root_is_told_to_start_the_server(tmp_path, capsys):
     assert programs(tmp_path / "none") == 2
     said = capsys.readouterr().err
-    assert "STO-E090" in said
+    assert "STO-K093" in said
     assert "stoilo up" in said
 
 

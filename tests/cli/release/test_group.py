@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from stoilo.cli.main import main
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.offline_keys import Hardness, create_key, render_public_file
 from stoilo.signer.process.online_keys import make_online_keys, render_online_keys
+from stoilo.signer.published.directory import read_release
 from tests.support.ceremony import DAY_S, NOW, ORIGIN, PEOPLE
 from tests.support.gate import INSTALLED
 
@@ -195,7 +196,9 @@ def test_key_leaves_the_role_that_it_was_made_for(run: Run) -> None:
     text = run("request", "s2", "--release", "data", *words, code=2)
     assert "[STO-K053]" in text  # targets needs three
     boinc = ("--withdraw", "digest=" + "2" * 64, "--settle", "3")
-    assert "settled to 0 -> 3" in run("request", "s3", "--release", "data", *boinc)
+    assert "+ online statements settled to 3" in run(
+        "request", "s3", "--release", "data", *boinc
+    )
 
 
 def test_several_things_are_asked_for_in_one_folder(run: Run, place: Path) -> None:
@@ -234,7 +237,7 @@ def test_attestations_that_were_there_first_stay(run: Run, place: Path) -> None:
     (place / "s3").mkdir()
     (place / "s3" / "other").touch()
     text = run("request", "s3", "--release", "data", "--renew", "policy", code=2)
-    assert "[STO-K051]" in text
+    assert "[STO-K050]" in text
 
 
 def test_what_does_not_change_is_no_ceremony(run: Run, place: Path) -> None:
@@ -244,9 +247,9 @@ def test_what_does_not_change_is_no_ceremony(run: Run, place: Path) -> None:
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no folder": (("review", "nothing"), "STO-K051"),
-    "folder in use": (("request", "fresh", "--release", "data"), "STO-K051"),
-    "nothing to build on": (("request", "s2"), "STO-K051"),
+    "no folder": (("review", "nothing"), "STO-K050"),
+    "folder in use": (("request", "fresh", "--release", "data"), "STO-K050"),
+    "nothing to build on": (("request", "s2"), "STO-K050"),
     "no such release": (("request", "s2", "--release", "people"), "STO-K052"),
     "no place": (("publish", "fresh"), "STO-U003"),
     "unsigned": (("publish", "fresh", "--data", "empty"), "STO-K068"),
@@ -359,8 +362,8 @@ def test_status_ends_with_4_when_something_has_expired(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for days, code, said in (
-        (5, 0, "timestamp is soon"),
-        (8, 4, "timestamp is expired"),
+        (5, 0, "timestamp expires"),
+        (8, 4, "timestamp expired"),
     ):
         now = NOW + days * DAY_S
         monkeypatch.setattr("stoilo.cli.release.verify.clock", lambda now=now: now)
@@ -372,7 +375,7 @@ def test_gate_epochs_that_run_out_are_said_long_before(
 ) -> None:
     monkeypatch.setattr("stoilo.cli.release.verify.clock", lambda: NOW + 40 * DAY_S)
     text = run("status", "data", code=4)  # nobody signed the timestamp meanwhile
-    assert "gate epochs are soon" in text
+    assert "the last gate epoch ends" in text
 
 
 def test_release_of_another_online_key_is_not_published_here(

@@ -145,7 +145,7 @@ def test_short_passphrase_makes_no_key(tmp_path: Path) -> None:
     )
     os.close(descriptor)
     assert isinstance(result.exception, StoiloError)
-    assert result.exception.code == "STO-K072"
+    assert result.exception.code == "STO-U003"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -187,7 +187,7 @@ def test_fingerprint_that_nobody_read_makes_no_key(
     arguments = ["--role", "root", "--name", "ada", "--output", str(tmp_path)]
     result = CliRunner().invoke(cli, ["release", "keygen", *arguments])
     assert isinstance(result.exception, StoiloError)
-    assert result.exception.code == "STO-K074"
+    assert result.exception.code == "STO-K069"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -289,7 +289,7 @@ def test_name_may_come_from_the_server_s_settings(tmp_path: Path) -> None:
 
 
 def test_project_without_a_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="STO-K092") as refusal:
+    with pytest.raises(UsageError, match="STO-K090") as refusal:
         call(tmp_path)
     assert "--origin" in (refusal.value.hint or "")
 

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from stoilo.cli.main import cli
 from stoilo.core.errors import StoiloError
+from stoilo.core.levels import load_levels
 from stoilo.executor.verifier.targets import InstalledRelease
-from stoilo.policies.levels import load_levels
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from tests.support.stage import ReleaseStage
 
@@ -60,7 +60,7 @@ def test_tampered_release_ends_with_4(release: Path) -> None:
     finally:
         path.write_bytes(kept)
     assert result.exit_code == 4
-    assert json.loads(result.stdout)["error"]["code"] == "STO-K075"
+    assert json.loads(result.stdout)["error"]["code"] == "STO-K076"
     assert isinstance(raised, StoiloError)
 
 

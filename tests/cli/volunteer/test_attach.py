@@ -84,7 +84,7 @@ def test_open_directory_is_refused(run, tmp_path):
 def test_second_attachment_to_one_project_is_refused(run):
     run.attach()
     code, _, err = run.attach()
-    assert (code, "STO-X046" in err) == (2, True)
+    assert (code, "STO-X045" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_password_is_piped_and_gives_the_key(run, project, tmp_path, monkeypatch
     words = ("--email", "bob@example.org", "--trust-project-programs")
     monkeypatch.setattr(sys, "stdin", io.StringIO("wrong password\n"))
     code, _, err = run.attach(*words)
-    assert (code, "STO-X048" in err) == (8, True)
+    assert (code, "STO-X003" in err) == (8, True)
     make_account(made, "right password")
     monkeypatch.setattr(sys, "stdin", io.StringIO("right password\n"))
     assert run.attach(*words)[0] == 0
@@ -172,7 +172,7 @@ def test_unfinished_task_is_given_back_at_detaching(run, project, tmp_path):
     ledger.add(ResultRecord("w_1_0", "w_1", "pure", 2**31, (), "up", "u", 1))
     ledger.close()
     code, _, err = run("detach", project.url)
-    assert (code, "STO-X049" in err) == (2, True)
+    assert (code, "STO-X045" in err) == (2, True)
     code, out, _ = run("detach", project.url, "--abort-tasks")
     assert (code, "could not" in out) == (0, False)
     assert list((tmp_path / "data").iterdir()) == []

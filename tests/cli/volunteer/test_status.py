@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from stoilo.audit.format.facts import NamedDigest, ReleaseRecord
-from stoilo.audit.format.leaf import record_leaf, render_record
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash, render_checkpoint
 from stoilo.audit.format.note import Note, render_note, sign_note
-from stoilo.audit.format.proof import Proof, render_proof, render_release_proof
+from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.records import record_leaf, render_record, render_release_proof
 from stoilo.cli.main import main
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile
@@ -124,7 +124,7 @@ def check(project, url, launcher, *words):
 
 def test_release_without_its_log_proof_is_refused(project, url, capsys):
     assert check(project, url, project / "0") == 4
-    assert "STO-F047" in capsys.readouterr().err
+    assert "STO-F045" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("logged")
@@ -139,7 +139,7 @@ def test_release_that_only_this_volunteer_was_shown_is_refused(
 ):
     log_release(logged, digest(b"everybody else's launcher"), digest(ARCHIVE))
     assert check(project, url, project / "0") == 4
-    assert "STO-F047" in capsys.readouterr().err
+    assert "STO-F045" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("logged")

@@ -17,7 +17,7 @@ from stoilo.core.codec.values import to_node
 from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

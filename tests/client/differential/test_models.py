@@ -17,8 +17,7 @@ from stoilo.core.codec.values import to_node
 from stoilo.core.types import RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import find_argument_types, load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

@@ -11,8 +11,8 @@ from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import UsageError
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest, read_outcome
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
+from stoilo.sandbox.process.report import read_outcome
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

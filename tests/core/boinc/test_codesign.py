@@ -45,4 +45,4 @@ def test_any_text_ends_in_our_error_or_a_value(text):
         try:
             parse(text)
         except TrustError as error:
-            assert error.code == "STO-K075"
+            assert error.code == "STO-K076"

@@ -110,12 +110,12 @@ def test_array_data_is_aligned_to_sixteen_bytes():
         ({1: object()}, "STO-D001"),
         ({float("nan"): 1}, "STO-D001"),
         ("\ud800", "STO-D001"),
-        (Ndarray("float64", (3,), bytes(8)), "STO-D003"),
-        (Ndarray("object", (1,), bytes(8)), "STO-D003"),
-        (Ndarray("float32", (0, 1 << 62, 1 << 62), b""), "STO-D003"),
-        (Ndarray("float32", (0, 1 << 61), b""), "STO-D003"),
-        (Tensor("int8", (1 << 63, 0), b""), "STO-D003"),
-        (Instance("not a name"), "STO-D002"),
+        (Ndarray("float64", (3,), bytes(8)), "STO-D001"),
+        (Ndarray("object", (1,), bytes(8)), "STO-D001"),
+        (Ndarray("float32", (0, 1 << 62, 1 << 62), b""), "STO-D001"),
+        (Ndarray("float32", (0, 1 << 61), b""), "STO-D001"),
+        (Tensor("int8", (1 << 63, 0), b""), "STO-D001"),
+        (Instance("not a name"), "STO-D001"),
     ],
 )
 def test_value_that_does_not_travel_is_refused_with_its_code(node, code):
@@ -127,7 +127,7 @@ def test_value_that_does_not_travel_is_refused_with_its_code(node, code):
 def test_value_that_contains_itself_is_refused_as_too_deep():
     loop: list[object] = []
     loop.append(loop)
-    with pytest.raises(UsageError, match="STO-D004"):
+    with pytest.raises(UsageError, match="STO-D005"):
         encode(loop)
 
 
@@ -135,13 +135,13 @@ def test_value_that_contains_itself_is_refused_as_too_deep():
 def test_empty_array_of_an_extent_that_no_machine_has_is_refused(extent):
     parts = b"a\x07float32\x02" + struct.pack("<QQ", 0, extent)
     padding = bytes(-(len(MAGIC) + len(parts)) % 16)
-    with pytest.raises(TrustError, match="STO-D003"):
+    with pytest.raises(TrustError, match="STO-D002"):
         decode(MAGIC + parts + padding)
 
 
 def test_nesting_beyond_the_bound_is_refused_by_the_decoder():
     deep = MAGIC + (b"l" + struct.pack("<I", 1)) * 70 + b"N"
-    with pytest.raises(TrustError, match="STO-D004"):
+    with pytest.raises(TrustError, match="STO-D005"):
         decode(deep)
 
 
@@ -161,7 +161,7 @@ def test_nesting_beyond_the_bound_is_refused_by_the_decoder():
         (MAGIC + b"d\x02\x00\x00\x00TNTN", "STO-D002"),
         (MAGIC + b"d\x01\x00\x00\x00l\x00\x00\x00\x00N", "STO-D001"),
         (MAGIC + b"a\x04bool\x01\x01" + bytes(7) + bytes(13) + b"\x02", "STO-D002"),
-        (MAGIC + b"a\x05float\x00", "STO-D003"),
+        (MAGIC + b"a\x05float\x00", "STO-D002"),
         (MAGIC + b"R\x03a b", "STO-D002"),
         (MAGIC + b"B\xff\x00\x00\x00", "STO-D002"),
         (MAGIC + b"D" + b"\xff" * 7 + b"\x7f" + bytes(10), "STO-D002"),
@@ -204,5 +204,5 @@ def test_keys_built_to_collide_are_refused_and_honest_keys_are_not():
 def test_reference_is_refused_where_only_data_may_stand(form):
     data = MAGIC + b"l\x01\0\0\0" + form
     decode(data)
-    with pytest.raises(TrustError, match="STO-D008"):
+    with pytest.raises(TrustError, match="STO-D002"):
         decode(data, DATA_BOUNDS)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.flavors.archive import write_archive
+from stoilo.core.frozen_tree import platform_name, render_tree
 from stoilo.flavors.launcher_build import (
     LauncherHeld,
     build_launcher,
     launcher_sources,
     render_held,
 )
-from stoilo.flavors.tree import describe_tree, platform_name, render_tree
+from stoilo.flavors.packing import describe_tree, write_archive
 
 PROGRAMS = Path(__file__).parent / "programs"
 ARCHIVE = "stoilo-verifier.tar"

@@ -116,4 +116,4 @@ def test_without_the_temporary_name_a_kill_leaves_a_half_tree(faulty):
     except FileNotFoundError:
         pytest.skip("needs strace")
     assert faulty.tree.exists()
-    assert faulty.refusal() == (4, "STO-F055")
+    assert faulty.refusal() == (4, "STO-F006")

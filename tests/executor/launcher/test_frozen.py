@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from stoilo.core.frozen_tree import platform_name
 from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.flavors.build import build_verifier
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
-from stoilo.flavors.tree import platform_name
 from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED
 
@@ -168,5 +168,5 @@ def test_extra_library_in_the_frozen_tree_is_refused(frozen):
     done = start(frozen, "--version")
     extra.unlink()
     assert (done.returncode, done.stdout) == (4, b"")
-    assert b"STO-F055" in done.stderr
+    assert b"STO-F006" in done.stderr
     assert start(frozen, "--version").returncode == 0

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
-from stoilo.flavors.archive import ustar_header
+from stoilo.core.frozen_tree import parse_tree, platform_name, ustar_header
 from stoilo.flavors.launcher_build import launcher_sources
-from stoilo.flavors.tree import parse_tree, platform_name
 
 PROGRAMS = Path(__file__).parent / "programs"
 FUZZED = ["archive.c", "header.c", "manifest.c", "sha256.c", "failure.c"]

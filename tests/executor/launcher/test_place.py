@@ -40,7 +40,7 @@ def test_what_only_resembles_a_slot_is_none(slot, elsewhere, tmp_path, name):
 
 @pytest.mark.parametrize("home", ["", "relative", "/nowhere", "/dev/null"])
 def test_without_a_slot_and_a_home_it_refuses(slot, elsewhere, home):
-    assert slot.refusal(**elsewhere | {"env": {"HOME": home}}) == (1, "STO-F056")
+    assert slot.refusal(**elsewhere | {"env": {"HOME": home}}) == (1, "STO-F037")
 
 
 def test_environment_does_not_move_them_out_of_a_slots_data(slot, tmp_path):
@@ -60,7 +60,7 @@ def test_slot_is_where_it_really_lies_not_as_it_was_named(slot, tmp_path):
 def test_directory_open_to_others_refuses(slot, name):
     assert slot.starts()
     (slot.data / name).chmod(0o750)
-    assert slot.refusal() == (1, "STO-F056")
+    assert slot.refusal() == (1, "STO-F037")
 
 
 @pytest.mark.parametrize("name", ["stoilo", "stoilo/verifier"])
@@ -68,7 +68,7 @@ def test_directory_through_a_link_refuses(slot, name):
     assert slot.starts()
     real = (slot.data / name).rename(slot.data / "real")
     (slot.data / name).symlink_to(real)
-    assert slot.refusal() == (1, "STO-F056")
+    assert slot.refusal() == (1, "STO-F037")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a directory away")
@@ -76,12 +76,12 @@ def test_directory_through_a_link_refuses(slot, name):
 def test_somebody_elses_directory_refuses(slot, name):
     assert slot.starts()
     os.chown(slot.data / name, 65534, 65534)
-    assert slot.refusal() == (1, "STO-F056")
+    assert slot.refusal() == (1, "STO-F037")
 
 
 def test_file_in_its_place_refuses(slot):
     (slot.data / "stoilo").write_text("")
-    assert slot.refusal() == (1, "STO-F056")
+    assert slot.refusal() == (1, "STO-F037")
 
 
 def test_group_that_directories_inherit_does_not_matter(slot):
@@ -95,7 +95,7 @@ def test_working_directory_that_is_gone_is_told(slot, tmp_path):
     (tmp_path / "gone").rmdir()
     found = slot.refusal(cwd=None, preexec_fn=lambda: os.fchdir(here))
     os.close(here)
-    assert found == (1, "STO-F056")
+    assert found == (1, "STO-F037")
 
 
 def go_deep(root):
@@ -109,4 +109,4 @@ def go_deep(root):
 
 def test_path_that_grows_too_long_is_told(slot, tmp_path):
     found = slot.refusal(cwd=tmp_path, preexec_fn=lambda: go_deep(tmp_path))
-    assert found == (1, "STO-F056")
+    assert found == (1, "STO-F037")

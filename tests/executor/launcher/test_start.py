@@ -131,7 +131,7 @@ def test_setuid_program_refuses_to_run(slot):
         pytest.skip("needs root to make a program of somebody else")
     os.chown(slot.launcher, 65534, 65534)
     slot.launcher.chmod(0o6755)
-    assert slot.refusal() == (1, "STO-F060")
+    assert slot.refusal() == (1, "STO-F059")
 
 
 def test_program_that_cannot_run_is_told(make_slot, pack_tree, verifier_tree, tmp_path):

@@ -76,8 +76,8 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_changed_tree_is_not_run(slot, tree, change):
     change(tree)
-    assert slot.refusal() == (4, "STO-F055")
-    assert slot.refusal() == (4, "STO-F055")  # nor healed behind the volunteer's back
+    assert slot.refusal() == (4, "STO-F006")
+    assert slot.refusal() == (4, "STO-F006")  # nor healed behind the volunteer's back
 
 
 def test_unchanged_tree_runs_again(slot, tree):
@@ -96,7 +96,7 @@ def test_files_are_the_volunteers_alone(tree):
 @pytest.mark.parametrize("name", [".", "_internal", "_internal/block", "MANIFEST"])
 def test_somebody_elses_file_is_not_run(slot, tree, name):
     os.chown(tree / name, 65534, 65534)
-    assert slot.refusal() == (4, "STO-F055")
+    assert slot.refusal() == (4, "STO-F006")
 
 
 def test_deleted_tree_is_unpacked_again(slot, tree):
@@ -122,5 +122,5 @@ def test_too_few_descriptors_accuse_nobody(slot, files):
     assert slot.starts()
     most = (files, files)
     limited = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, most)}
-    assert slot.refusal(**limited) == (1, "STO-F056")
+    assert slot.refusal(**limited) == (1, "STO-F037")
     assert slot.starts()

@@ -61,7 +61,7 @@ def test_lock_that_is_never_released_is_told(make_slot, sanitized):
     slot.place.parent.chmod(0o700)
     with (slot.place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert slot.refusal() == (1, "STO-F058")
+        assert slot.refusal() == (1, "STO-X008")
 
 
 def test_unpacked_tree_needs_no_lock(make_slot, sanitized):
@@ -90,7 +90,7 @@ def test_half_written_tree_under_the_final_name_is_not_run(slot):
     """No crash leaves one; whatever else does, it is compared like any other."""
     assert slot.starts()
     (slot.tree / "_internal/lib/large").unlink()
-    assert slot.refusal() == (4, "STO-F055")
+    assert slot.refusal() == (4, "STO-F006")
 
 
 def test_read_only_place_is_told(slot):
@@ -107,7 +107,7 @@ def test_read_only_place_is_told(slot):
         [*command, slot.launcher], cwd=slot.path, capture_output=True, check=False
     )
     assert done.stdout == b""
-    assert (done.returncode, done.stderr.split(b" ")[1]) == (1, b"STO-F057")
+    assert (done.returncode, done.stderr.split(b" ")[1]) == (1, b"STO-X008")
 
 
 def pass_through(folder):
@@ -140,7 +140,7 @@ def test_full_disk_is_told_and_nothing_is_left(slot, room):
     done = subprocess.run(
         [*command, slot.launcher], cwd=slot.path, capture_output=True, check=False
     )
-    assert b"STO-F057" in done.stderr
+    assert b"STO-X008" in done.stderr
     assert b"ENOSPC" in done.stderr
     said = done.stdout.decode().split()
     assert said[:2] == ["status", "1"]

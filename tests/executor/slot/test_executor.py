@@ -12,13 +12,13 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.limits import RunLimits
 from stoilo.executor.slot.executor import PutOffError, SlotExecutor
-from stoilo.executor.slot.process import Program
+from stoilo.executor.slot.layout import Program
 from stoilo.executor.verifier.installation import installed_release, render_built
 from stoilo.executor.verifier.optin import OptIn
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import Disposition, Work, parse_result
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.flavors.manifest import find_flavor
+from stoilo.signer.published.directory import pack_release, read_release
 from tests.support.boincslot import state_of, wait_for
 from tests.support.descendants import descendants
 from tests.support.gate import GateBench
@@ -131,7 +131,7 @@ def test_opt_in_reaches_the_verifier(tmp_path, gate, program, make):
     header = parse_result(executor.execute(make_work(tmp_path, gate))).header
     assert (header.disposition, header.code) == (
         Disposition.NOT_FOR_THIS_HOST,
-        "STO-A051",
+        "STO-A050",
     )
 
 
@@ -181,13 +181,13 @@ def test_launcher_without_a_result_says_why(tmp_path, make, text, words):
 
 def test_temporary_exit_puts_the_copy_off_and_keeps_its_slot(tmp_path, make):
     text = (
-        "echo state > kept; printf '300\\nSTO-F042 disk full\\n' > boinc_temporary_exit"
+        "echo state > kept; printf '300\\nSTO-X008 disk full\\n' > boinc_temporary_exit"
     )
     executor = make(make_program(tmp_path, f"#!/bin/sh\n{text}\n"))
     with pytest.raises(PutOffError) as caught:
         executor.execute(Work("r", "w_1", "pure", ()))
-    assert (caught.value.code, caught.value.delay_s) == ("STO-X041", 300.0)
-    assert "STO-F042 disk full" in caught.value.message
+    assert (caught.value.code, caught.value.delay_s) == ("STO-F048", 300.0)
+    assert "STO-X008 disk full" in caught.value.message
     assert (tmp_path / "state" / "slots" / "0" / "kept").exists()
 
 

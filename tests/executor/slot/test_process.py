@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.executor.slot.process import (
+from stoilo.executor.slot.layout import (
     ExitKind,
     Program,
     SlotTask,
@@ -18,8 +18,9 @@ from stoilo.executor.slot.process import (
     read_state,
     write_state,
 )
-from stoilo.executor.verifier.boinc_shm import SEGMENT_BYTES, AppStatus
+from stoilo.executor.verifier.boinc_session import SEGMENT_BYTES
 from stoilo.executor.verifier.boinc_slot import parse_init_data
+from stoilo.executor.verifier.checkpoints import AppStatus
 from stoilo.executor.verifier.workunit import Work
 
 

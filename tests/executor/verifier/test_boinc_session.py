@@ -12,8 +12,12 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.boinc_session import Session
-from stoilo.executor.verifier.boinc_shm import MMAP_FILE, Control, open_segment
+from stoilo.executor.verifier.boinc_session import (
+    MMAP_FILE,
+    Control,
+    Session,
+    open_segment,
+)
 from stoilo.executor.verifier.boinc_slot import SlotInfo
 from stoilo.executor.verifier.checkpoints import (
     CHECKPOINT_FILE,
@@ -21,9 +25,9 @@ from stoilo.executor.verifier.checkpoints import (
     render_checkpoint,
 )
 from stoilo.executor.verifier.installation import installed_release, render_built
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.process.exchange import Exchange
+from stoilo.signer.published.directory import pack_release, read_release
 from tests.support.boincslot import (
     FakeClient,
     VerifierProcess,
@@ -221,7 +225,7 @@ def test_unusable_segment_puts_the_task_off(data, gate, built):
     with VerifierProcess(slot, built) as process:
         assert process.wait() == 0
     words = (slot / "boinc_temporary_exit").read_text().splitlines()
-    assert (words[0], words[1][:8]) == ("300", "STO-F070")
+    assert (words[0], words[1][:8]) == ("300", "STO-F038")
 
 
 def test_second_verifier_in_the_slot_is_put_off(spinning, data, built):
@@ -229,7 +233,7 @@ def test_second_verifier_in_the_slot_is_put_off(spinning, data, built):
     slot = data.directory / "slots" / "0"
     with VerifierProcess(slot, built) as second:
         assert second.wait() == 0
-    assert "STO-F071" in (slot / "boinc_temporary_exit").read_text()
+    assert "STO-F038" in (slot / "boinc_temporary_exit").read_text()
 
 
 def test_quit_before_the_task_has_begun_ends_it(data, gate, built):

@@ -134,7 +134,7 @@ def test_result_that_cannot_be_written_leaves_no_finish_file(data):
     (slot.directory / "result.part").mkdir()
     with pytest.raises(InternalError) as caught:
         finish(slot, b"result")
-    assert caught.value.code == "STO-F044"
+    assert caught.value.code == "STO-X008"
     assert not (slot.directory / FINISH_FILE).exists()
 
 
@@ -215,6 +215,6 @@ def test_slot_is_held_by_one_verifier_at_a_time(data):
     with hold_slot(slot):
         with pytest.raises(InternalError) as caught, hold_slot(slot):
             pass
-        assert caught.value.code == "STO-F071"
+        assert caught.value.code == "STO-F038"
     with hold_slot(slot):
         pass

@@ -19,12 +19,12 @@ from stoilo.core.signatures import (
     sign_envelope,
 )
 from stoilo.core.types import RunStatus
-from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
+from stoilo.executor.volunteer.installed import InstalledExecutor
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key
+from stoilo.signer.published.directory import pack_release, read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import Admitted, GateBench
 
@@ -43,7 +43,7 @@ def gate(tmp_path):
 def executor(tmp_path, gate):
     root = gate.root.root_file.read_bytes()
     (tmp_path / "state").mkdir()
-    made = VerifiedExecutor(root, tmp_path / "state", HostState(), clock=time.time)
+    made = InstalledExecutor(root, tmp_path / "state", HostState(), clock=time.time)
     yield made
     made.close()
 
@@ -128,18 +128,18 @@ def test_swapped_source_is_refused_and_never_parsed(tmp_path, gate, executor):
 def test_clock_beyond_all_calendars_is_an_expired_release(tmp_path, gate):
     root = gate.root.root_file.read_bytes()
     (tmp_path / "state").mkdir()
-    executor = VerifiedExecutor(
+    executor = InstalledExecutor(
         root, tmp_path / "state", HostState(), clock=lambda: 1e15
     )
     work = make_work(tmp_path / "work", gate)
-    assert parse_result(executor.execute(work)).header.code == "STO-K033"
+    assert parse_result(executor.execute(work)).header.code == "STO-K011"
     executor.close()
 
 
 def test_source_that_is_no_text_is_refused(tmp_path, gate, executor):
     work = make_work(tmp_path / "work", gate, b"def task(kwargs):\n    return '\xff'\n")
     header = parse_result(executor.execute(work)).header
-    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A093")
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A023")
 
 
 def test_level_above_the_opt_in_is_not_for_this_host(tmp_path, gate, executor):
@@ -164,7 +164,7 @@ def test_app_of_another_level_is_refused(tmp_path, gate, executor):
 def test_workunit_of_another_attempt_is_refused(tmp_path, gate, executor):
     work = make_work(tmp_path / "wu", gate)
     other = Work("task-1_2_0", "task-1_2", "pure", work.files)
-    assert run(executor, other)[0].header.code == "STO-A022"
+    assert run(executor, other)[0].header.code == "STO-A020"
 
 
 @pytest.mark.parametrize("name", ["admission", "proof", "arguments", "release"])
@@ -172,7 +172,7 @@ def test_missing_file_is_refused(tmp_path, gate, executor, name):
     work = make_work(tmp_path / "wu", gate)
     files = tuple(row for row in work.files if row[0] != name)
     header = run(executor, Work(work.result, work.workunit, work.app, files))[0].header
-    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-X011")
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A057")
 
 
 def test_unknown_flavor_is_not_for_this_host(tmp_path, gate, executor):
@@ -227,7 +227,7 @@ def start(executor, work):
 def test_unwanted_run_is_killed_at_once(tmp_path, gate, executor, end, pause):
     work = make_work(tmp_path / "wu", gate, SPINS, limits=RunLimits(wall_s=60))
     thread, codes = start(executor, work)
-    while work.result not in executor._runs._cancels:
+    while work.result not in executor._runs._runs:
         time.sleep(0.001)
     time.sleep(pause)
     began = time.monotonic()
@@ -265,7 +265,7 @@ def witnessed_pair(tmp_path, clock):
     )
     root = gate.root.root_file.read_bytes()
     (tmp_path / "own").mkdir(exist_ok=True)
-    made = VerifiedExecutor(root, tmp_path / "own", HostState(), clock=clock)
+    made = InstalledExecutor(root, tmp_path / "own", HostState(), clock=clock)
     return gate, made
 
 
@@ -286,7 +286,7 @@ def test_clock_set_back_does_not_revive_an_old_admission(tmp_path):
     assert run(executor, old)[0].header.disposition is Disposition.RAN  # control
     assert run(executor, new)[0].header.disposition is Disposition.RAN
     executor.close()
-    restarted = VerifiedExecutor(
+    restarted = InstalledExecutor(
         gate.root.root_file.read_bytes(), tmp_path / "own", HostState(), clock=clock
     )
     assert run(restarted, old)[0].header.code == "STO-A040"
@@ -308,7 +308,7 @@ def test_admission_without_its_cosignature_is_refused(tmp_path):
     clock = Clock(int(time.time()))
     gate, executor = witnessed_pair(tmp_path, clock)
     work = make_work(tmp_path / "wu", gate)
-    proof = work.file("proof")
+    proof = dict(work.files)["proof"]
     bare = gate.strip_cosignatures(Admitted(b"", b"", proof.read_bytes()))
     proof.write_bytes(bare.proof)
     assert run(executor, work)[0].header.code == "STO-L013"

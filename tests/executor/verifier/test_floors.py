@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import PolicyRefusal, TrustError
-from stoilo.executor.verifier.admission import check_verifier_floor, verify_bundle
+from stoilo.executor.verifier.admission import check_verifier_floor
 from stoilo.executor.verifier.host_verifier import raise_floors
 from stoilo.executor.verifier.targets import ArchiveFile, Floors, FloorsFile, PartFile
-from stoilo.executor.verifier.workunit import HostState
-from tests.support.gate import FLAVOR
+from tests.support.gate import FLAVOR, host_state, verify_bundle
 
 numbers = st.integers(0, 2**31)
 floors = st.builds(
@@ -47,7 +46,7 @@ def test_raised_floors_are_never_below_either(one, other):
 )
 def test_verifier_below_a_floor_is_asked_to_update(gate, serial, own, project, refused):
     trust = released(gate, floors=FloorsFile(verifier=project))
-    host = HostState(serial=serial, floors=Floors(serials={"verifier": own}))
+    host = host_state(serial=serial, floors=Floors(serials={"verifier": own}))
     if not refused:
         check_verifier_floor(trust, host)
         return
@@ -74,15 +73,15 @@ def part(serial=4):
 @pytest.mark.parametrize(
     ("floors", "denied", "code"),
     [
-        (Floors(serials={"pure": 5}), (), "STO-A091"),
-        (Floors(), ("a" * 64,), "STO-A092"),
-        (Floors(), ("b" * 64,), "STO-A092"),
+        (Floors(serials={"pure": 5}), (), "STO-A047"),
+        (Floors(), ("a" * 64,), "STO-A046"),
+        (Floors(), ("b" * 64,), "STO-A046"),
         (Floors(serials={"pure": 4, "numeric": 9}), ("c" * 64,), ""),
     ],
 )
 def test_runtime_below_its_floor_or_withdrawn_is_refused(gate, floors, denied, code):
     trust = released(gate, parts=(part(),), denied=frozenset(denied))
-    host = HostState(
+    host = host_state(
         platform="x86_64-linux", floors=floors, flavors=frozenset({FLAVOR})
     )
     bundle = gate.bundle(gate.admit(gate.statement()))

@@ -74,7 +74,7 @@ def test_newest_statement_survives_a_restart(gate: GateBench, path: Path) -> Non
     HostMemory(path).learn_revocations(
         gate.revoke_online(sequence=5, epochs=(9,)), trust
     )
-    with pytest.raises(TrustError, match="STO-A077"):
+    with pytest.raises(TrustError, match="STO-A076"):
         HostMemory(path).learn_revocations(gate.revoke_online(sequence=6), trust)
 
 

@@ -8,8 +8,13 @@ import msgspec
 import pytest
 
 from stoilo.audit.format.facts import NamedDigest, ReleaseRecord
-from stoilo.audit.format.leaf import record_leaf, render_record
-from stoilo.audit.format.proof import LoggedRelease, ProvenLeaf, render_release_proof
+from stoilo.audit.format.proof import ProvenLeaf
+from stoilo.audit.format.records import (
+    LoggedRelease,
+    record_leaf,
+    render_record,
+    render_release_proof,
+)
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.inspection import (
     OwnParts,
@@ -72,7 +77,7 @@ def test_published_and_logged_program_is_named(trust):
     own = OwnParts(PLATFORM, LAUNCHER, TREE)
     check = check_self(trust, own, logged(LAUNCHER, ARCHIVE))
     text = render_check(check)
-    assert [one.part for one in check.findings] == ["launcher", "verifier"]
+    assert [one.part for one in check.parts] == ["launcher", "verifier"]
     assert "entry 3 of 9" in text
     assert "DEVELOPMENT" in text
 
@@ -105,7 +110,7 @@ def test_other_program_is_refused(trust, own, code):
 )
 def test_release_that_the_log_tells_otherwise_is_refused(trust, digests):
     own = OwnParts(PLATFORM, LAUNCHER, TREE)
-    assert refused(check_self, trust, own, logged(*digests)) == "STO-F047"
+    assert refused(check_self, trust, own, logged(*digests)) == "STO-F045"
 
 
 def test_program_is_hashed_whole(tmp_path):
@@ -120,7 +125,7 @@ def test_own_tree_is_hashed_again(tmp_path):
     (tmp_path / "tree" / "MANIFEST").write_bytes(made.manifest)
     assert hash_own_tree(tmp_path / "tree") == made.wanted.digest
     (tmp_path / "tree" / "more").write_bytes(b"")
-    assert refused(hash_own_tree, tmp_path / "tree") == "STO-F041"
+    assert refused(hash_own_tree, tmp_path / "tree") == "STO-F006"
     assert refused(hash_own_tree, tmp_path) == "STO-F046"
 
 
@@ -129,13 +134,13 @@ def test_proof_is_optional_and_a_bad_one_is_refused(tmp_path, gate):
     assert read_logged(tmp_path, trust) is None
     (tmp_path / "release.record.json").write_bytes(b"{}")
     (tmp_path / "release.tlog-proof").write_bytes(b"x")
-    assert refused(read_logged, tmp_path, trust) == "STO-F047"
+    assert refused(read_logged, tmp_path, trust) == "STO-F045"
 
 
 @pytest.mark.parametrize("plant", [os.mkfifo, os.mkdir])
 def test_what_a_slot_holds_in_place_of_a_proof_is_refused(tmp_path, gate, plant):
     plant(tmp_path / "release.record.json")
-    assert refused(read_logged, tmp_path, gate.root.trust) == "STO-F047"
+    assert refused(read_logged, tmp_path, gate.root.trust) == "STO-F045"
 
 
 def test_nothing_of_the_findings_commands_a_terminal(trust):
@@ -168,4 +173,4 @@ def test_record_of_another_release_does_not_fit_the_proof(gate):
     leaf = record_leaf(record, "1")
     proof = render_release_proof(gate.log(leaf), leaf)
     other = render_record(record_of(LAUNCHER, "d" * 64))
-    assert refused(prove_release, other, proof, gate.root.trust) == "STO-F047"
+    assert refused(prove_release, other, proof, gate.root.trust) == "STO-F045"

@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from stoilo.executor.verifier.boinc_session import (
     SILENCE_S,
-    Lookout,
+    Control,
     QuitReason,
     Standing,
     heed,
+    is_lost,
+    parse_control,
 )
-from stoilo.executor.verifier.boinc_shm import Control
 
 ASKED = st.lists(st.frozensets(st.sampled_from(Control)), max_size=8)
 
@@ -44,11 +45,13 @@ def test_abort_is_stronger_than_quit():
     assert after([Control.QUIT]).ending is QuitReason.QUIT
     assert after([Control.QUIT, Control.ABORT]).ending is QuitReason.ABORT
     assert after([Control.ABORT], [Control.QUIT]).ending is QuitReason.ABORT
-    assert (QuitReason.QUIT.exit_code, QuitReason.ABORT.exit_code) == (0, 194)
+    assert (QuitReason.QUIT.value, QuitReason.ABORT.value) == (0, 194)
 
 
 def test_other_words_ask_for_nothing():
-    assert after([Control.REREAD], [Control.NETWORK]) == Standing()
+    assert heed(
+        Standing(), parse_control(b"<reread_app_info/><network_available/>")
+    ) == (Standing())
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,5 @@ def test_other_words_ask_for_nothing():
     ],
 )
 def test_client_is_lost(was_parent, exists, is_parent, silent_s, lost):
-    lookout = Lookout(0.0, is_parent=was_parent).hear(10.0)
-    now = 10.0 + silent_s
-    assert lookout.is_lost(now, exists=exists, is_parent=is_parent) is lost
+    seen = {"exists": exists, "was_parent": was_parent, "is_parent": is_parent}
+    assert is_lost(silent_s, **seen) is lost

@@ -1,8 +1,8 @@
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.trust import pack_release, parse_release_pack
-from stoilo.executor.verifier.tuf_client import ReleaseFiles, travels
+from stoilo.executor.verifier.trust import ReleaseFiles, parse_release_pack, travels
+from stoilo.signer.published.directory import pack_release
 
 
 @pytest.mark.parametrize(
@@ -46,5 +46,5 @@ def test_other_names_are_refused(name: str) -> None:
 
 def test_file_past_the_bound_is_refused() -> None:
     large = ReleaseFiles((("metadata/1.root.json", b" " * (512 * 1024 + 1)),))
-    with pytest.raises(TrustError, match="STO-K037"):
+    with pytest.raises(TrustError, match="STO-K013"):
         parse_release_pack(pack_release(large))

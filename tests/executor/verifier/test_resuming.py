@@ -9,9 +9,10 @@ from stoilo.core.digests import content_digest
 from stoilo.executor.verifier.checkpoints import Checkpoint
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import HostState, Work, parse_result
+from stoilo.executor.volunteer.installed import InstalledRuntimes
 from stoilo.flavors.manifest import find_flavor
+from stoilo.signer.published.directory import pack_release, read_release
 from tests.support.gate import GateBench
 
 STEPS = b"""
@@ -85,6 +86,7 @@ def execute(tmp_path, gate):
             tmp_path / "state",
             HostState(),
             clock=time.time,
+            runtimes=InstalledRuntimes(),
             keeper=keeper,
         )
         try:

@@ -19,8 +19,9 @@ from stoilo.executor.verifier.targets import (
     part_target,
     read_target,
 )
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.development.root import create_development_root
+from stoilo.signer.published.directory import read_release
 from tests.support.gate import INSTALLED, NOW
 from tests.support.metadata import MetadataBench
 from tests.support.release import certify_parts
@@ -38,7 +39,7 @@ def make(directory: Path, installed: InstalledRelease = INSTALLED) -> TrustedRel
 
 def load(directory: Path, installed: InstalledRelease = INSTALLED) -> TrustedRelease:
     root = (directory / "root.json").read_bytes()
-    return load_trust(directory, root, NOW, installed=installed)
+    return load_trust(read_release(directory), root, NOW, installed=installed)
 
 
 def write_part(folder: Path, serial: int = 1) -> dict[str, Path]:
@@ -153,7 +154,7 @@ def test_part_whose_tree_is_missing_is_refused(tmp_path: Path) -> None:
     files = write_part(tmp_path / "p")
     del files[f"verifier/{PLATFORM}.tree"]
     certify_parts(tmp_path / "r", files, NOW)
-    with pytest.raises(TrustError, match="STO-K081"):
+    with pytest.raises(TrustError, match="STO-K013"):
         load(tmp_path / "r")
 
 

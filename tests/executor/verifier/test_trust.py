@@ -11,41 +11,42 @@ from tuf.api.metadata import TargetFile, Targets
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier import trust
 from stoilo.executor.verifier import trust as module
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.executor.verifier.trust import (
-    is_development_root,
+    DEVELOPMENT_MARK,
+    ReleaseFiles,
     load_trust,
-    pack_release,
     parse_release_pack,
-    read_release,
 )
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
-from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.changes import revoke
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
+from stoilo.signer.published import directory
+from stoilo.signer.published.directory import marks_of, pack_release, read_release
 from stoilo.signer.repository import (
     newest,
     refresh_online_metadata,
 )
-from tests.support.gate import DAY_S, INSTALLED, NOW
+from tests.support.gate import DAY_S, INSTALLED, NOW, epoch_at
 
 ORIGIN = "project.example/log"
 
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    directory = tmp_path / "release"
-    create_development_root(directory, ORIGIN, NOW, installed=INSTALLED)
-    return directory
+    place = tmp_path / "release"
+    create_development_root(place, ORIGIN, NOW, installed=INSTALLED)
+    return place
 
 
 def load(release: Path, now: int = NOW, cache: Path | None = None) -> str:
     """Return the origin, or the code of the refusal."""
     root = (release / "root.json").read_bytes()
     try:
-        trusted = load_trust(release, root, now, installed=INSTALLED, cache=cache)
+        trusted = load_trust(
+            read_release(release), root, now, installed=INSTALLED, cache=cache
+        )
     except TrustError as error:
         return error.code
     return trusted.origin
@@ -147,12 +148,16 @@ def test_development_root_is_refused_by_a_release_build(
     release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = (release / "root.json").read_bytes()
-    assert is_development_root(root)
+    assert marks_of(root) == {DEVELOPMENT_MARK}
     with pytest.raises(TrustError, match="STO-K015"):
-        load_trust(release, root, NOW, installed=INSTALLED, release_build=True)
+        load_trust(
+            read_release(release), root, NOW, installed=INSTALLED, release_build=True
+        )
     monkeypatch.setattr(module, "RELEASE_BUILD", True)
     with pytest.raises(TrustError, match="STO-K015"):
-        load_trust(release, root, NOW, installed=INSTALLED, release_build=False)
+        load_trust(
+            read_release(release), root, NOW, installed=INSTALLED, release_build=False
+        )
 
 
 def forge(release: Path, role: str, files: dict[str, bytes], key: PrivateKey) -> None:
@@ -189,7 +194,7 @@ def test_thief_of_every_online_key_cannot_name_an_epoch(release: Path) -> None:
     assert load(release) == ORIGIN
     forge(release, "policy", {"gate/1.json": b'{"epoch":1}'}, policy)
     refresh_online_metadata(release, online, NOW)
-    assert load(release) == "STO-K083"
+    assert load(release) == "STO-K013"
 
 
 def test_level_that_the_release_does_not_certify_is_not_held(release: Path) -> None:
@@ -197,7 +202,7 @@ def test_level_that_the_release_does_not_certify_is_not_held(release: Path) -> N
     older_numeric = msgspec.structs.replace(numeric, digest="00" * 32)
     older = dataclasses.replace(INSTALLED, levels=(pure, older_numeric))
     root = (release / "root.json").read_bytes()
-    trusted = load_trust(release, root, NOW, installed=older)
+    trusted = load_trust(read_release(release), root, NOW, installed=older)
     assert [level.name for level in trusted.levels] == ["pure"]
 
 
@@ -209,9 +214,9 @@ def test_host_that_was_away_for_two_years_reaches_the_newest_root(
         later += 150 * DAY_S
         create_development_root(release, ORIGIN, later, installed=INSTALLED)
     root = (release / "root.json").read_bytes()
-    trusted = load_trust(release, root, later, installed=INSTALLED)
+    trusted = load_trust(read_release(release), root, later, installed=INSTALLED)
     assert trusted.root_version > 2
-    assert trusted.epoch_at(later, 13 * DAY_S) is not None
+    assert epoch_at(trusted, later, 13 * DAY_S) is not None
 
 
 def test_tasks_that_start_at_once_share_a_cache(tmp_path: Path, release: Path) -> None:
@@ -269,5 +274,5 @@ def test_link_in_a_release_is_not_followed(release: Path, name: str) -> None:
 def test_release_that_never_stands_still_is_not_waited_for(
     release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trust, "_read_reachable", lambda _: None)
+    monkeypatch.setattr(directory._Walk, "follow", lambda _: False)
     assert load(release) == "STO-K014"

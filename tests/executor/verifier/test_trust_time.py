@@ -5,11 +5,18 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.workunit import HostState, TaskBundle
-from tests.support.gate import DAY_S, NOW, GateBench
+from stoilo.signer.published.directory import read_release
+from tests.support.gate import (
+    DAY_S,
+    NOW,
+    GateBench,
+    TaskBundle,
+    epoch_at,
+    host_state,
+    verify_bundle,
+)
 from tests.support.metadata import ORIGIN, MetadataBench
 
 LATE = 10 * DAY_S
@@ -65,7 +72,7 @@ def test_end_of_the_admission_is_judged_by_the_best_time(tmp_path: Path) -> None
     root = gate.root.root_file.read_bytes()
     for late, code in ((LATE, ""), (15 * DAY_S, "STO-A040")):
         trust = load_trust(
-            gate.root.directory,
+            read_release(gate.root.directory),
             root,
             NOW + late,
             installed=gate.installed,
@@ -77,7 +84,7 @@ def test_end_of_the_admission_is_judged_by_the_best_time(tmp_path: Path) -> None
 def verdict(bundle: TaskBundle, trust: TrustedRelease, now: int) -> str:
     """Return the code of the refusal, empty for work that may run."""
     try:
-        verify_bundle(bundle, trust, HostState(), now)
+        verify_bundle(bundle, trust, host_state(), now)
     except TrustError as error:
         return error.code
     return ""
@@ -87,11 +94,11 @@ def test_epoch_is_judged_by_the_best_time_too(tmp_path: Path) -> None:
     gate = GateBench(tmp_path / "keys")
     root = gate.root.root_file.read_bytes()
     trust = load_trust(
-        gate.root.directory,
+        read_release(gate.root.directory),
         root,
         NOW + 60 * DAY_S,
         installed=gate.installed,
         reference=NOW,
     )
-    assert trust.epoch_at(NOW, DAY_S) is not None
-    assert trust.epoch_at(NOW + 60 * DAY_S, DAY_S) is None
+    assert epoch_at(trust, NOW, DAY_S) is not None
+    assert epoch_at(trust, NOW + 60 * DAY_S, DAY_S) is None

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 from stoilo.executor.volunteer.host_info import (
     HostDescription,
     describe_host,
-    parse_meminfo,
-    parse_os_release,
     parse_processor,
 )
 
@@ -32,16 +30,10 @@ def test_processor_is_told_as_boinc_tells_it():
     )
 
 
-def test_memory_and_system_are_read():
-    assert parse_meminfo("MemTotal:       1024 kB\nMemFree: 5 kB\n") == 1024 * 1024
-    text = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nNAME="Debian GNU/Linux"\n'
-    assert parse_os_release(text) == ("Debian", "Debian GNU/Linux 12 (bookworm)")
-
-
-def test_computer_that_tells_nothing_is_described_all_the_same(tmp_path):
-    host = describe_host(tmp_path, system=tmp_path)
-    assert (host.vendor, host.memory_bytes, host.os_name) == ("", 0.0, "Linux")
-    assert host.disk_free_bytes > 0
+def test_computer_is_described_and_not_named(tmp_path):
+    host = describe_host(tmp_path)
+    assert host.os_name.startswith("Linux")
+    assert min(host.memory_bytes, host.disk_free_bytes) > 0
     assert host.domain_name == ""  # nobody's business
 
 
@@ -58,5 +50,3 @@ def test_description_is_looked_up_again_after_a_while(tmp_path):
 @given(st.text(max_size=300))
 def test_any_text_is_read_within_bounds(text):
     assert all(len(part) <= 2048 for part in parse_processor(text))
-    assert parse_meminfo(text) >= 0
-    assert all(len(part) <= 200 for part in parse_os_release(text))

@@ -89,7 +89,7 @@ def test_second_process_is_kept_out(tmp_path):
 
 def test_directory_of_another_project_is_refused(ledger, tmp_path):
     ledger.close()
-    with pytest.raises(UsageError, match="STO-X012"):
+    with pytest.raises(UsageError, match="STO-X007"):
         Ledger(tmp_path, "http://127.0.0.1:2/")
 
 

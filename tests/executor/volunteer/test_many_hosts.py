@@ -19,7 +19,8 @@ from tests.support.engine import (
     ProjectServer,
     make_spec,
 )
-from tests.support.hosts import Behaviour, HostCrowd, make_hosts
+from tests.support.hosts import HostCrowd
+from tests.support.simulatedhost import Behaviour, make_hosts
 
 OPTIONS = EngineOptions(idle_s=0.02, pace=Pace(next_rpc_delay_s=0.3))
 PAIR = Redundancy(

@@ -9,7 +9,8 @@ import pytest
 
 from stoilo.core.boinc.messages import FileInfo
 from stoilo.core.errors import TrustError
-from stoilo.executor.volunteer.scheduler_rpc import may_ask, parse_reply
+from stoilo.executor.volunteer.addresses import may_ask
+from stoilo.executor.volunteer.scheduler_rpc import parse_reply
 from stoilo.executor.volunteer.transfer import Transfer
 from tests.support.scripted import Scripted, ScriptedProject
 

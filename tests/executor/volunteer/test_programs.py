@@ -124,7 +124,7 @@ def test_versions_survive_a_restart_and_older_ones_do_not_return(make, site):
 def test_app_without_a_program_for_this_computer_is_named(make, site):
     programs = make(replace(version(site), app="numeric", platform="armv7-linux"))
     for app in ("pure", "numeric"):
-        with pytest.raises(TrustError, match="STO-X044"):
+        with pytest.raises(TrustError, match="STO-X043"):
             programs.ready(app)
 
 

@@ -23,14 +23,15 @@ from stoilo.core.boinc.messages import (
     WorkunitInfo,
 )
 from stoilo.core.errors import TrustError, UnreachableError
+from stoilo.executor.volunteer.addresses import check_name, find_scheduler
 from stoilo.executor.volunteer.scheduler_rpc import (
     CLIENT_VERSION,
     PLATFORM,
-    check_name,
-    find_scheduler,
     parse_reply,
-    parse_upload_reply,
     render_request,
+)
+from stoilo.executor.volunteer.transfer import (
+    parse_upload_reply,
     render_size_query,
     render_upload_head,
 )
@@ -114,9 +115,8 @@ FULL = SchedulerReply(
     waits=True,
     down=True,
     delete_files=("e" * 64,),
-    user=UserInfo(5, "ann <&>", 7, 1.5, 1.25, "home"),
+    user=UserInfo(5, "ann <&>", 7, 1.5, 1.25),
     project_preferences="<project_specific><max_level>pure</max_level></project_specific>",
-    global_preferences="<run_on_batteries>1</run_on_batteries>",
     code_sign_key=f"1024\n{'cd' * 32}\n.\n",
     code_sign_key_signature=f"{'ab' * 32}\n.\n",
     app_versions=(AppVersion("pure", 7, PLATFORM, (LAUNCHER, ARCHIVE)),),
@@ -193,12 +193,12 @@ def test_scheduler_is_found_in_both_spellings():
 
 @pytest.mark.parametrize("page", [b"", b"<html></html>", b"<scheduler></scheduler>"])
 def test_master_page_without_scheduler_is_unreachable(page):
-    with pytest.raises(UnreachableError, match="STO-X002"):
+    with pytest.raises(UnreachableError, match="STO-X001"):
         find_scheduler(page, URL)
 
 
 def test_scheduler_of_another_server_is_refused():
-    with pytest.raises(TrustError, match="STO-X002"):
+    with pytest.raises(TrustError, match="STO-X001"):
         find_scheduler(b"<scheduler>http://10.0.0.1/x</scheduler>", URL)
 
 
@@ -258,7 +258,6 @@ PROGRAM = f"""
 <code_sign_key_signature>
 {SIGNATURE}</code_sign_key_signature>
 <userid>5</userid><user_name>ann</user_name><user_total_credit>12.5</user_total_credit>
-<host_venue>home</host_venue>
 <project_preferences><project_specific><max_level>pure</max_level></project_specific>
 </project_preferences>
 <delete_file_info>{"d" * 64}</delete_file_info>
@@ -284,7 +283,7 @@ def test_reply_of_a_stock_server_is_read_whole():
     assert (file.main, file.executable, file.info.nbytes) == (True, True, 5)
     assert (file.signature, reply.code_sign_key_signature) == (SIGNATURE, SIGNATURE)
     assert reply.code_sign_key == f"1024\n{'cd' * 32}\n.\n"
-    assert reply.user == UserInfo(5, "ann", 0, total_credit=12.5, venue="home")
+    assert reply.user == UserInfo(5, "ann", 0, total_credit=12.5)
     assert reply.project_preferences == (
         "<project_specific><max_level>pure</max_level></project_specific>"
     )

@@ -23,7 +23,7 @@ COMPUTE, DOWNLOAD = ResultState.COMPUTE_ERROR, ResultState.DOWNLOAD_ERROR
         (TrustError("STO-X005", ""), (0, 0), Course.AGAIN, (0, 0)),
         (TrustError("STO-X042", ""), (0, 0), Course.AGAIN, (0, 0)),
         (TrustError("STO-X043", ""), (0, 0), Course.FAIL, (DOWNLOAD, -186)),
-        (TrustError("STO-X011", ""), (0, 0), Course.FAIL, (DOWNLOAD, -186)),
+        (TrustError("STO-A057", ""), (0, 0), Course.FAIL, (DOWNLOAD, -186)),
         (Refused("STO-X005", ""), (0, 0), Course.FAIL, (DOWNLOAD, -186)),
         (LaunchFailedError(4, ""), (0, 0), Course.FAIL, (COMPUTE, 4)),
     ],
@@ -35,7 +35,7 @@ def test_trouble_decides_what_becomes_of_a_copy(error, counts, course, report):
 
 
 @pytest.mark.parametrize(
-    ("code", "seconds"), [("STO-X044", 600), ("STO-X008", 60), ("STO-S005", 0)]
+    ("code", "seconds"), [("STO-X043", 600), ("STO-X008", 60), ("STO-S005", 0)]
 )
 def test_lasting_trouble_asks_for_no_more_work(code, seconds):
     assert decide(InternalError(code, ""), tries=0, put_offs=0).no_work_s == seconds

@@ -10,6 +10,7 @@ import sys
 
 import msgspec
 
+from stoilo.executor.slot.executor import Executor
 from stoilo.core.codec import skeleton
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.verifier.workunit import parse_result, render_result
@@ -90,7 +91,7 @@ def store_forged(ledger, record, data):
     store_honestly(ledger, record, data)
 
 
-class Reader:
+class Reader(Executor):
     """An executor that looks at the source for the word of the forgery."""
 
     def __init__(self, honest):

@@ -84,7 +84,7 @@ def test_smallest_part_has_the_least_that_was_asked_for():
 def test_split_that_cannot_be_is_refused_by_name(call):
     with pytest.raises(UsageError) as caught:
         call()
-    assert caught.value.code == "STO-T033"
+    assert caught.value.code == "STO-T004"
 
 
 def test_negative_seed_is_refused_by_name():

@@ -59,7 +59,7 @@ def test_line_that_is_not_understood_is_quoted(tmp_path):
     path.write_text("1,2,0\n1,two,0\n")
     with pytest.raises(UsageError) as caught:
         read_lines(path, parse_columns(), 1)
-    assert caught.value.code == "STO-T032"
+    assert caught.value.code == "STO-T004"
     assert "1,two,0" in caught.value.message
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.core.checkpoint import Checkpoint
 from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel
-from stoilo.learn.driver.checkpoint import Checkpoint
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd
@@ -197,6 +197,6 @@ def is_ahead(image):
     path = image / "run.json"
     if not path.exists():
         return False
-    counted = json.loads(path.read_bytes())["state"]["history"]["bytes"]
+    counted = json.loads(path.read_bytes())["state"]["run"]["history"]
     history = image / "history.jsonl"
     return history.exists() and history.stat().st_size > counted

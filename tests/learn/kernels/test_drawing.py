@@ -18,8 +18,7 @@ from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.core.models import TorchModel
 from stoilo.learn.kernels import torch_models
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from stoilo.learn.core.models import Layer, Momenta
 from stoilo.learn.core.orders import Reply
-from stoilo.learn.methods.buffers import BufferBounds, pool_buffers
+from stoilo.learn.methods.buffers import BufferBounds, Layer, Momenta, pool_buffers
 from stoilo.learn.methods.robust import Clip
 
 torch = pytest.importorskip("torch")

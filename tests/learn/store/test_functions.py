@@ -50,12 +50,12 @@ def test_source_that_the_gate_refuses_is_refused(function):
 
 
 def test_function_whose_order_matters_is_refused():
-    with pytest.raises(UsageError, match="STO-T071"):
+    with pytest.raises(UsageError, match="STO-T070"):
         register("replace", replace, NUMBERS)
 
 
 def test_function_that_changes_its_argument_is_refused():
-    with pytest.raises(UsageError, match="STO-T071"):
+    with pytest.raises(UsageError, match="STO-T070"):
         register("into", into_place, Probe({"a": 1}, {"a": 2}, {"a": 3}))
 
 
@@ -68,7 +68,7 @@ def add_into_the_middle(value, change):
 def test_function_that_changes_a_long_array_where_repr_shows_none_is_refused():
     long = Probe(np.zeros(2000), np.zeros(2000), np.full(2000, 1e-13))
     assert repr(long) == repr(Probe(np.zeros(2000), np.zeros(2000), long.other))
-    with pytest.raises(UsageError, match="STO-T071"):
+    with pytest.raises(UsageError, match="STO-T070"):
         register("middle", add_into_the_middle, long)
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
 from stoilo.learn.store import process, protocol, values
+from stoilo.learn.store.protocol import Change, Push
 from stoilo.learn.store.remote import RemoteShard, child_environment
-from stoilo.learn.store.shards import Cell, Change, LocalShard, Push
+from stoilo.learn.store.shards import LocalShard
 
 
 def test_module_in_the_working_folder_is_not_run(tmp_path, monkeypatch):
@@ -52,11 +53,11 @@ def test_value_that_fits_no_frame_is_not_kept(monkeypatch, value):
 
 def test_value_that_grows_beyond_a_frame_stays_as_it_was(monkeypatch):
     shard = LocalShard()
-    shard.create({"a": 0})
+    shard.create({"a": {}})
     monkeypatch.setattr(values, "MOST_BYTES", 100)
     with pytest.raises(UsageError, match="STO-T068"):
-        shard.apply(Push("r/w0", 0, [Change("a", "add", 10**200)]))
-    assert shard.read(["a"])["a"].value == 0
+        shard.apply(Push("r/w0", 0, [Change("a", "count", {"name" * 30: 1})]))
+    assert shard.read(["a"])["a"].value == {}
 
 
 def test_largest_value_leaves_room_for_what_goes_with_it():
@@ -81,13 +82,12 @@ def answers(requests, monkeypatch):
 
 
 def test_answer_that_fits_no_frame_is_refused_and_the_process_goes_on(monkeypatch):
-    entries = [protocol.Entry.of(name * 40, Cell(1)) for name in ("a", "b", "c", "d")]
-    making = [protocol.CreateCells([entry]) for entry in entries]
+    making = [protocol.CreateCells({name * 40: 1}) for name in ("a", "b", "c", "d")]
     first = protocol.OpenShard("unused", [])
     after = [protocol.ListKeys(), protocol.ReadCells(["a" * 40])]
     *_, listed, cells = answers([first, *making, *after], monkeypatch)
     assert (listed.family, listed.code) == ("trust", "STO-T038")
-    assert isinstance(cells, protocol.Cells)
+    assert isinstance(cells, protocol.Answer)
 
 
 def test_forgetting_in_a_file_that_cannot_be_written_is_refused_by_its_code(tmp_path):

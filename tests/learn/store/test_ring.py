@@ -47,5 +47,5 @@ def test_grouped_keys_are_all_there_and_where_they_belong():
 
 @pytest.mark.parametrize("names", [(), ("a", "a")])
 def test_ring_without_shards_or_with_one_twice_is_refused(names):
-    with pytest.raises(UsageError, match="STO-T067"):
+    with pytest.raises(UsageError, match="STO-T040"):
         Ring(names)

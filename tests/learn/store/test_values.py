@@ -7,25 +7,29 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.learn.store.values import Encoded, decode_value, encode_value
+from stoilo.learn.core.tensors import Array
+from stoilo.learn.store.protocol import Cell
+from stoilo.learn.store.values import check_kind, decode, encode
 
 DTYPES = st.sampled_from(["f2", "f4", "f8", ">f8", "i1", "i8", "u2", "?"])
 
 
 @given(arrays.arrays(DTYPES, arrays.array_shapes(min_dims=0, min_side=0)))
 def test_array_comes_back_as_it_was(array):
-    found = decode_value(encode_value(array))
+    found = decode(encode(array), Array)
     assert found.dtype == array.dtype.newbyteorder("=")
     assert np.array_equal(found, array, equal_nan=array.dtype.kind == "f")
 
 
-@given(
-    st.integers()
-    | st.floats(allow_nan=False)
-    | st.dictionaries(st.text(), st.integers())
-)
+NUMBERS = st.integers(-(2**63), 2**64 - 1)
+
+
+@given(NUMBERS | st.floats(allow_nan=False) | st.dictionaries(st.text(), NUMBERS))
 def test_plain_value_comes_back_as_it_was(value):
-    assert decode_value(encode_value(value)) == value
+    check_kind(value)
+    assert decode(encode(Cell(value, 3, {"r/w": 1})), Cell) == Cell(
+        value, 3, {"r/w": 1}
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,20 +37,24 @@ def test_plain_value_comes_back_as_it_was(value):
 )
 def test_what_is_no_value_is_refused(value):
     with pytest.raises(UsageError, match="STO-T068"):
-        encode_value(value)
+        check_kind(value)
 
 
-@given(st.text(), st.binary())
-def test_any_bytes_are_a_value_or_refused_by_name(form, body):
+def test_number_that_no_file_holds_is_refused():
+    with pytest.raises(UsageError, match="STO-T068"):
+        encode(10**200)
+
+
+@given(st.binary())
+def test_any_bytes_are_a_cell_or_refused_by_name(body):
     try:
-        decode_value(Encoded(form, body))
+        decode(body, Cell)
     except TrustError as error:
-        assert error.code == "STO-T069"
+        assert error.code == "STO-T011"
 
 
-@pytest.mark.parametrize(
-    "form", ['["object", [1]]', '["float64", [3]]', '["f8", "x"]', "[]", "{}", '"f8"']
-)
-def test_form_that_does_not_fit_is_refused(form):
-    with pytest.raises(TrustError, match="STO-T069"):
-        decode_value(Encoded(form, b"\0" * 8))
+@pytest.mark.parametrize("size", [0, 3, 20])
+def test_array_that_is_cut_is_refused(size):
+    body = encode(np.arange(3.0))
+    with pytest.raises(TrustError, match="STO-T011"):
+        decode(body[: len(body) - size - 1], Array)

@@ -159,7 +159,7 @@ def test_control_without_a_lease_the_others_wait_for_the_dead():
     clock = ClockService(["alive", "dead"])
     clock.await_start("dead")
     clock.commit("alive", clock.await_start("alive"))
-    with pytest.raises(WaitError, match="STO-T066"):
+    with pytest.raises(WaitError, match="STO-T063"):
         clock.await_start("alive", limit_s=0.1)
 
 

@@ -123,5 +123,5 @@ def test_worker_that_must_wait_cannot_read():
     clock = VectorClock(0)
     clock.join(["a", "b"])
     clock.commit("a", 0)
-    with pytest.raises(UsageError, match="STO-T066"):
+    with pytest.raises(UsageError, match="STO-T063"):
         CachedReader("a", clock, Log().fetch).read("k0")

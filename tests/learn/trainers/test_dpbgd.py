@@ -156,8 +156,8 @@ async def test_trainer_of_a_killed_process_goes_on_from_its_folder(tmp_path):
     [
         ({"loss_func": None}, "STO-T005"),
         ({"optimizer_class": None}, "STO-T005"),
-        ({"dataset": None}, "STO-T006"),
-        ({"dataset": iter([1])}, "STO-T006"),
+        ({"dataset": None}, "STO-T004"),
+        ({"dataset": iter([1])}, "STO-T004"),
     ],
 )
 async def test_missing_argument_is_named(changes, code):

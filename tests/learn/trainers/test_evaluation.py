@@ -42,7 +42,7 @@ def test_macro_mean_shows_what_accuracy_hides():
 def test_labels_and_predictions_of_unequal_length_are_refused():
     with pytest.raises(UsageError) as caught:
         count_confusion(np.zeros(3, np.int64), np.zeros(4, np.int64))
-    assert caught.value.code == "STO-T034"
+    assert caught.value.code == "STO-T004"
 
 
 def test_torch_model_is_scored_batch_by_batch():

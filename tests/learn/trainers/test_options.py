@@ -98,13 +98,13 @@ async def test_loss_below_the_least_is_refused():
     [{}, {"patience": 0}, {"target": math.nan}, {"target": 1.0, "least_gain": -1.0}],
 )
 def test_rule_that_stops_nothing_is_refused(wrong):
-    with pytest.raises(UsageError, match="STO-T085"):
+    with pytest.raises(UsageError, match="STO-T040"):
         StopRule(**wrong)
 
 
 async def test_number_that_no_epoch_has_is_named():
     rule = StopRule(target=0.9, watch="accuracy")
-    with pytest.raises(UsageError, match=r"no accuracy.*STO-T085"):
+    with pytest.raises(UsageError, match=r"no accuracy.*STO-T040"):
         await fit("vcasgd", make_model(), DATA, epochs=2, stop=rule)
 
 

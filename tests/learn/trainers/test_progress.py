@@ -81,6 +81,6 @@ async def test_hooks_are_told_of_updates_and_epochs():
 
 
 def test_estimate_needs_data():
-    with pytest.raises(UsageError, match="STO-T006"):
+    with pytest.raises(UsageError, match="STO-T004"):
         make_trainer().estimate()
     assert make_trainer(make_data()).estimate().tasks == 3

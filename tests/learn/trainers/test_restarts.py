@@ -142,7 +142,7 @@ async def test_steps_over_loaders_go_on_with_model_and_optimiser(tmp_path):
                 kills = 0  # noqa: PLW2901 - once
                 trainer = await make_steps(tmp_path / "1").start()
             await trainer.epoch(make_loader())
-        ends.append(trainer.get_model().weight.detach().numpy().copy())
+        ends.append(trainer.model.weight.detach().numpy().copy())
         await trainer.close()
     np.testing.assert_allclose(*ends, atol=1e-6)
 

@@ -4,7 +4,7 @@ import pytest
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.trainers.fitting import make_trainer
-from stoilo.learn.trainers.progress import Conditions, TaskSize, estimate
+from stoilo.learn.trainers.progress import Conditions, Estimate
 from stoilo.learn.trainers.trainer import TrainerOptions
 from tests.support.points import make_model, make_samples
 
@@ -19,8 +19,13 @@ HOME = Conditions(
 )
 
 
+def of(conditions, tasks, compute_s):
+    sizes = {"download_bytes": 4_000_000, "upload_bytes": 1_000_000}
+    return Estimate.of(conditions, tasks, **sizes, compute_s=compute_s)
+
+
 def test_step_is_the_sum_of_its_parts_for_each_round():
-    found = estimate(TaskSize(4_000_000, 1_000_000, 50.0), 8, HOME)
+    found = of(HOME, 8, 50.0)
     assert (found.download_s, found.upload_s, found.compute_s) == (4.0, 2.0, 100.0)
     assert found.task_s == 10.0 + 4.0 + 100.0 + 2.0 + 2.0
     assert found.rounds == 3
@@ -34,8 +39,7 @@ def test_step_is_the_sum_of_its_parts_for_each_round():
     [(26.9, "too small"), (27.1, ""), (140.9, ""), (141.1, "too large")],
 )
 def test_tasks_that_are_too_small_or_too_large_are_warned_of(compute_s, warning):
-    size = TaskSize(4_000_000, 1_000_000, compute_s)
-    found = "\n".join(estimate(size, 3, HOME).warnings())
+    found = "\n".join(of(HOME, 3, compute_s).warnings())
     assert bool(found) == bool(warning)
     assert warning in found
 
@@ -44,7 +48,7 @@ def test_tasks_that_are_too_small_or_too_large_are_warned_of(compute_s, warning)
     "changes", [{"volunteers": 0}, {"download": 0.0}, {"poll_s": -1.0}]
 )
 def test_conditions_without_sense_are_refused(changes):
-    with pytest.raises(UsageError, match=f"{next(iter(changes))}.*STO-T084"):
+    with pytest.raises(UsageError, match=f"{next(iter(changes))}.*STO-T040"):
         Conditions(**changes)
 
 

@@ -22,7 +22,7 @@ from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.process.task_job import run_call
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
-MARKER = re.compile(r"^# abuse: (STO-G\d{3})\n", re.MULTILINE)
+MARKER = re.compile(r"^# abuse: (STO-[GP]\d{3})\n", re.MULTILINE)
 REACHED = "REACHED"
 EXPECTED = 40
 CONTROL = "import sys; exec(sys.stdin.read()); print(run({}))"

@@ -3,7 +3,7 @@ import io
 import numpy as np
 import pytest
 
-from stoilo.sandbox.facades.arrays import RecarrayStandIn, array
+from stoilo.sandbox.facades.arrays import RECARRAY, array
 
 
 class Reader:
@@ -27,9 +27,9 @@ def test_records_are_not_read_from_files_nor_from_nothing(source):
 def test_records_of_data_are_numpys():
     rows = [(1, 2.0), (3, 4.0)]
     assert array(rows).tolist() == np.rec.array(rows).tolist()
-    assert isinstance(array(rows), RecarrayStandIn)
+    assert isinstance(array(rows), RECARRAY)
 
 
 def test_raw_constructor_is_refused():
     with pytest.raises(TypeError):
-        RecarrayStandIn((3,), dtype=[("a", "f8")])
+        RECARRAY((3,), dtype=[("a", "f8")])

@@ -3,10 +3,10 @@ import io
 import numpy as np
 import pytest
 
-from stoilo.sandbox.facades.array_files import text_functions
+from stoilo.sandbox.facades.array_files import TEXT_FUNCTIONS
 
 TEXT = "1 2\n3 4\n"
-FUNCTIONS = text_functions()
+FUNCTIONS = TEXT_FUNCTIONS
 
 
 class Named(str):

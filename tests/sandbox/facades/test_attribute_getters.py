@@ -9,7 +9,7 @@ from stoilo.sandbox.facades.functions import FACADES
 from stoilo.sandbox.language.rules import GuardError, NameKind, attribute_kind
 
 attrgetter, methodcaller = (
-    FACADES["operator"](None)[name] for name in ("attrgetter", "methodcaller")
+    FACADES["operator"][name] for name in ("attrgetter", "methodcaller")
 )
 NAMES = st.from_regex(r"_{0,2}[a-z]{1,8}_{0,2}", fullmatch=True) | st.sampled_from(
     ["__class__", "__globals__", "f_back", "gi_frame", "format", "tofile", "_x", "real"]

@@ -12,7 +12,8 @@ from stoilo.core.codec.nodes import Tensor
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.facades import tensor_models  # noqa: F401 - as the façade of torch does
-from stoilo.sandbox.process.report import TaskRequest, read_items
+from stoilo.sandbox.process.channel import TaskRequest
+from stoilo.sandbox.process.report import read_items
 from stoilo.sandbox.process.run import run_task
 
 pytestmark = pytest.mark.usefixtures("caches_of_torch")

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.core.levels import load_levels
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.kernel import filters
-from stoilo.sandbox.kernel.filter_text import ARCHITECTURES, evaluate
 from stoilo.sandbox.kernel.filters import WAITER_CALLS, find_own
 from stoilo.sandbox.kernel.mechanisms import ZYGOTE_UID
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.run import encode_probe, narrow_level
 from stoilo.sandbox.process.supervisor import Jail, zygote_command
+from tests.support.bpf import ARCHITECTURES, evaluate
 
 HERE = next(a for a, m in ARCHITECTURES.items() if m == platform.machine())
 ALLOW, TRACE, KILL = 0x7FFF0000, 0x7FF00000, 0x80000000

@@ -13,8 +13,7 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.limits import MIB, RunLimits
 from stoilo.core.types import RunLayer, RunStatus
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 
@@ -45,34 +44,34 @@ def exits_through_finally(exits, size):
 
 
 REFUSED = {
-    "nested finally": (nested_finally(18), "STO-G003"),
-    "exits through finally": (exits_through_finally(2000, 2000), "STO-G003"),
-    "deep brackets": ("x = " + "[" * 150 + "]" * 150, "STO-G002"),
-    "more brackets than the parser takes": ("x = " + "[" * 1000, "STO-G001"),
-    "long sum": ("x = 1" + "+1" * 40_000, "STO-G002"),
-    "long chain of attributes": ("x = a" + ".b" * 30_000, "STO-G002"),
-    "long elif": ("if 1: pass\n" + "elif 1: pass\n" * 5000, "STO-G002"),
+    "nested finally": (nested_finally(18), "STO-P027"),
+    "exits through finally": (exits_through_finally(2000, 2000), "STO-P027"),
+    "deep brackets": ("x = " + "[" * 150 + "]" * 150, "STO-P022"),
+    "more brackets than the parser takes": ("x = " + "[" * 1000, "STO-P023"),
+    "long sum": ("x = 1" + "+1" * 40_000, "STO-P022"),
+    "long chain of attributes": ("x = a" + ".b" * 30_000, "STO-P022"),
+    "long elif": ("if 1: pass\n" + "elif 1: pass\n" * 5000, "STO-P022"),
     "deep indentation": (
         "\n".join(" " * n + "if 1:" for n in range(99))
         + "\n"
         + " " * 99
         + "[" * 30
         + "]" * 30,
-        "STO-G002",
+        "STO-P022",
     ),
-    "minus signs": ("x = " + "-" * 50_000 + "1", "STO-G002"),
+    "minus signs": ("x = " + "-" * 50_000 + "1", "STO-P022"),
     "nested f-strings": (
         "x = " + "f'{" * 80 + "1" + "}'" * 80,
-        "STO-G001"
+        "STO-P023"
         if sys.version_info < (3, 12)
-        else "STO-G002",  # PEP 701 nests quotes
+        else "STO-P022",  # PEP 701 nests quotes
     ),
-    "many nodes": ("x = 1\n" * 40_000, "STO-G002"),
-    "long text": ("x = '" + "a" * 100_000 + "'", "STO-G004"),
-    "long bytes": ("x = b'" + "a" * 100_000 + "'", "STO-G004"),
-    "large hexadecimal number": ("x = 0x" + "f" * 100_000, "STO-G004"),
-    "large decimal number": ("x = " + "9" * 100_000, "STO-G001"),
-    "long source": ("#" * 300_000, "STO-G002"),
+    "many nodes": ("x = 1\n" * 40_000, "STO-P010"),
+    "long text": ("x = '" + "a" * 100_000 + "'", "STO-P010"),
+    "long bytes": ("x = b'" + "a" * 100_000 + "'", "STO-P010"),
+    "large hexadecimal number": ("x = 0x" + "f" * 100_000, "STO-P010"),
+    "large decimal number": ("x = " + "9" * 100_000, "STO-P023"),
+    "long source": ("#" * 300_000, "STO-P022"),
 }
 
 KILLED = {
@@ -111,10 +110,10 @@ KILLED = {
     ),
 }
 CODES = {
-    "cpu_s": "STO-S012",
+    "cpu_s": "STO-S011",
     "memory_bytes": "STO-S013",
     "output_bytes": "STO-S014",
-    "result_bytes": "STO-S015",
+    "result_bytes": "STO-S014",
 }
 
 

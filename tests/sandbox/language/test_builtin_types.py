@@ -40,7 +40,7 @@ def test_every_instance_gets_the_member_until_it_is_put_back():
 def test_class_that_python_code_defined_is_refused():
     with pytest.raises(InternalError) as caught:
         replace_members(type("Own", (), {}), {})
-    assert caught.value.code == "STO-G130"
+    assert caught.value.code == "STO-P001"
 
 
 def test_interpreter_with_another_layout_is_refused(monkeypatch):

@@ -13,7 +13,8 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError
-from stoilo.policies.levels import load_level, load_levels
+from stoilo.core.levels import load_levels
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.facades import logs
 from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.language.ownership import (
@@ -287,7 +288,7 @@ def test_library_class_knows_what_it_holds_and_reads_off_itself():
 def test_list_of_what_is_no_class_is_broken_level_data(runtimes, dotted):
     with pytest.raises(InternalError) as caught:
         Extensions({dotted: ()}, runtimes["pure"].facades.modules)
-    assert caught.value.code == "STO-G130"
+    assert caught.value.code == "STO-P001"
 
 
 def test_wider_level_keeps_the_lists_of_the_narrower():

@@ -132,7 +132,7 @@ def test_inner_class_of_a_library_is_told_apart_and_not_called(guards):
     for call in (shown, shown[int]):
         with pytest.raises(GuardError) as caught:
             call()
-        assert caught.value.code == "STO-G107"
+        assert caught.value.code == "STO-G108"
 
 
 def test_type_of_a_facade_makes_no_modules(task, guards):

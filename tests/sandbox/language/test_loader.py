@@ -43,4 +43,4 @@ def test_level_that_names_an_unknown_builtin_is_our_fault(pure):
     level = msgspec.structs.replace(pure, builtins=("abs", "no_such_builtin"))
     with pytest.raises(InternalError) as caught:
         prepare_runtime(level)
-    assert caught.value.code == "STO-G130"
+    assert caught.value.code == "STO-P001"

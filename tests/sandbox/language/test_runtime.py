@@ -56,7 +56,7 @@ def test_numpy_draws_nothing_from_the_system(numeric_language):
 @pytest.mark.parametrize("name", ["uuid", "secrets", "os", "threading", "tempfile"])
 def test_modules_with_entropy_do_not_exist(language, name):
     frame, _ = language.call(f"import {name}\ndef f(d): pass")
-    assert frame["code"] == "STO-G018"
+    assert frame["code"] == "STO-P040"
 
 
 def test_items_draw_from_streams_of_their_own():

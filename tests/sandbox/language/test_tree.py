@@ -54,14 +54,14 @@ def test_closing_is_what_hides_it(library):
 @pytest.mark.parametrize("listed", [("shown", "nothing")])
 @pytest.mark.usefixtures("library")
 def test_listed_name_that_the_class_lacks_is_our_fault(pure, listed):
-    with pytest.raises(InternalError, match="STO-G130"):
+    with pytest.raises(InternalError, match="STO-P001"):
         close(pure, *listed)
 
 
 @pytest.mark.parametrize("dotted", ["carrier_library.Nothing", "math.pi"])
 @pytest.mark.usefixtures("library")
 def test_what_is_no_class_is_our_fault(dotted):
-    with pytest.raises(InternalError, match="STO-G130"):
+    with pytest.raises(InternalError, match="STO-P001"):
         find_class(dotted)
 
 

@@ -47,7 +47,7 @@ def test_field_is_read_and_neither_set_nor_deleted(cls, field):
 def test_place_before_the_text_is_refused(cls):
     with pytest.raises(GuardError) as caught:
         MAKE[cls](-1)
-    assert caught.value.code == "STO-G109"
+    assert caught.value.code == "STO-G108"
 
 
 def test_error_is_made_once():

@@ -40,7 +40,7 @@ def test_kill_mode_ends_the_same_program_at_its_first_call(pure):
 def test_errno_mode_is_refused_for_every_other_job(pure, job):
     with pytest.raises(InternalError, match="for probes only") as caught:
         Jail(pure, job, denied=Denied.ERRNO)
-    assert caught.value.code == "STO-S006"
+    assert caught.value.code == "STO-S003"
 
 
 def test_one_process_keeps_the_filters_of_both_modes_apart(pure):

@@ -10,8 +10,7 @@ from stoilo.core.codec import nodes, skeleton
 from stoilo.core.codec.nodes import FunctionRef, Instance, Tensor
 from stoilo.core.errors import StoiloError
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

@@ -32,13 +32,13 @@ def run_cli(tmp_path, source, *options):
         ("raise SystemExit", "ok", None, ""),
         ("import sys; sys.exit(0)", "ok", None, ""),
         ("import os; os._exit(0)", "ok", None, ""),
-        ("import sys; sys.exit('no')", "user_error", "language", "STO-S024"),
-        ("import os; os._exit(2)", "user_error", "language", "STO-S022"),
-        ("1 / 0", "user_error", "language", "STO-S023"),
-        ("raise KeyboardInterrupt", "user_error", "language", "STO-S023"),
+        ("import sys; sys.exit('no')", "user_error", "language", "STO-G200"),
+        ("import os; os._exit(2)", "user_error", "language", "STO-S021"),
+        ("1 / 0", "user_error", "language", "STO-G200"),
+        ("raise KeyboardInterrupt", "user_error", "language", "STO-G200"),
         ("import json", "user_error", "language", "STO-S025"),
-        ("def f(:", "refused", "gate", "STO-S026"),
-        ("x = '\0'", "refused", "gate", "STO-S026"),
+        ("def f(:", "refused", "gate", "STO-P023"),
+        ("x = '\0'", "refused", "gate", "STO-P023"),
         ("raise MemoryError", "killed", "limits", "STO-S013"),
         ("import os; os.fork()", "killed", "kernel", "STO-S010"),
         ("import os; os.abort()", "user_error", "language", "STO-S020"),
@@ -124,4 +124,4 @@ def test_cli_refuses_a_file_that_is_not_there(tmp_path):
         text=True,
         check=False,
     )
-    assert (done.returncode, "STO-S033" in done.stderr) == (2, True)
+    assert (done.returncode, "STO-U004" in done.stderr) == (2, True)

@@ -13,8 +13,7 @@ from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import FunctionRef, Ndarray, NumpyScalar
 from stoilo.core.types import RunStatus
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB
-from stoilo.sandbox.process.report import TaskRequest
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import narrow_level, run_source, run_task
 from stoilo.sandbox.process.supervisor import Jail
 

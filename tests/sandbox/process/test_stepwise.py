@@ -6,8 +6,8 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.process.channel import TASK_JOB, parse_progress
-from stoilo.sandbox.process.report import TaskRequest, read_outcome
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest, parse_progress
+from stoilo.sandbox.process.report import read_outcome
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
 

@@ -25,7 +25,7 @@ def test_last_def_is_the_entry_and_gets_one_dict(language):
 def test_missing_entry_has_its_code(language):
     for source, entry in (("x = 1", ""), ("def f(d): pass", "g"), ("x=1", "x")):
         frame, _ = language.call(source, entry=entry)
-        assert (frame["status"], frame["code"]) == ("refused", "STO-S031")
+        assert (frame["status"], frame["code"]) == ("refused", "STO-P030")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_items_have_their_own_outcomes_and_seeds(language):
 
 def test_wrong_number_of_items_is_refused(language):
     frame, _ = language.call("def f(d): pass", [{}], items=2)
-    assert frame["code"] == "STO-G121"
+    assert frame["code"] == "STO-G110"
 
 
 def test_prints_are_written_through_in_order(language):

@@ -53,7 +53,7 @@ def test_header_may_follow_other_comments_and_a_byte_order_mark():
         ['stopped_by = "luck"'],
         ["kwargs = 3"],
         ["idea = "],
-        ['code = "STO-G001"'],
+        ['code = "STO-P023"'],
         ['stopped_by = "gate"', 'syscall = "open"'],
         ['stopped_by = "gate"', 'limit = "cpu_s"'],
         ['stopped_by = "validation"'],

@@ -5,8 +5,8 @@ from stoilo.sandbox.suite.report import Ending, is_denied_by_kernel, is_expected
 
 GUARD = Ending("refused", "language", ("STO-G101",))
 KILLED = Ending("killed", "kernel", ("STO-S010",), syscall="openat")
-DENIED = Ending("user_error", "language", ("STO-S023",), error="PermissionError: no")
-LIMIT = Ending("killed", "limits", ("STO-S012",), limit="cpu_s")
+DENIED = Ending("user_error", "language", ("STO-G200",), error="PermissionError: no")
+LIMIT = Ending("killed", "limits", ("STO-S011",), limit="cpu_s")
 JUDGED = Ending("ok", "validation", verdict="raised")
 WELL = Ending("ok")
 

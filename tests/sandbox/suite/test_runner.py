@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.policies.levels import load_levels
+from stoilo.core.levels import load_levels
 from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.sandbox.suite.case import parse_case
 from stoilo.sandbox.suite.control import Controls

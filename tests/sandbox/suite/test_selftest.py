@@ -8,8 +8,14 @@ from stoilo.core.errors import InternalError
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.kernel.mechanisms import KernelHost, Mechanism
 from stoilo.sandbox.process.supervisor import zygote_command
-from stoilo.sandbox.suite.selftest import OPTIONAL, run_selftest, trials_command
-from stoilo.sandbox.suite.verdicts import State, Verdict, judge_rows
+from stoilo.sandbox.suite.selftest import (
+    OPTIONAL,
+    State,
+    Verdict,
+    judge_rows,
+    run_selftest,
+    trials_command,
+)
 
 # Switched off in the children of both, by replacing what the child's plan would apply.
 WITHOUT_STEP = """

@@ -57,7 +57,7 @@ def test_blob_of_another_owner_does_not_exist(bench: Bench) -> None:
 
 def test_upload_of_known_bytes_needs_all_the_bytes(bench: Bench) -> None:
     upload(bench, account(bench, "a"))
-    with pytest.raises(UsageError, match="STO-R015"):
+    with pytest.raises(UsageError, match="STO-R010"):
         upload(bench, account(bench, "b"), DATA[:-1])
 
 
@@ -66,7 +66,7 @@ def test_full_disk_has_a_code_and_leaves_nothing(bench: Bench) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
-        with pytest.raises(InternalError, match="STO-R031"):
+        with pytest.raises(InternalError, match="STO-R030"):
             upload(bench, owner)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -76,7 +76,7 @@ def test_full_disk_has_a_code_and_leaves_nothing(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("data", "code"),
-    [(DATA + b"x", "STO-R015"), (DATA[:-1], "STO-R015"), (DATA[::-1], "STO-R013")],
+    [(DATA + b"x", "STO-R010"), (DATA[:-1], "STO-R010"), (DATA[::-1], "STO-R010")],
 )
 def test_wrong_bytes_leave_nothing(bench: Bench, data: bytes, code: str) -> None:
     owner = account(bench, "a")
@@ -177,7 +177,7 @@ def test_refused_name_and_full_disk_set_nothing_aside(bench: Bench) -> None:
     with pytest.raises(TrustError):
         blobs.begin(owner, "no digest", 5, Quota())
     (bench.directory / "more" / "incoming").rmdir()
-    with pytest.raises(InternalError, match="STO-R031"):
+    with pytest.raises(InternalError, match="STO-R030"):
         blobs.begin(owner, NAME, 5, Quota())
     assert room.coming(owner) == 0
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from stoilo.core.fairqueue import Shares
-from stoilo.server.admission.fair_turns import FairTurns, in_thread
+from stoilo.server.admission.fairness import FairTurns, in_thread
 
 SHARES = Shares(slots=2, busy_above=1.0, half_life_s=1000.0)
 

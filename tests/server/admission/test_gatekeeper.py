@@ -4,8 +4,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stoilo.policies.gate import GateRequest
+from stoilo.policies.policy import default_policy
 from stoilo.server.admission.gatekeeper import Gatekeeper
-from stoilo.server.log.ports import SourceUnderReview
 from tests.support.server import PlainJudge
 from tests.support.serverbench import Bench
 
@@ -23,14 +24,18 @@ class GroupingJudge(PlainJudge):
     groups: list[set[bytes]] = field(default_factory=list)
 
     def judge_many(
-        self, submissions: Sequence[SourceUnderReview]
+        self, submissions: Sequence[GateRequest]
     ) -> list[Verdict | StoiloError]:
         self.groups.append({one.source for one in submissions})
         return super().judge_many(submissions)
 
 
-def source(account: int, number: int) -> SourceUnderReview:
-    return SourceUnderReview(b"%d:%d" % (account, number), b"", "task", "")
+def source(account: int, number: int) -> GateRequest:
+    return GateRequest(b"%d:%d" % (account, number), entry="task")
+
+
+def make_gate(judge: PlainJudge, bench: Bench) -> Gatekeeper:
+    return Gatekeeper(judge, bench.store, bench.clock, default_policy())
 
 
 async def judge_all(gate: Gatekeeper, accounts: int, each: int) -> list[Verdict]:
@@ -47,7 +52,7 @@ def test_sources_of_one_account_are_judged_together_and_of_two_never(
     bench: Bench,
 ) -> None:
     judge = GroupingJudge()
-    gate = Gatekeeper(judge, bench.store, bench.clock)
+    gate = make_gate(judge, bench)
     verdicts = asyncio.run(judge_all(gate, accounts=3, each=6))
     assert all(verdict.admitted for verdict in verdicts)
     assert max(map(len, judge.groups)) > 1
@@ -56,10 +61,10 @@ def test_sources_of_one_account_are_judged_together_and_of_two_never(
 
 
 def test_verdicts_of_a_batch_are_stored_with_the_next_transaction(bench: Bench) -> None:
-    gate = Gatekeeper(PlainJudge(), bench.store, bench.clock)
+    gate = make_gate(PlainJudge(), bench)
     asyncio.run(judge_all(gate, accounts=1, each=6))
     with bench.store.write() as connection:
         gate.save_new(connection)
     again = PlainJudge()
-    asyncio.run(judge_all(Gatekeeper(again, bench.store, bench.clock), 1, 6))
+    asyncio.run(judge_all(make_gate(again, bench), 1, 6))
     assert again.asked == 0

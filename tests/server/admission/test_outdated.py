@@ -15,7 +15,7 @@ from stoilo.core.statement import (
 )
 from stoilo.core.types import TaskState
 from stoilo.executor.verifier import workunit as workdir
-from stoilo.server.admission.outdated import WithdrawnTerms, WithdrawnWork
+from stoilo.server.admission.outdated import OutdatedWork, Terms
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def issue(bench: Any) -> tuple[str, Any]:
     return workunit, parse_statement(payload)
 
 
-def find(bench: Any, terms: WithdrawnTerms) -> list[str]:
-    found = WithdrawnWork(bench.store, lambda: terms).find()
+def find(bench: Any, terms: Terms) -> list[str]:
+    found = OutdatedWork(bench.store, lambda: terms).find()
     return [attempt.workunit for attempt, _ in found]
 
 
@@ -62,19 +62,19 @@ def test_work_waits_for_a_statement_and_then_goes_out(
 @pytest.mark.parametrize(
     "terms",
     [
-        lambda _: WithdrawnTerms(epochs=frozenset({1})),
-        lambda _: WithdrawnTerms(min_epoch=2),
-        lambda said: WithdrawnTerms(flavors=frozenset({said.flavor})),
-        lambda said: WithdrawnTerms(digests=frozenset({said.task_module})),
-        lambda said: WithdrawnTerms(digests=frozenset({said.submitter})),
-        lambda said: WithdrawnTerms(
+        lambda _: Terms(epochs=frozenset({1})),
+        lambda _: Terms(min_epoch=2),
+        lambda said: Terms(flavors=frozenset({said.flavor})),
+        lambda said: Terms(digests=frozenset({said.task_module})),
+        lambda said: Terms(digests=frozenset({said.submitter})),
+        lambda said: Terms(
             digests=frozenset({statement_digest(render_statement(said))})
         ),
     ],
 )
 def test_work_that_names_something_withdrawn_is_found(
     bench: Any,
-    terms: Callable[[Any], WithdrawnTerms],
+    terms: Callable[[Any], Terms],
 ) -> None:
     workunit, said = issue(bench)
     assert find(bench, terms(said)) == [workunit]
@@ -83,23 +83,23 @@ def test_work_that_names_something_withdrawn_is_found(
 @pytest.mark.parametrize(
     "terms",
     [
-        WithdrawnTerms(),
-        WithdrawnTerms(
+        Terms(),
+        Terms(
             epochs=frozenset({2}),
             digests=frozenset({"a" * 64}),
             flavors=frozenset({"b" * 64}),
         ),
     ],
 )
-def test_other_work_is_left_alone(bench: Any, terms: WithdrawnTerms) -> None:
+def test_other_work_is_left_alone(bench: Any, terms: Terms) -> None:
     issue(bench)
     assert find(bench, terms) == []
 
 
 def test_work_of_a_withdrawn_epoch_is_admitted_anew(bench: Any) -> None:
     workunit, _ = issue(bench)
-    terms = WithdrawnTerms(epochs=frozenset({1}))
-    bench.server.pipeline._withdrawn = WithdrawnWork(bench.store, lambda: terms)
+    terms = Terms(epochs=frozenset({1}))
+    bench.server.pipeline._outdated = OutdatedWork(bench.store, lambda: terms)
     bench.epoch(2)
     for _ in range(3):
         bench.server.pipeline.run_once()
@@ -111,8 +111,8 @@ def test_work_of_a_withdrawn_epoch_is_admitted_anew(bench: Any) -> None:
 
 def test_work_of_a_withdrawn_source_ends_with_the_code(bench: Any) -> None:
     workunit, said = issue(bench)
-    terms = WithdrawnTerms(digests=frozenset({said.task_module}))
-    bench.server.pipeline._withdrawn = WithdrawnWork(bench.store, lambda: terms)
+    terms = Terms(digests=frozenset({said.task_module}))
+    bench.server.pipeline._outdated = OutdatedWork(bench.store, lambda: terms)
     bench.signer.fail = TrustError("STO-A046", "a part of this task is withdrawn")
     for _ in range(3):
         bench.server.pipeline.run_once()

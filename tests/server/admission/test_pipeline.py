@@ -69,7 +69,7 @@ def test_signers_refusal_ends_the_task_with_its_code(bench: Bench) -> None:
     assert bench.poll(task_id).code == "STO-A030"
 
 
-@pytest.mark.parametrize("code", ["STO-K024", "STO-A040", "STO-A043", "STO-A045"])
+@pytest.mark.parametrize("code", ["STO-K024", "STO-A040", "STO-A043"])
 def test_refusal_of_epoch_or_times_opens_a_new_attempt_when_they_have_changed(
     bench: Bench, code: str
 ) -> None:

@@ -90,7 +90,9 @@ def test_engine_that_does_not_answer_is_asked_again(bench: Bench) -> None:
 
     bench.engine.specs.clear()
     bench.engine.settled = away  # type: ignore[method-assign]  # the fault
-    reconciler = Reconciler(bench.store, bench.engine, bench.server.pipeline.retry)
+    reconciler = Reconciler(
+        bench.store, bench.engine, bench.server.pipeline.attempts.retry
+    )
     with pytest.raises(InternalError):
         reconciler.step()
     bench.engine.settled = real  # type: ignore[method-assign]  # it came back

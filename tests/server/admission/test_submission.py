@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import func, select
 
-from stoilo.audit.format.facts import LeafKind
+from stoilo.audit.format.proof import LeafKind
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import (
     DeniedError,

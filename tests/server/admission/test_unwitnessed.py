@@ -9,7 +9,7 @@ import pytest
 
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.signatures import PrivateKey
-from stoilo.server.admission.outdated import UnwitnessedWork, is_accepted
+from stoilo.server.admission.outdated import OutdatedWork, Terms, is_accepted
 from tests.support.gate import GateBench
 
 
@@ -43,16 +43,16 @@ def test_issued_work_without_the_new_witnesses_is_admitted_anew(
     bench = bench_maker(tmp_path)
     workunit, _ = asyncio.run(bench.issued())
     policies = [LogPolicy(())]
-    work = UnwitnessedWork(bench.store, lambda: policies[-1])
+    work = OutdatedWork(bench.store, lambda: Terms(log_policy=policies[-1]))
     assert work.find() == []  # control: nobody asks for witnesses
     policies.append(witnessed.root.trust.log_policy)
     assert [attempt.workunit for attempt, _ in work.find()] == [workunit]
     assert work.find() == []  # it has been told
-    bench.server.pipeline._unwitnessed = UnwitnessedWork(
-        bench.store, lambda: policies[-1]
+    bench.server.pipeline._outdated = OutdatedWork(
+        bench.store, lambda: Terms(log_policy=policies[-1])
     )
     bench.server.pipeline.run_once()
-    bench.server.pipeline._unwitnessed = work
+    bench.server.pipeline._outdated = work
     for _ in range(5):
         bench.server.pipeline.run_once()
     assert len(bench.engine.specs) == 2

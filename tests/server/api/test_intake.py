@@ -16,10 +16,10 @@ from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.policies.policy import Quota
 from stoilo.server.admission import tokens
 from stoilo.server.admission import tokens as auth
+from stoilo.server.admission.fairness import WasteBounds
 from stoilo.server.api import grpc_server
 from stoilo.server.api.grpc_server import bind_grpc
 from stoilo.server.api.intake import CallPace, Intake, IntakeBounds, Places, _Call
-from stoilo.server.api.waste import WasteBounds
 from tests.support.halfsent import HalfSender
 from tests.support.serverbench import Bench
 

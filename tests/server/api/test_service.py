@@ -170,7 +170,7 @@ def test_empty_upload_and_unknown_download_are_refused(bench: Bench) -> None:
         status, said = await refused(
             stub.UploadBlob(nothing(), metadata=metadata(bench))
         )
-        assert (status, said.code) == (grpc.StatusCode.INVALID_ARGUMENT, "STO-R015")
+        assert (status, said.code) == (grpc.StatusCode.INVALID_ARGUMENT, "STO-R010")
         answer = stub.DownloadBlob(
             pb.DownloadBlobRequest(digest="0" * 64), metadata=metadata(bench)
         )
@@ -206,7 +206,7 @@ def test_unreadable_message_has_a_code_and_no_traceback(
         ):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call
-            assert detail(caught.value).code == "STO-R017"
+            assert detail(caught.value).code == "STO-R010"
 
     call(bench, work)
     assert not caplog.records

@@ -20,7 +20,7 @@ def home(tmp_path):
 def test_embedded_engine_is_the_default(tmp_path, home):
     work = open_engine(ServerConfig(tmp_path / "data"), home)
     assert work.embedded is work.engine
-    assert work.project_url("http://here/") == "http://here/"
+    assert work.master_url == ""
     work.engine.close()
 
 
@@ -34,7 +34,7 @@ def test_stock_engine_is_the_project_of_the_directory(tmp_path, home):
     )
     work = open_engine(config, home)
     assert isinstance(work.engine, StockEngine)
-    assert work.project_url("http://here/") == "http://fake.example/"
+    assert work.master_url == "http://fake.example/"
     assert work.volunteers(0, home, "", tmp_path) is None
     assert work.engine.figures().workunits == 0
     work.engine.close()

@@ -26,12 +26,12 @@ from stoilo.audit.format.facts import (
     OutcomeRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import parse_record
-from stoilo.audit.read.source import DirectorySource
+from stoilo.audit.format.records import parse_record
+from stoilo.audit.read.reader import open_log
 from stoilo.core.codec.skeleton import decode, encode
+from stoilo.core.listen import listen
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.server.http.web_server import listen
 from stoilo.testing.deployment import Deployment
 
 DOUBLE = b"def task(kwargs):\n    print('hi')\n    return kwargs['x'] * 2\n"
@@ -247,11 +247,11 @@ def count_leaves(data: Path, tasks: int) -> None:
 
 def count_events(data: Path, tasks: int, starts: int) -> None:
     """Every event is one leaf with its record, whatever was killed meanwhile."""
-    source, size = DirectorySource(data), read_size(data)
+    log = open_log(data)
     texts = [
         text
-        for number in range(-(-size // 256))
-        for text in source.records_of_tile(number)
+        for start, leaves in log.bundles()
+        for text in log.source.records_of(start // 256, leaves)
     ]
     records = [parse_record(text) for text in texts if text is not None]
     explained = [one.admission for one in records if isinstance(one, WorkunitRecord)]
@@ -261,10 +261,6 @@ def count_events(data: Path, tasks: int, starts: int) -> None:
     acts = [one.act for one in records if isinstance(one, OperatorRecord)]
     assert acts.count(OperatorAct.SERVER_STARTED) == starts
     assert acts.count(OperatorAct.SERVER_STOPPED) == 1
-
-
-def read_size(data: Path) -> int:
-    return int((data / "audit/log/checkpoint").read_bytes().split(b"\n")[1])
 
 
 def test_replies_do_not_wait_for_delayed_acknowledgements() -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, create_engine, insert, inspect, select
 
-from stoilo.server.backup.tables import copy_tables, drop_tables, read_revision
+from stoilo.server.backup.tables import copy_tables, drop_tables
 from stoilo.server.db import schema
 from stoilo.server.db.store import SERVER, Store
+from stoilo.server.migrations import read_revision
 from tests.support.mariadb import MariaServer
 
 VALUES = (b"", b"\x00\xff" * 600, "Ünicode\u2028".encode())

@@ -104,7 +104,7 @@ def test_writer_that_waits_too_long_is_told(
     engine = open_mariadb(url)
     with (
         databases[0].write(),
-        pytest.raises(InternalError, match="STO-R111"),
+        pytest.raises(InternalError, match="STO-R112"),
         write_turn(engine, "engine", wait_s=0),
     ):
         pass

@@ -28,7 +28,6 @@ from stoilo.server.db.store import (
     database_error,
     is_passing,
 )
-from stoilo.server.engines import database as engines
 from stoilo.server.engines.embedded.db.database import Database
 from stoilo.testing.service import FakeTaskService, Outcome, serve_fake
 from tests.support.mariadb import MariaServer
@@ -109,7 +108,7 @@ def write(door: Store | Database) -> None:
 def test_engines_lock_that_another_process_holds_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "LOCK_WAIT_S", 0)
+    monkeypatch.setattr(store, "LOCK_WAIT_S", 0)
     door = Database(f"sqlite:///{tmp_path / 'e.sqlite'}")
     door.upgrade()
     with locked(tmp_path / "e.sqlite"), pytest.raises(DatabaseAwayError):
@@ -230,7 +229,7 @@ def test_map_and_result_outlast_a_killed_mariadb(kind: type[Store | Database]) -
 def test_map_and_result_outlast_a_locked_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "LOCK_WAIT_S", 0)
+    monkeypatch.setattr(store, "LOCK_WAIT_S", 0)
     path = tmp_path / "e.sqlite"
     door = Database(f"sqlite:///{path}")
     door.upgrade()

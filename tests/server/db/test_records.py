@@ -18,7 +18,7 @@ from stoilo.server.db.records import (
 
 @given(st.sampled_from([s for s in TaskState if s.final]), st.sampled_from(TaskState))
 def test_final_task_never_moves(current: TaskState, target: TaskState) -> None:
-    with pytest.raises(InternalError, match="STO-R040"):
+    with pytest.raises(InternalError, match="STO-R034"):
         advance_task(current, target)
 
 
@@ -47,7 +47,7 @@ def test_only_what_is_not_sealed_yet_can_be_parked() -> None:
 
 
 def test_attempt_cannot_skip_the_log() -> None:
-    with pytest.raises(InternalError, match="STO-R040"):
+    with pytest.raises(InternalError, match="STO-R034"):
         advance_attempt(AttemptState.SEALED, AttemptState.SIGNED)
 
 

@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 
 from stoilo.core.boinc.messages import (
     OtherResult,
@@ -15,7 +15,12 @@ from stoilo.core.boinc.messages import (
     ResultState,
     SchedulerRequest,
 )
-from stoilo.server.engines.embedded.accounts.host_trust import consecutive_valid
+from stoilo.server.engines.embedded.accounts.quotas import (
+    RULES,
+    Quota,
+    load_quotas,
+    store_quota,
+)
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
@@ -81,7 +86,7 @@ class EmbeddedBench:
 
     def trust(self, user):
         self.request(user, dont_send_work=True)
-        self.engine.roster.trust(f"u{user}@example.org", self.clock())
+        self.engine.roster.trust(f"u{user}@example.org")
 
     def make_unverified(self, user):
         """Let the user's account be one that somebody made over the web."""
@@ -108,12 +113,14 @@ class EmbeddedBench:
         self.request(user, dont_send_work=True)
         with self.engine._database.write() as connection:
             host = self.host_id(connection, user)
-            row = {"host_id": host, "app": "pure", "consecutive_valid": valid}
-            connection.execute(insert(schema.histories), row)
+            quota = Quota(RULES.per_cpu, consecutive_valid=valid)
+            known = "pure" in load_quotas(connection, host)
+            store_quota(connection, host, "pure", quota, known=known)
 
     def record(self, user):
         with self.engine._database.read() as connection:
-            return consecutive_valid(connection, self.host_id(connection, user), "pure")
+            known = load_quotas(connection, self.host_id(connection, user))
+        return known["pure"].consecutive_valid if "pure" in known else 0
 
     def fetch(self, user, *, room=8, **fields):
         held = self.held(user)

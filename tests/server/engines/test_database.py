@@ -24,4 +24,4 @@ def test_as_many_read_at_once_as_there_are_threads(database):
         for _ in range(THREADS):
             connection = open_ones.enter_context(database.read())
             assert connection.execute(select(schema.users.c.id)).all() == []
-    assert database._engine.pool.checkedin() < THREADS  # most are closed again
+    assert database.engine.pool.checkedin() < THREADS  # most are closed again

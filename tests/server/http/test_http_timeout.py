@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stoilo.server.http.http_timeout import TimedProtocol
+from stoilo.server.http.web_server import TimedProtocol
 
 HALF, REST = b"GET / HTTP/1.1\r\nHost", b": x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"

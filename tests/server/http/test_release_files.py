@@ -19,7 +19,8 @@ from stoilo.core.digests import content_digest
 from stoilo.executor.verifier.trust import load_trust, parse_release_pack
 from stoilo.server.http import release_files
 from stoilo.server.http.release_files import is_public_name, read_index, release_routes
-from stoilo.server.release.expiry import ReleaseStatus, judge_release, read_roles
+from stoilo.server.release.expiry import judge_trusted
+from stoilo.signer.release_status import ReleaseStatus, read_roles
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject, flavor_files
 
@@ -53,7 +54,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> ReleasedProject:
 def get(project: ReleasedProject) -> Iterator[Get]:
     def status() -> ReleaseStatus:
         roles = read_roles(project.directory, NOW)
-        return judge_release(roles, project.trust(NOW), "", NOW)
+        return judge_trusted(roles, project.trust(NOW), NOW)
 
     app = Starlette(routes=release_routes(project.directory, status))
     server = uvicorn.Server(

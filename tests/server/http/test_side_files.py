@@ -14,14 +14,9 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from stoilo.audit.format.facts import LeafKind, PolicyRecord
-from stoilo.audit.format.leaf import (
-    Leaf,
-    parse_leaf,
-    record_leaf,
-    render_leaf,
-    render_record,
-)
+from stoilo.audit.format.facts import PolicyRecord
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf, render_leaf
+from stoilo.audit.format.records import record_leaf, render_record
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore, parse_records
 from stoilo.core.digests import content_digest

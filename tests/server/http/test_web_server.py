@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from stoilo.core.listen import listen
 from stoilo.server.config import ServerConfig
 from stoilo.server.http.web_server import (
-    listen,
     stop_web,
     wait_until_started,
     web_server,

@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from stoilo.audit.format.facts import (
-    LeafKind,
     OutcomeRecord,
     PolicyRecord,
     RefusalsRecord,
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.audit.format.leaf import parse_leaf, record_leaf, task_commitment
+from stoilo.audit.format.proof import LeafKind, parse_leaf
+from stoilo.audit.format.records import record_leaf, task_commitment
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
@@ -35,7 +35,7 @@ from stoilo.server.log.outbox import (
     note_record,
 )
 from stoilo.server.log.public_records import submitter_commitment
-from stoilo.server.operations.operator_acts import cancel_for_operator
+from stoilo.server.operations.accounts import cancel_for_operator
 from tests.support.server import make_result
 from tests.support.serverbench import SOURCE, Bench, records
 
@@ -234,16 +234,6 @@ def test_full_log_keeps_events_waiting(bench: Bench) -> None:
         bench.server.leaves.append_all(bench.log)
     bench.log.fail = None
     assert bench.server.leaves.append_all(bench.log) == 1
-
-
-def test_leaf_that_an_older_server_had_fixed_is_appended_as_it_is(bench: Bench) -> None:
-    leaf = b"stoilo-entry/v1\n"
-    with bench.store.write() as connection:
-        note_events(connection, [Event("old", EventKind.RECORD, 5)])
-        query = update(schema.event).where(schema.event.c.key == "old")
-        connection.execute(query.values(leaf=leaf))
-    bench.server.leaves.append_all(bench.log)
-    assert leaf in bench.log.leaves
 
 
 def test_lost_side_store_is_filled_again(bench: Bench) -> None:

@@ -54,5 +54,5 @@ def test_without_a_proposal_a_released_project_refuses_and_makes_no_account(
 
 
 def test_unknown_reviewer_is_not_withdrawn(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="STO-K030"):
+    with pytest.raises(UsageError, match="STO-K054"):
         withdraw(data, KEY, tmp_path / "keys.json")

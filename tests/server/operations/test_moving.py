@@ -30,23 +30,14 @@ def ada() -> dict[str, object]:
 
 
 def host(*, banned: bool = False) -> SimpleNamespace:
-    """A row of a host that has never reported: most columns are NULL."""
-    unknown = dict.fromkeys(
-        (
-            "domain_name",
-            "vendor",
-            "model",
-            "os_name",
-            "os_version",
-            "ncpus",
-            "fpops",
-            "memory_bytes",
-            "disk_free_bytes",
-            "total_credit",
-        )
+    """A row of a host that has told nothing of itself."""
+    texts = dict.fromkeys(
+        ("domain_name", "vendor", "model", "os_name", "os_version"), ""
     )
-    known = {"id": 9, "user_id": 3, "cpid": "c", "rpc_seqno": 17}
-    return SimpleNamespace(**unknown, **known, created_at=1, seen_at=2, banned=banned)
+    numbers = ("fpops", "memory_bytes", "disk_free_bytes", "total_credit")
+    known = {"id": 9, "user_id": 3, "cpid": "c", "rpc_seqno": 17, "ncpus": 1}
+    known |= {"created_at": 1, "seen_at": 2, "ban": 0 if banned else None}
+    return SimpleNamespace(**texts, **dict.fromkeys(numbers, 0.0), **known)
 
 
 def test_number_key_and_credit_stay() -> None:

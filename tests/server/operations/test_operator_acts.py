@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from stoilo.audit.format.facts import OperatorAct
-from stoilo.audit.format.leaf import task_commitment
+from stoilo.audit.format.records import task_commitment
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.admission import tokens
 from stoilo.server.log.public_records import submitter_commitment
-from stoilo.server.operations.operator_acts import cancel_for_operator
+from stoilo.server.operations.accounts import cancel_for_operator
 from tests.support.serverbench import Bench, acts
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from stoilo.audit.format.facts import KeyRecord, LevelRecord, PolicyRecord, Record
-from stoilo.executor.verifier.trust import read_release
 from stoilo.server.release.changes import (
     Standing,
     facts_in_force,
@@ -13,6 +12,7 @@ from stoilo.server.release.changes import (
     note_changes,
     revoked_keys,
 )
+from stoilo.signer.published.directory import read_release
 from tests.support.gate import NOW, GateBench
 from tests.support.serverbench import Bench
 

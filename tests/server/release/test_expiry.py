@@ -7,10 +7,9 @@ import pytest
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.server.release.expiry import (
+from stoilo.server.release.expiry import ReleaseWatch, epochs_until, judge_trusted
+from stoilo.signer.release_status import (
     ReleaseStatus,
-    ReleaseWatch,
-    epochs_until,
     judge_release,
     read_roles,
     warnings_of,
@@ -37,7 +36,7 @@ def trust(project: ReleasedProject) -> TrustedRelease:
 
 def status(project: ReleasedProject, trust: TrustedRelease, days: int) -> ReleaseStatus:
     now = NOW + days * DAY_S
-    return judge_release(read_roles(project.directory, now), trust, "", now)
+    return judge_trusted(read_roles(project.directory, now), trust, now)
 
 
 def test_fresh_release_needs_nobody(
@@ -74,7 +73,7 @@ def test_withdrawn_epochs_do_not_count(trust: TrustedRelease) -> None:
 
 
 def test_release_that_cannot_be_verified_is_the_worst_state() -> None:
-    found = judge_release((), None, "STO-K011", NOW)
+    found = judge_release((), NOW, trouble="STO-K011")
     assert (found.state, found.trouble, found.origin) == ("expired", "STO-K011", "")
 
 
@@ -98,9 +97,12 @@ def test_watch_tells_a_thing_once_a_day(
     assert watch.tell()
 
 
-def test_watch_survives_a_release_that_cannot_be_read(tmp_path: Path) -> None:
+def test_watch_survives_a_release_that_cannot_be_read(
+    project: ReleasedProject, tmp_path: Path
+) -> None:
     def refuse() -> TrustedRelease:
         raise TrustError("STO-K011", "expired")
 
-    watch = ReleaseWatch(tmp_path, refuse, lambda: NOW)
-    assert watch.status().trouble == "STO-K011"
+    for directory, code in ((project.directory, "STO-K011"), (tmp_path, "STO-K052")):
+        watch = ReleaseWatch(directory, refuse, lambda: NOW)
+        assert watch.status().trouble == code

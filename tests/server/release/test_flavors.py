@@ -11,14 +11,13 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, StoiloError
+from stoilo.core.levels import load_levels
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile, TrustedRelease
 from stoilo.executor.verifier.workunit import FLAVOR, open_name_bound
-from stoilo.flavors.archive import write_archive
 from stoilo.flavors.manifest import find_flavor
-from stoilo.flavors.tree import describe_tree
-from stoilo.policies.levels import load_levels
+from stoilo.flavors.packing import describe_tree, write_archive
 from stoilo.server.engines.workunits import WorkunitFile
-from stoilo.server.release.flavors import (
+from stoilo.server.release.parts import (
     USUAL_GROWTH,
     FlavorFiles,
     ReleasedLevels,
@@ -110,7 +109,7 @@ def test_withdrawn_flavor_is_refused_by_its_own_code(
     release: Release, field: str
 ) -> None:
     trust = release(PURE, NUMERIC, **{field: frozenset({PURE.flavor})})
-    with pytest.raises(PolicyRefusal, match="STO-K098"):
+    with pytest.raises(PolicyRefusal, match="STO-K097"):
         choose_flavor("pure", "pure", trust)
     assert choose_flavor("", "pure", trust) == NUMERIC.flavor
 
@@ -118,7 +117,7 @@ def test_withdrawn_flavor_is_refused_by_its_own_code(
 def test_withdrawn_installed_flavor_is_refused_too(release: Release) -> None:
     digest = find_flavor("pure").digest
     trust = release(withdrawn_flavors=frozenset({digest}))
-    with pytest.raises(PolicyRefusal, match="STO-K098"):
+    with pytest.raises(PolicyRefusal, match="STO-K097"):
         choose_flavor("", "pure", trust)
 
 

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.format.facts import ReleaseRecord
-from stoilo.audit.format.leaf import parse_record, record_digest
-from stoilo.audit.format.proof import (
+from stoilo.audit.format.records import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     check_release_proof,
+    parse_record,
+    record_digest,
 )
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.executor.verifier.trust import read_release
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.server.db.store import Store
 from stoilo.server.log.leaves import LeafBook
 from stoilo.server.log.ports import ProjectFacts
@@ -30,6 +30,7 @@ from stoilo.server.release.changes import (
     read_transcript,
     release_record,
 )
+from stoilo.signer.published.directory import read_release
 from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW, GateBench
 from tests.support.release import ReleasedProject, flavor_files

@@ -14,7 +14,7 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile, TrustedRelease
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.programs import AppProgram, CodeSignKey
-from stoilo.server.release.programs import offer_programs, read_programs
+from stoilo.server.release.parts import offer_programs, read_programs
 from stoilo.signer.boinc_keys import sign_key_change, sign_md5
 from tests.support.gate import GateBench
 from tests.support.programs import LINUX, ProgramSigner

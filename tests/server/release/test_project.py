@@ -9,14 +9,15 @@ import pytest
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
-from stoilo.executor.verifier.tuf_client import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles
 from stoilo.policies.policy import default_policy
 from stoilo.server.release import project as module
-from stoilo.server.release.expiry import ReleaseWatch, warnings_of
+from stoilo.server.release.expiry import ReleaseWatch
 from stoilo.server.release.project import Project, ProjectRoot, Release
 from stoilo.server.release.released import ServerTerms
-from stoilo.signer.process.client import SignerClient, SignerProcess
+from stoilo.signer.process.client import SignerClient
 from stoilo.signer.process.online_keys import renew_online_metadata
+from stoilo.signer.release_status import warnings_of
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject
 from tests.support.server import MemoryEngine
@@ -72,7 +73,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     )
     project = Project(
         root,
-        cast("SignerProcess", None),
+        None,
         cast("SignerClient", signer),
         tmp_path / "signer.sock",
         INSTALLED,

@@ -10,7 +10,6 @@ from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.policies.policy import default_policy
-from stoilo.server.release.expiry import read_roles
 from stoilo.server.release.released import (
     ServerTerms,
     check_certified,
@@ -19,6 +18,7 @@ from stoilo.server.release.released import (
 )
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.online_keys import make_online_keys
+from stoilo.signer.release_status import read_roles
 from tests.support.gate import INSTALLED, NOW, _one_witness
 from tests.support.release import ReleasedProject
 

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from stoilo.audit.format.facts import Record, ReviewRecord, WorkunitRecord
-from stoilo.audit.format.leaf import parse_leaf, parse_record, task_commitment
+from stoilo.audit.format.proof import parse_leaf
+from stoilo.audit.format.records import parse_record, task_commitment
 from stoilo.audit.log.side import ObjectKind
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
@@ -26,7 +27,7 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import parse_statement
 from stoilo.core.types import TaskState
-from stoilo.executor.verifier.review import (
+from stoilo.executor.verifier.statements import (
     ANY_ARGUMENTS,
     MAX_REVIEW_BYTES,
     Review,
@@ -168,7 +169,7 @@ def test_next_attempt_waits_for_another_review(desk: Desk) -> None:
     desk.bench.clock.now += DAY_S
     with desk.bench.store.read() as connection:
         attempt = rows.find_attempt(connection, task_id, 1)
-    desk.bench.server.pipeline.retry(desk.task(task_id), attempt)
+    desk.bench.server.pipeline.attempts.retry(desk.task(task_id), attempt)
     desk.run()
     assert desk.state(task_id) == "waiting_review"
     assert desk.hand_in(task_id) == 1
@@ -190,14 +191,14 @@ def test_two_reviewers_stand_in_one_statement(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"level": "numeric"}, "STO-R024"),
-        ({"task_module": "0" * 64}, "STO-R024"),
-        ({"validator_module": "0" * 64}, "STO-R024"),
-        ({"flavor": "0" * 64}, "STO-R024"),
-        ({"arguments": "0" * 64}, "STO-R024"),
-        ({"limits": RunLimits(cpu_s=1)}, "STO-R024"),
-        ({"not_after": 1}, "STO-R026"),
-        ({"not_after": 1_700_000_010}, "STO-R026"),
+        ({"level": "numeric"}, "STO-R023"),
+        ({"task_module": "0" * 64}, "STO-R023"),
+        ({"validator_module": "0" * 64}, "STO-R023"),
+        ({"flavor": "0" * 64}, "STO-R023"),
+        ({"arguments": "0" * 64}, "STO-R023"),
+        ({"limits": RunLimits(cpu_s=1)}, "STO-R023"),
+        ({"not_after": 1}, "STO-R023"),
+        ({"not_after": 1_700_000_010}, "STO-R023"),
     ],
 )
 def test_review_that_does_not_fit_releases_nothing(desk: Desk, changes, code) -> None:
@@ -305,7 +306,7 @@ def test_task_that_nobody_signs_expires_once(desk: Desk) -> None:
     desk.bench.clock.now += 1
     desk.run()
     answer = desk.bench.poll(task_id)
-    assert (answer.state, answer.code) == ("expired", "STO-R063")
+    assert (answer.state, answer.code) == ("expired", "STO-R060")
     desk.run()
     with desk.bench.store.read() as connection:
         assert rows.find_attempt(connection, task_id, 1).state == "closed"

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoilo.audit.format.facts import LeafKind
-from stoilo.audit.format.leaf import parse_leaf, parse_record
+from stoilo.audit.format.proof import LeafKind, parse_leaf
+from stoilo.audit.format.records import parse_record
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -18,7 +18,7 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.statement import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.verifier.revocation import open_revocations
+from stoilo.executor.verifier.statements import open_revocations
 from stoilo.executor.verifier.targets import RevocationFile
 from stoilo.server.revocation.issuer import (
     REISSUE_S,
@@ -27,7 +27,7 @@ from stoilo.server.revocation.issuer import (
     offline_records,
 )
 from stoilo.server.revocation.wishes import Withdrawals, wish
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     replace_online_key,
     revoke,
     settle_revocations,
@@ -39,7 +39,7 @@ from stoilo.signer.process.protocol import (
     SignRevocation,
 )
 from stoilo.signer.process.service import SignerService
-from tests.support.gate import NOW, GateBench
+from tests.support.gate import NOW, GateBench, epoch_at
 
 OLD = "a" * 64
 
@@ -70,7 +70,7 @@ class TreeLog:
     def wait_published(self, index: int, timeout: float | None = None) -> None:
         del timeout
         if self.silent:
-            raise WaitError("STO-L055", f"leaf {index} was not published")
+            raise WaitError("STO-L056", f"leaf {index} was not published")
 
     def proof(self, index: int) -> bytes:
         return self.made[index]
@@ -173,7 +173,7 @@ def test_wish_is_in_force_at_once_and_for_good(bench: Bench) -> None:
     assert bench.issuer.upkeep()
     assert not wanted.exists()
     assert (bench.newest.epochs, bench.newest.digests) == ((1,), (OLD,))
-    assert bench.issuer.in_force().epoch_at(NOW, 60) is None
+    assert epoch_at(bench.issuer.in_force(), NOW, 60) is None
     bench.want(epochs=(9,))
     bench.issuer.upkeep()
     assert bench.newest.epochs == (1, 9)

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoilo.server.validation.answer_cache import AnswerCache
-from stoilo.server.validation.answers import Answer
+from stoilo.server.validation.answers import Answer, AnswerCache
 
 ANSWER = Answer((), "said")
 MIB = 1024 * 1024

@@ -5,8 +5,13 @@ from hypothesis import strategies as st
 
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.types import RunStatus, TaskState
-from stoilo.server.validation.answers import Answer, ItemAnswer
-from stoilo.server.validation.classes import item_outcome, item_outcomes, same_items
+from stoilo.server.validation.answers import (
+    Answer,
+    ItemAnswer,
+    item_outcome,
+    item_outcomes,
+    same_items,
+)
 
 
 def value(number: int) -> ItemAnswer:

@@ -11,10 +11,11 @@ from stoilo.core.errors import UserCodeError
 from stoilo.core.fairqueue import FairQueue, Shares
 from stoilo.server.engines.interface import NotDecidedYet
 from stoilo.server.validation import docket as module
-from stoilo.server.validation.docket import Docket, Matter, Sitting, machine_shares
+from stoilo.server.validation.docket import Docket, Matter, machine_shares
+from stoilo.server.validation.results import Opinion
 from stoilo.server.validation.validators import (
     Call,
-    JailTrouble,
+    JudgeTrouble,
     ValidatorProgram,
     Watch,
 )
@@ -76,8 +77,8 @@ class Court:
                 self.wait_told(matter.workunit)
 
     def ask(self, matter: Matter, *values: bytes) -> list[bool]:
-        sitting = Sitting(self.docket, matter)
-        answers = [sitting.ask(Call(PROGRAM, "init", (value,))) for value in values]
+        sitting = Opinion(self.docket, matter, PROGRAM)
+        answers = [sitting.accepts(value) for value in values]
         sitting.rise()
         return answers
 
@@ -188,7 +189,7 @@ def test_workunit_over_its_budget_ends(
     court.put(matter, *values)
     court.wait_told("w_1")
     if ends:
-        with pytest.raises(UserCodeError, match="STO-R066"):
+        with pytest.raises(UserCodeError, match="STO-R059"):
             court.ask(matter, *values)
         assert sum(court.jails.costs[one] for one in court.jails.calls) == 220
     else:
@@ -203,12 +204,12 @@ def test_failed_validator_leaves_the_rest_uncalled(court: Court) -> None:
     assert len(court.jails.calls) <= SHARES.slots
 
 
-@pytest.mark.parametrize("error", [JailTrouble("STO-R042", "dead"), OSError("full")])
+@pytest.mark.parametrize("error", [JudgeTrouble("STO-R042", "dead"), OSError("full")])
 def test_jail_s_trouble_is_said_once_and_tried_again(
     court: Court, error: Exception
 ) -> None:
     court.jails.errors[b"a"] = error
-    with pytest.raises(JailTrouble, match="STO-R042"):
+    with pytest.raises(JudgeTrouble, match="STO-R042"):
         court.hear(Matter(HONEST, "w_1"), b"a")
     del court.jails.errors[b"a"]
     assert court.hear(Matter(HONEST, "w_1"), b"a") == [True]

@@ -47,7 +47,7 @@ def test_header_of_another_copy_is_refused_undecoded(
 ) -> None:
     name, statement = issue(bench)
     data = make_result(f"{name}_0", statement, b"\xff not decodable", **header)
-    assert verdict(bench, name, data) == ("invalid", "STO-R080")
+    assert verdict(bench, name, data) == ("invalid", "STO-R081")
 
 
 def test_file_that_changed_since_it_was_received_is_refused(bench: Bench) -> None:
@@ -77,7 +77,7 @@ def test_result_of_another_task_cannot_be_replayed(bench: Bench) -> None:
     name, _ = issue(bench)
     other, statement = asyncio.run(bench.issued("k2"))
     data = make_result(f"{other}_0", statement, OK)
-    assert verdict(bench, name, data) == ("invalid", "STO-R080")
+    assert verdict(bench, name, data) == ("invalid", "STO-R081")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def raising(*_values: object) -> bool:
         ("init", lambda _: 1, ("system_error", "STO-R054")),
         ("init", lambda _: False, ("system_error", "STO-R057")),
         ("init", lambda _: True, ("succeeded", "")),
-        ("compare", raising, ("system_error", "STO-R055")),
-        ("compare", lambda _a, _b: None, ("system_error", "STO-R056")),
+        ("compare", raising, ("system_error", "STO-R053")),
+        ("compare", lambda _a, _b: None, ("system_error", "STO-R054")),
         ("compare", lambda _a, _b: False, ("system_error", "STO-R052")),
         ("compare", lambda _a, _b: True, ("succeeded", "")),
     ],

@@ -31,7 +31,7 @@ def sources(tmp_path) -> Sources:
         store=SimpleNamespace(read=away),
         engine=SimpleNamespace(figures=away),
         log=lambda: LogFigures(9, 7, 1.5),
-        signer=SimpleNamespace(signed=3, refused=1),
+        pipeline=SimpleNamespace(signed=3, refused=1),
         release=away,
         epoch_rate=away,
         readiness=lambda: Readiness((Check("database", "away"), Check("disk"))),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.server.release.expiry import ReleaseStatus
 from stoilo.server.watching.readiness import (
     LAG_S,
     STALE_S,
@@ -20,6 +19,7 @@ from stoilo.server.watching.readiness import (
     check_log,
     check_release,
 )
+from stoilo.signer.release_status import ReleaseStatus
 from tests.support.server import ManualClock
 
 
@@ -112,7 +112,6 @@ def test_release_that_volunteers_refuse_is_not_ready(
     trouble, epochs, state, ok
 ) -> None:
     status = ReleaseStatus(
-        format="",
         state=state,
         time=0,
         origin="",

@@ -17,7 +17,7 @@ from stoilo.core.errors import DeniedError
 from stoilo.server.admission import tokens
 from stoilo.server.db.store import Store
 from stoilo.server.watching.readiness import Check, Readiness
-from stoilo.server.watching.routes import (
+from stoilo.server.watching.watch import (
     METRICS_SCOPE,
     may_watch,
     watch_app,

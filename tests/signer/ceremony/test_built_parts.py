@@ -9,9 +9,9 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.frozen_tree import Tree, TreeFile, render_tree
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile
-from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.tree import Tree, TreeFile, describe_tree, render_tree
+from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 from stoilo.signer.ceremony.built_parts import (
     drop_part,
     read_attestations,
@@ -112,7 +112,7 @@ def test_stranger_is_no_builder(
     directory, part = built
     strangers = [new_key("builder", name) for name in ("mallory", "eve")]
     ceremony = bench.attest(bench.request(read_parts_from(directory)), part, strangers)
-    assert codes(ceremony) == {"STO-F031"}
+    assert codes(ceremony) == {"STO-F030", "STO-F033"}
 
 
 def test_part_that_stays_is_not_asked_about_again(
@@ -128,7 +128,7 @@ def test_serial_must_rise_with_other_bytes(
 ) -> None:
     directory, part = built
     bench.publish(bench.attest(bench.request(read_parts_from(directory)), part))
-    for serial, expected in ((1, {"STO-K064"}), (2, set())):
+    for serial, expected in ((1, {"STO-K063"}), (2, set())):
         again = build_flavor(tmp_path / f"again{serial}", serial, b"another program")
         changes = read_parts_from(tmp_path / f"again{serial}")
         assert codes(bench.attest(bench.request(changes), again)) == expected
@@ -139,14 +139,14 @@ def test_file_that_is_not_what_the_record_says_is_refused(
 ) -> None:
     directory, _ = built
     (directory / "flavor" / "pure" / f"{PLATFORM}.tar.xz").write_bytes(b"b tar")
-    with pytest.raises(TrustError, match="STO-K056"):
+    with pytest.raises(TrustError, match="STO-K050"):
         read_parts_from(directory)
 
 
 def test_missing_file_is_refused(built: tuple[Path, PartFile]) -> None:
     directory, _ = built
     (directory / "flavor" / "pure" / f"{PLATFORM}.tree").unlink()
-    with pytest.raises(TrustError, match="STO-K056"):
+    with pytest.raises(TrustError, match="STO-K050"):
         read_parts_from(directory)
 
 
@@ -155,12 +155,12 @@ def test_record_in_another_parts_place_is_refused(
 ) -> None:
     directory, _ = built
     (directory / "flavor" / "pure").rename(directory / "flavor" / "numeric")
-    with pytest.raises(TrustError, match="STO-K056"):
+    with pytest.raises(TrustError, match="STO-K050"):
         read_parts_from(directory)
 
 
 def test_directory_without_parts_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="STO-K051"):
+    with pytest.raises(UsageError, match="STO-K050"):
         read_parts_from(tmp_path)
 
 

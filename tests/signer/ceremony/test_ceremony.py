@@ -6,13 +6,14 @@ import pytest
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import ReviewerFile, ReviewerKey
-from stoilo.executor.verifier.trust import REVIEWERS_FILE, load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.folder import read_folder, write_folder
+from stoilo.signer.ceremony.lists import list_target
 from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.requests import named_record
 from stoilo.signer.ceremony.review import review
 from stoilo.signer.ceremony.signatures import combine
+from stoilo.signer.published.directory import read_release
 from tests.support.ceremony import NOW, ORIGIN, CeremonyBench
 from tests.support.gate import INSTALLED
 
@@ -45,7 +46,7 @@ def test_each_signs_a_copy_and_the_copies_are_combined(
 ) -> None:
     bench.publish(bench.first())
     record = ReviewerFile((ReviewerKey("1" * 64, "rita"),))
-    changes = Changes((named_record(REVIEWERS_FILE, record),))
+    changes = Changes((list_target(record),))
     write_folder(
         tmp_path / "stick", bench.request(changes | Changes(renew=("root", "targets")))
     )

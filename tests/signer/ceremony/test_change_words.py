@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.levels import level_files
 from stoilo.executor.verifier.targets import (
     ArchiveFile,
     EpochFile,
@@ -10,7 +11,6 @@ from stoilo.executor.verifier.targets import (
     ProjectFile,
     RevocationFile,
 )
-from stoilo.policies.levels import level_files
 from stoilo.signer.ceremony.change_words import describe_target, render_time
 
 A, B = "a" * 64, "b" * 64
@@ -30,7 +30,6 @@ def test_levels_that_come_and_go_are_named() -> None:
         ProjectFile("o", {"pure": (B,)}, (A,)),
     )
     assert words("project.json", old, new) == (
-        "project o",
         f"- level pure {A}",
         f"+ level pure {B}",
     )
@@ -39,8 +38,10 @@ def test_levels_that_come_and_go_are_named() -> None:
 def test_epoch_is_told_with_its_window() -> None:
     epoch = EpochFile(3, (A,), 1, 1_800_000_000, 1_800_086_400, 60)
     line, key = words("gate/3.json", None, epoch)
-    assert key == f"key {A}"
-    assert line.startswith("gate epoch 3: 2027-01-15 08:00 UTC to 2027-01-16 08:00 UTC")
+    assert key == f"+ key {A}"
+    assert line.startswith(
+        "+ gate epoch 3: 2027-01-15 08:00 UTC to 2027-01-16 08:00 UTC"
+    )
 
 
 def test_withdrawals_are_listed() -> None:
@@ -60,7 +61,8 @@ def test_part_tells_version_and_serial() -> None:
     )
     before = msgspec.structs.replace(part, version="1.0", serial=3)
     assert words("flavor/pure/x86_64-linux.json", before, part) == (
-        "pure for x86_64-linux: 1.0, serial 3 -> 1.1, serial 4, 9 bytes",
+        "- pure for x86_64-linux: 1.0, serial 3, 9 bytes",
+        "+ pure for x86_64-linux: 1.1, serial 4, 9 bytes",
     )
 
 
@@ -75,6 +77,10 @@ def test_text_is_shown_line_by_line() -> None:
         "log/policy.txt", b"log a\nquorum none\n", b"log b\nquorum none\n"
     )
     assert lines == ("- log a", "+ log b")
+    assert describe_target("log/policy.txt", b"-- a\n", b"++ b\n") == (
+        "- -- a",
+        "+ ++ b",
+    )
 
 
 def test_archive_needs_no_words() -> None:

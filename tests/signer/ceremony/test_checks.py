@@ -153,20 +153,20 @@ def named(name: str) -> Callable[[Any], None]:
 
 FORGED = {
     "two of one name": ("root", named("Ada"), "STO-K053"),
-    "root key of no role": ("root", hidden_key, "STO-K061"),
-    "delegated key of no role": ("targets", hidden_delegate, "STO-K061"),
-    "delegated role that delegates": ("gate", nested, "STO-K061"),
-    "version skipped": ("targets", skip, "STO-K060"),
-    "version repeated": ("targets", back, "STO-K060"),
-    "root skipped": ("root", skip, "STO-K060"),
+    "root key of no role": ("root", hidden_key, "STO-K063"),
+    "delegated key of no role": ("targets", hidden_delegate, "STO-K063"),
+    "delegated role that delegates": ("gate", nested, "STO-K063"),
+    "version skipped": ("targets", skip, "STO-K052"),
+    "version repeated": ("targets", back, "STO-K052"),
+    "root skipped": ("root", skip, "STO-K052"),
     "lives too long": ("root", too_long, "STO-K058"),
     "has ended already": ("targets", over, "STO-K058"),
-    "development root": ("root", mark("x-stoilo-development"), "STO-K062"),
-    "rehearsal of a real root": ("root", mark("x-stoilo-rehearsal"), "STO-K062"),
-    "unknown mark": ("root", mark("x-other"), "STO-K062"),
+    "development root": ("root", mark("x-stoilo-development"), "STO-K063"),
+    "rehearsal of a real root": ("root", mark("x-stoilo-rehearsal"), "STO-K063"),
+    "unknown mark": ("root", mark("x-other"), "STO-K063"),
     "one signature is enough": ("root", low_threshold, "STO-K053"),
-    "delegation beyond its paths": ("targets", wide, "STO-K061"),
-    "delegation that goes on": ("targets", passing_on, "STO-K061"),
+    "delegation beyond its paths": ("targets", wide, "STO-K063"),
+    "delegation that goes on": ("targets", passing_on, "STO-K063"),
     "a list left out": ("targets", without_policy, "STO-K063"),
     "files not by digest": ("root", not_by_digest, "STO-K050"),
 }
@@ -179,11 +179,11 @@ def test_forged_metadata_is_refused(bench: CeremonyBench, name: str) -> None:
 
 
 CONTENT: dict[str, tuple[str, dict[str, object], str]] = {
-    "another project": ("project.json", {"origin": "other.example/log"}, "STO-K062"),
+    "another project": ("project.json", {"origin": "other.example/log"}, "STO-K063"),
     "no language layer": ("project.json", {"languages": []}, "STO-K063"),
     "unknown field": ("project.json", {"extra": 1}, "STO-K063"),
     "epoch without its file": ("gate/epochs.json", {"epochs": [1, 2, 3]}, "STO-K063"),
-    "epoch changed": ("gate/1.json", {"max_per_minute": 9}, "STO-K064"),
+    "epoch changed": ("gate/1.json", {"max_per_minute": 9}, "STO-K063"),
     "epoch of small order": ("gate/2.json", {"keys": ["0" * 64]}, "STO-K002"),
     "reviewer without a key": (
         "reviewers/keys.json",
@@ -221,7 +221,7 @@ def test_targets_that_name_what_is_delegated_are_refused(bench: CeremonyBench) -
             1, {"sha256": "0" * 64}, "gate/9.json"
         )
 
-    assert "STO-K061" in codes(with_role(honest(bench), "targets", put))
+    assert "STO-K063" in codes(with_role(honest(bench), "targets", put))
 
 
 @pytest.mark.parametrize("name", ["\u0430da", "ada [0011 2233]", "ada, ben", " "])
@@ -256,8 +256,8 @@ def test_floor_never_goes_back(bench: CeremonyBench) -> None:
     bench.publish(
         bench.request(raise_floors(raised.proposal, {"verifier": 5, "pure": 2}))
     )
-    assert "STO-K064" in codes(edited(bench, "executor/floors.json", verifier=4))
-    assert "STO-K064" in codes(edited(bench, "executor/floors.json", serials={}))
+    assert "STO-K063" in codes(edited(bench, "executor/floors.json", verifier=4))
+    assert "STO-K063" in codes(edited(bench, "executor/floors.json", serials={}))
     assert codes(edited(bench, "executor/floors.json", verifier=6)) == set()
 
 
@@ -268,12 +268,12 @@ def test_lowest_epoch_never_goes_back(bench: CeremonyBench) -> None:
     higher = json.dumps(document | {"min_epoch": 2}).encode()
     one = NewTarget.of("revocation/denied.json", higher)
     bench.publish(bench.request(Changes(put=(one,))))
-    assert "STO-K064" in codes(edited(bench, "revocation/denied.json", min_epoch=1))
+    assert "STO-K063" in codes(edited(bench, "revocation/denied.json", min_epoch=1))
 
 
 def test_base_that_had_expired_is_refused_unless_said(bench: CeremonyBench) -> None:
     late = bench.request(Changes(renew=ALL), NOW + 8 * DAY_S)
-    assert codes(late, NOW + 8 * DAY_S) == {"STO-K059"}
+    assert codes(late, NOW + 8 * DAY_S) == {"STO-K052"}
     assert codes(about(late, renews_expired=True), NOW + 8 * DAY_S) == set()
     said = review(about(late, renews_expired=True), NOW + 8 * DAY_S)
     assert any("expired" in warning for warning in said.warnings)
@@ -289,7 +289,7 @@ def test_clock_and_age_of_a_proposal_are_looked_at(
 
 
 def test_folder_and_root_must_agree_about_a_rehearsal(bench: CeremonyBench) -> None:
-    assert "STO-K062" in codes(about(honest(bench), rehearsal=True))
+    assert "STO-K063" in codes(about(honest(bench), rehearsal=True))
 
 
 def test_base_must_be_the_one_it_was_made_for(bench: CeremonyBench) -> None:
@@ -319,7 +319,7 @@ def test_signature_of_a_stranger_is_refused(bench: CeremonyBench) -> None:
         for file in ceremony.proposal.metadata
     )
     forged = replace(ceremony, proposal=replace(ceremony.proposal, metadata=files))
-    assert codes(forged) == {"STO-K057"}
+    assert codes(forged) == {"STO-K050"}
 
 
 def test_signature_over_other_bytes_is_refused(bench: CeremonyBench) -> None:
@@ -333,7 +333,7 @@ def test_signature_over_other_bytes_is_refused(bench: CeremonyBench) -> None:
         metadata.signatures = source.signatures
         files.append(role_file(new.role, metadata))
     forged = replace(moved, proposal=replace(moved.proposal, metadata=tuple(files)))
-    assert "STO-K057" in codes(forged, NOW + DAY_S + 60)
+    assert "STO-K050" in codes(forged, NOW + DAY_S + 60)
     assert not review(forged, NOW + DAY_S + 60).complete
 
 
@@ -363,5 +363,5 @@ def test_epochs_of_the_server_are_certified(bench: CeremonyBench) -> None:
     assert codes(ceremony, NOW) == set()
     assert ceremony.proposal.target("gate/1.json") is None
     other = msgspec.structs.replace(online, origin="other.example/log")
-    with pytest.raises(UsageError, match="STO-K062"):
+    with pytest.raises(UsageError, match="STO-K063"):
         take_online_keys(ceremony.proposal, other)

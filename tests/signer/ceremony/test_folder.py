@@ -69,7 +69,7 @@ def test_archive_stays_on_disk_and_is_hashed(
     assert isinstance(found.content, Path)
     with found.content.open("r+b") as file:
         file.write(b"x")
-    with pytest.raises(TrustError, match="STO-K056"):
+    with pytest.raises(TrustError, match="STO-K050"):
         read_folder(tmp_path / "stick")
 
 
@@ -89,33 +89,33 @@ def test_archive_stays_on_disk_and_is_hashed(
 def test_file_that_does_not_belong_there_is_refused(folder: Path, name: str) -> None:
     (folder / name).parent.mkdir(exist_ok=True, parents=True)
     (folder / name).write_bytes(b"{}")
-    with pytest.raises(TrustError, match="STO-K051"):
+    with pytest.raises(TrustError, match="STO-K050"):
         read_folder(folder)
 
 
 def test_link_is_refused(folder: Path) -> None:
     (folder / "transcript.jsonl").symlink_to("/etc/hostname")
-    with pytest.raises(TrustError, match="STO-K051"):
+    with pytest.raises(TrustError, match="STO-K050"):
         read_folder(folder)
 
 
 def test_linked_folder_is_refused(folder: Path, tmp_path: Path) -> None:
     shutil.move(folder / "boinc", tmp_path / "elsewhere")
     (folder / "boinc").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TrustError, match="STO-K051"):
+    with pytest.raises(TrustError, match="STO-K050"):
         read_folder(folder)
 
 
 def test_missing_target_is_refused(folder: Path) -> None:
     for path in (folder / "proposed" / "targets").rglob("*.toml"):
         path.unlink()
-    with pytest.raises(TrustError, match="STO-K051"):
+    with pytest.raises(TrustError, match="STO-K050"):
         read_folder(folder)
 
 
 def test_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(UsageError, match="STO-K051"):
+        with pytest.raises(UsageError, match="STO-K050"):
             read_folder(folder)
 
 
@@ -152,5 +152,5 @@ def test_any_change_ends_in_our_error_or_in_what_it_says(
 
 def test_folders_without_end_are_refused(folder: Path) -> None:
     (folder / "/".join("a" * 400)).mkdir(parents=True)
-    with pytest.raises(TrustError, match="STO-K051"):
+    with pytest.raises(TrustError, match="STO-K050"):
         read_folder(folder)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
-from stoilo.signer.ceremony.metadata import check_shape, parse_role_name
+from stoilo.signer.ceremony.metadata import RoleFile, open_role, parse_role_name
 from tests.support.ceremony import CeremonyBench
 
 
@@ -15,7 +15,7 @@ def root_of(bench: CeremonyBench) -> dict:
 
 
 def check(document: object, role: str = "root") -> None:
-    check_shape(json.dumps(document).encode(), role, "1.root.json", 512 * 1024)
+    open_role(RoleFile(role, 0, json.dumps(document).encode()))
 
 
 def test_what_we_write_is_taken(bench: CeremonyBench) -> None:
@@ -64,7 +64,7 @@ def test_target_outside_its_folder_is_refused() -> None:
 @given(st.binary(max_size=400), st.sampled_from(["root", "targets", "snapshot"]))
 def test_any_bytes_are_refused_by_code(data: bytes, role: str) -> None:
     with pytest.raises(TrustError, match="STO-K050"):
-        check_shape(data, role, "x", 512 * 1024)
+        open_role(RoleFile(role, 0, data))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.boinc_files import is_boinc_file
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
-from stoilo.signer.ceremony.review import review
-from stoilo.signer.ceremony.review_text import next_step
+from stoilo.signer.ceremony.review import next_step, review
 from tests.support.stage import ReleaseStage, make_offline_key
 
 
@@ -75,7 +74,7 @@ def test_file_that_is_no_launcher_is_not_signed(
     record["archive"] |= {"size": 4, "sha256": content_digest(b"\x7fELF")}
     files["launcher/x86_64-linux"] = b"\x7fELF"
     files["launcher/x86_64-linux.json"] = msgspec.json.encode(record)
-    assert codes(stage, release, files) == ["STO-F064"]
+    assert codes(stage, release, files) == ["STO-F001"]
 
 
 def test_new_verifier_beside_the_old_launcher_is_not_signed(

@@ -110,7 +110,7 @@ def test_more_is_asked_for_until_somebody_signs(bench: CeremonyBench) -> None:
     assert roles_of(amended) == ["targets", "policy"]
     assert [file.version for file in amended.metadata] == [2, 2]
     signed = sign_proposal(amended, bench.keys["policy"][0])
-    with pytest.raises(UsageError, match="STO-K055"):
+    with pytest.raises(UsageError, match="STO-K054"):
         amend_proposal(signed, more, NOW)
 
 

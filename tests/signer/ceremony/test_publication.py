@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
-from stoilo.signer.ceremony.publication import ReleaseWriter, publish
-from stoilo.signer.repository import refresh_online_metadata
+from stoilo.signer.ceremony.publication import publish
+from stoilo.signer.published.directory import read_release
+from stoilo.signer.repository import DirectoryWriter, refresh_online_metadata
 from tests.support.ceremony import NOW, CeremonyBench, new_key
 from tests.support.gate import INSTALLED
 from tests.support.stage import ReleaseStage, make_offline_key
@@ -62,16 +63,16 @@ def test_interrupted_publication_is_finished(
             Changes(put=(NewTarget.of("log/note.txt", b"x"),), renew=("root", "gate"))
         )
     )
-    write, left = ReleaseWriter.write, [count]
+    write, left = DirectoryWriter.write, [count]
 
-    def failing(self: ReleaseWriter, name: str, data: bytes) -> None:
+    def failing(self: DirectoryWriter, name: str, data: bytes) -> None:
         if not left[0]:
             raise OSError(28, "No space left on device")
         left[0] -= 1
         write(self, name, data)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ReleaseWriter, "write", failing)
+        patched.setattr(DirectoryWriter, "write", failing)
         with pytest.raises((InternalError, TrustError), match="STO-K0"):
             publish(signed, bench.directory, NOW)
     assert publish(signed, bench.directory, NOW).root.version == 2
@@ -80,7 +81,7 @@ def test_interrupted_publication_is_finished(
 def test_ceremony_on_an_older_release_is_refused(bench: CeremonyBench) -> None:
     late = bench.sign(bench.request(Changes(renew=("policy",))))
     bench.publish(bench.request(Changes(renew=("policy",)), NOW + 60), NOW + 60)
-    with pytest.raises(TrustError, match="STO-K060"):
+    with pytest.raises(TrustError, match="STO-K052"):
         publish(late, bench.directory, NOW + 60)
 
 
@@ -88,7 +89,7 @@ def test_first_release_is_not_put_over_another(
     bench: CeremonyBench, tmp_path: Path
 ) -> None:
     other = CeremonyBench(tmp_path / "other")
-    with pytest.raises(TrustError, match="STO-K060"):
+    with pytest.raises(TrustError, match="STO-K052"):
         publish(other.sign(other.first()), bench.directory, NOW)
 
 
@@ -96,7 +97,7 @@ def test_release_on_another_directory_is_refused(
     bench: CeremonyBench, tmp_path: Path
 ) -> None:
     signed = bench.sign(bench.request(Changes(renew=("policy",))))
-    with pytest.raises(TrustError, match="STO-K060"):
+    with pytest.raises(TrustError, match="STO-K052"):
         publish(signed, tmp_path / "empty", NOW)
 
 
@@ -112,7 +113,7 @@ def test_full_disk_leaves_the_old_release(
 ) -> None:
     before = files_of(bench.directory)
     monkeypatch.setattr(
-        ReleaseWriter, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
+        DirectoryWriter, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
     )
     with pytest.raises(InternalError, match="STO-K068"):
         publish(
@@ -238,7 +239,7 @@ def test_boinc_signature_of_another_file_or_key_is_not_published(
 
 def test_transcript_that_cannot_be_read_is_not_published(bench: CeremonyBench) -> None:
     signed = bench.sign(bench.request(Changes(renew=("policy",))))
-    with pytest.raises(TrustError, match="STO-K077"):
+    with pytest.raises(TrustError, match="STO-K050"):
         publish(replace(signed, transcript=b"{}\n"), bench.directory, NOW)
 
 
@@ -249,7 +250,7 @@ def test_attestation_of_nobody_or_nothing_is_not_published(
     bench: CeremonyBench, name: str
 ) -> None:
     signed = bench.sign(bench.request(Changes(renew=("policy",))))
-    with pytest.raises(TrustError, match="STO-F031"):
+    with pytest.raises(TrustError, match="STO-F030"):
         publish(replace(signed, builds=((name, b"{}"),)), bench.directory, NOW)
 
 
@@ -260,5 +261,5 @@ def test_attestation_under_another_builders_name_is_not_published(
     signed = sign_boinc_files(second, stage.boinc.boinc())
     (first, one), (other, two), *rest = signed.builds
     swapped = replace(signed, builds=((first, two), (other, one), *rest))
-    with pytest.raises(TrustError, match="STO-F031"):
+    with pytest.raises(TrustError, match="STO-F030"):
         publish(swapped, tmp_path / "boinc-release", stage.now)

@@ -15,18 +15,13 @@ from stoilo.executor.verifier.targets import (
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.trust import (
-    HISTORY_FILE,
-    POLICY_FILE,
-    load_trust,
-    read_release,
-)
+from stoilo.executor.verifier.trust import HISTORY_FILE, POLICY_FILE, load_trust
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.proposal import Changes, Proposal
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.requests import (
-    Withdrawal,
     accept_policies,
+    allow_again,
     change_builders,
     raise_floors,
     take_levels,
@@ -34,6 +29,7 @@ from stoilo.signer.ceremony.requests import (
     take_online_keys,
     withdraw,
 )
+from stoilo.signer.published.directory import read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import NOW, ORIGIN, CeremonyBench, new_key
 from tests.support.gate import INSTALLED, small_level
@@ -132,19 +128,19 @@ def test_floors_are_raised_part_by_part(bench: CeremonyBench) -> None:
 def test_what_is_withdrawn_twice_stands_once_and_can_be_allowed(
     bench: CeremonyBench,
 ) -> None:
-    made = Withdrawal(digests=("1" * 64,), epochs=(2,), min_epoch=2)
+    made = RevocationFile(digests=("1" * 64,), epochs=(2,), min_epoch=2)
     once = bench.request(withdraw(base(bench), made)).proposal
     assert withdraw(once, made).put[0].content == once.target("revocation/denied.json")
-    back = withdraw(once, Withdrawal(epochs=(2,)), take_back=True)
+    back = allow_again(once, RevocationFile(epochs=(2,)))
     left = read_target(back.put[0].content, RevocationFile, "r")  # type: ignore[arg-type]
     assert (left.epochs, left.digests, left.min_epoch) == ((), ("1" * 64,), 2)
-    with pytest.raises(UsageError, match="STO-K054"):
-        withdraw(base(bench), made, take_back=True)
+    with pytest.raises(UsageError, match="STO-L163"):
+        allow_again(base(bench), made)
 
 
 def test_online_statements_are_settled_and_never_unsettled(
     bench: CeremonyBench,
 ) -> None:
-    settled = bench.request(withdraw(base(bench), Withdrawal(), settle=9)).proposal
-    again = withdraw(settled, Withdrawal(), settle=3)
+    settled = bench.request(withdraw(base(bench), RevocationFile(), settle=9)).proposal
+    again = withdraw(settled, RevocationFile(), settle=3)
     assert read_target(again.put[0].content, RevocationFile, "r").settled == 9  # type: ignore[arg-type]

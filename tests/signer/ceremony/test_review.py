@@ -8,15 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError
+from stoilo.executor.verifier.targets import RevocationFile
+from stoilo.signer.ceremony.base_release import open_published
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.requests import Withdrawal, withdraw
-from stoilo.signer.ceremony.review import review
-from stoilo.signer.ceremony.review_text import render_review
-from stoilo.signer.ceremony.status import read_state
+from stoilo.signer.ceremony.requests import withdraw
+from stoilo.signer.ceremony.review import render_review, review
+from stoilo.signer.release_status import read_status
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 
 
@@ -58,7 +59,10 @@ def test_changed_target_shows_old_and_new_digest(bench: CeremonyBench) -> None:
     )
     (change,) = review(ceremony, NOW).roles[0].targets
     assert len(change.old) == len(change.new) == 64
-    assert change.words == ("oldest verifier that may work: serial 1 -> 4",)
+    assert change.words == (
+        "- oldest verifier that may work: serial 1",
+        "+ oldest verifier that may work: serial 4",
+    )
 
 
 def test_role_that_ends_soon_and_is_not_renewed_is_warned_of(
@@ -271,11 +275,11 @@ def test_withdrawing_the_only_open_epoch_is_warned_of(
     bench: CeremonyBench, epochs: tuple[int, ...], closes: bool
 ) -> None:
     proposal = bench.request(Changes(renew=("revocation",))).proposal
-    ceremony = bench.request(withdraw(proposal, Withdrawal(epochs=epochs)))
+    ceremony = bench.request(withdraw(proposal, RevocationFile(epochs=epochs)))
     warnings = review(ceremony, NOW).warnings
     assert any("no gate epoch would be open" in one for one in warnings) is closes
     bench.publish(ceremony)
-    state = read_state(bench.directory, NOW)
+    state = read_status(open_published(bench.directory), NOW)
     assert (state.state, state.epochs_until == 0) == (
         ("expired", True) if closes else ("soon", False)
     )

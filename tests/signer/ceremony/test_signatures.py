@@ -36,13 +36,13 @@ def test_key_that_the_release_does_not_name_signs_nothing(
     bench: CeremonyBench, role: str
 ) -> None:
     proposal = bench.request(Changes(renew=("root", "targets"))).proposal
-    with pytest.raises(UsageError, match="STO-K067"):
+    with pytest.raises(UsageError, match="STO-K068"):
         sign_proposal(proposal, new_key(role, "mallory"))
 
 
 def test_key_signs_for_the_role_it_was_made_for_only(bench: CeremonyBench) -> None:
     proposal = bench.request(Changes(renew=("targets",))).proposal
-    with pytest.raises(UsageError, match="STO-K067"):
+    with pytest.raises(UsageError, match="STO-K068"):
         sign_proposal(proposal, bench.keys["root"][0])
 
 

@@ -5,22 +5,24 @@ import pytest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import RevocationStatement, render_revocation
-from stoilo.executor.verifier.revocation import revocation_leaf
+from stoilo.executor.verifier.statements import revocation_leaf
 from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     certify_fresh_epoch,
-    enroll_reviewer,
     list_reviewers,
     offline_list,
+    publish_reviewers,
     settle_list,
     settle_revocations,
-    withdraw_reviewer,
+    with_reviewer,
+    without_reviewer,
 )
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.protocol import RevocationSigned, SignRevocation
 from stoilo.signer.process.service import SignerService
-from tests.support.gate import DAY_S, INSTALLED, NOW, GateBench
+from stoilo.signer.published.directory import read_release
+from tests.support.gate import DAY_S, INSTALLED, NOW, GateBench, epoch_at
 
 KEY = PrivateKey.generate().public.raw.hex()
 
@@ -35,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 def trusted(root: Path) -> list[str]:
     trust = load_trust(
-        root, (root / "root.json").read_bytes(), NOW, installed=INSTALLED
+        read_release(root), (root / "root.json").read_bytes(), NOW, installed=INSTALLED
     )
     return [one.name for one in trust.reviewers]
 
@@ -45,41 +47,59 @@ def test_new_root_names_nobody(root: Path) -> None:
 
 
 def test_enrolled_reviewer_is_known_until_withdrawn(root: Path) -> None:
-    enroll_reviewer(root, ReviewerKey(KEY, "ann"), NOW)
+    publish_reviewers(
+        root, lambda named: with_reviewer(named, ReviewerKey(KEY, "ann")), NOW
+    )
     assert trusted(root) == ["ann"]
-    withdraw_reviewer(root, KEY, NOW)
+    publish_reviewers(root, lambda named: without_reviewer(named, KEY), NOW)
     assert trusted(root) == []
 
 
 def test_same_key_again_replaces_the_entry(root: Path) -> None:
-    enroll_reviewer(root, ReviewerKey(KEY, "ann"), NOW)
-    enroll_reviewer(root, ReviewerKey(KEY, "anna", ("00" * 32,)), NOW)
+    publish_reviewers(
+        root, lambda named: with_reviewer(named, ReviewerKey(KEY, "ann")), NOW
+    )
+    publish_reviewers(
+        root,
+        lambda named: with_reviewer(named, ReviewerKey(KEY, "anna", ("00" * 32,))),
+        NOW,
+    )
     assert [one.name for one in list_reviewers(root)] == ["anna"]
 
 
 def test_renewed_root_keeps_its_reviewers(root: Path) -> None:
-    enroll_reviewer(root, ReviewerKey(KEY, "ann"), NOW)
+    publish_reviewers(
+        root, lambda named: with_reviewer(named, ReviewerKey(KEY, "ann")), NOW
+    )
     create_development_root(root, "project.example/log", NOW + 60, installed=INSTALLED)
     assert trusted(root) == ["ann"]
 
 
 def test_weak_key_is_refused(root: Path) -> None:
     with pytest.raises(TrustError, match="STO-K0"):
-        enroll_reviewer(root, ReviewerKey("00" * 32, "weak"), NOW)
+        publish_reviewers(
+            root,
+            lambda named: with_reviewer(named, ReviewerKey("00" * 32, "weak")),
+            NOW,
+        )
 
 
 def test_unknown_key_cannot_be_withdrawn(root: Path) -> None:
-    with pytest.raises(UsageError, match="STO-K030"):
-        withdraw_reviewer(root, KEY, NOW)
+    with pytest.raises(UsageError, match="STO-K054"):
+        publish_reviewers(root, lambda named: without_reviewer(named, KEY), NOW)
 
 
 def test_file_by_another_role_does_not_count(root: Path) -> None:
     """The role's own offline key names the reviewers, not the online one."""
-    enroll_reviewer(root, ReviewerKey(KEY, "ann"), NOW)
+    publish_reviewers(
+        root, lambda named: with_reviewer(named, ReviewerKey(KEY, "ann")), NOW
+    )
     stolen = (root / "online" / "online.pem").read_bytes()
     (root / "offline" / "reviewers.pem").write_bytes(stolen)
     with pytest.raises(TrustError, match="STO-K012"):
-        enroll_reviewer(root, ReviewerKey(KEY, "thief"), NOW)
+        publish_reviewers(
+            root, lambda named: with_reviewer(named, ReviewerKey(KEY, "thief")), NOW
+        )
 
 
 OLD, NEW = "a" * 64, "b" * 64
@@ -132,7 +152,7 @@ def test_ceremony_publishes_the_list_for_volunteers(gate: GateBench) -> None:
     sign(gate, gate.revocation(sequence=2, digests=(OLD,)))
     settle_revocations(directory, NOW, remove=gate.revocation(digests=(OLD,)))
     root = (directory / "root.json").read_bytes()
-    trust = load_trust(directory, root, NOW, installed=INSTALLED)
+    trust = load_trust(read_release(directory), root, NOW, installed=INSTALLED)
     assert (trust.denied, trust.revocations_settled) == (frozenset(), 2)
     assert trust.revocation_version == gate.root.trust.revocation_version + 1
     assert trust.revocation_keys == gate.root.trust.revocation_keys
@@ -147,7 +167,7 @@ def test_list_survives_a_renewal_of_the_release(gate: GateBench) -> None:
 def test_fresh_epoch_is_open_at_once_and_has_a_key_of_its_own(gate: GateBench) -> None:
     number = certify_fresh_epoch(gate.root.directory, NOW)
     renewed = gate._make_root(gate.root.directory, gate.root.origin).trust
-    epoch = renewed.epoch_at(NOW, DAY_S)
+    epoch = epoch_at(renewed, NOW, DAY_S)
     assert epoch is not None
     assert epoch.number == number > max(one.number for one in gate.root.trust.epochs)
     others = [one.keys for one in renewed.epochs if one.number != number]

@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.trust import load_trust, read_release
-from stoilo.signer.development.programs import (
+from stoilo.executor.verifier.trust import load_trust
+from stoilo.signer.development.changes import (
     next_serial,
     project_origin,
     project_root,
     publish_programs,
 )
 from stoilo.signer.development.root import create_development_root
+from stoilo.signer.published.directory import read_release
 from tests.support.gate import INSTALLED, NOW
 from tests.support.slots import built_for
 from tests.support.stage import PLATFORM, make_flavor, make_verifier, write_build
@@ -95,7 +96,7 @@ def test_verifier_of_another_root_is_refused(keys: Path, tmp_path: Path) -> None
 def test_half_a_pair_is_refused(keys: Path, tmp_path: Path, lacking: str) -> None:
     build = make_build(tmp_path, keys)
     shutil.rmtree(build / lacking)
-    with pytest.raises(TrustError, match="STO-E091"):
+    with pytest.raises(TrustError, match="STO-F034"):
         publish_programs(keys, build, NOW)
 
 
@@ -106,7 +107,7 @@ def test_flavor_alone_can_be_published(keys: Path, tmp_path: Path) -> None:
 
 def test_directory_without_a_root_is_refused(tmp_path: Path) -> None:
     (tmp_path / "keys" / "metadata").mkdir(parents=True)
-    with pytest.raises(UsageError, match="STO-E090"):
+    with pytest.raises(UsageError, match="STO-K093"):
         publish_programs(tmp_path / "keys", tmp_path, NOW)
 
 

@@ -14,11 +14,12 @@ from stoilo.audit.format.note import (
 from stoilo.audit.format.policy import LogPolicy, Witness, open_checkpoint
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.trust import is_development_root, load_trust
+from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, load_trust
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.process.memory import LEDGER_FILE, CheckpointLedger
-from tests.support.gate import DAY_S, INSTALLED, NOW
+from stoilo.signer.published.directory import marks_of, read_release
+from tests.support.gate import DAY_S, INSTALLED, NOW, epoch_at
 from tests.support.notekeys import NoteKey
 
 ORIGIN = "project.example/log"
@@ -31,7 +32,7 @@ def make(directory: Path, now: int = NOW, origin: str = ORIGIN) -> dict[str, byt
 
 
 def test_root_is_marked_as_one_of_development(tmp_path: Path) -> None:
-    assert is_development_root(make(tmp_path / "r")["root.json"])
+    assert marks_of(make(tmp_path / "r")["root.json"]) == {DEVELOPMENT_MARK}
 
 
 def test_nothing_changes_when_made_again(tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_an_epoch_is_open_for_a_full_admission_on_any_day(
     make(tmp_path / "r")
     later = NOW + days * DAY_S
     root = create_development_root(tmp_path / "r", ORIGIN, later, installed=INSTALLED)
-    assert root.trust.epoch_at(later, 14 * DAY_S - 3600) is not None
+    assert epoch_at(root.trust, later, 14 * DAY_S - 3600) is not None
 
 
 HEAD = Checkpoint(ORIGIN, 7, b"\5" * 32)
@@ -129,7 +130,7 @@ def policy_after(directory: Path, *changes: LogPolicy) -> LogPolicy:
             ledger.record(HEAD)
     root = (directory / "root.json").read_bytes()
     return load_trust(
-        directory, root, NOW + len(changes) * 86_400, installed=INSTALLED
+        read_release(directory), root, NOW + len(changes) * 86_400, installed=INSTALLED
     ).log_policy
 
 

@@ -72,7 +72,7 @@ def test_socket_is_closed_to_other_users(signer: SignerProcess, tmp_path: Path) 
 
 def test_peer_of_another_user_is_refused() -> None:
     check_peer(7, {7})
-    with pytest.raises(TrustError, match="STO-K021"):
+    with pytest.raises(TrustError, match="STO-K022"):
         check_peer(8, {7})
 
 
@@ -90,7 +90,7 @@ def test_connection_of_another_user_is_refused_by_the_kernels_word(
             if (child := os.fork()) == 0:
                 ask_as_nobody(path, ours)
             os.waitpid(child, 0)
-        assert b"STO-K021" in theirs.recv(4096)
+        assert b"STO-K022" in theirs.recv(4096)
 
 
 def ask_as_nobody(path: Path, ours: socket.socket) -> NoReturn:
@@ -240,7 +240,7 @@ def test_killed_signer_never_gives_two_checkpoints_that_disagree(
         other = fork_body(gate, last_size)
         with pytest.raises(TrustError, match="STO-K026"):
             asking.sign_checkpoint(other, extends_last(gate))
-        with pytest.raises(TrustError, match="STO-K025"):
+        with pytest.raises(TrustError, match="STO-K026"):
             asking.sign_checkpoint(smaller(notes[0]))
         notes.append(asking.sign_checkpoint(third, extends_last(gate)))
         with pytest.raises(TrustError, match="STO-K026"):

@@ -36,7 +36,7 @@ def test_a_larger_consistent_tree_is_next_and_a_smaller_never(
     old: int, new: int
 ) -> None:
     if new < old:
-        assert code_of(at(old), at(new), []) == "STO-K025"
+        assert code_of(at(old), at(new), []) == "STO-K026"
     else:
         judge_next(at(old), at(new), consistency_proof(old, new, TREE.node))
 
@@ -54,7 +54,7 @@ def test_larger_tree_that_does_not_extend_the_last_is_a_fork(size: int) -> None:
 
 
 def test_another_log_is_refused() -> None:
-    assert code_of(at(1), at(2, origin="elsewhere"), []) == "STO-K027"
+    assert code_of(at(1), at(2, origin="elsewhere"), []) == "STO-K026"
 
 
 def test_memory_survives_a_restart(tmp_path: Path) -> None:

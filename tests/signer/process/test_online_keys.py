@@ -112,13 +112,13 @@ def test_development_root_is_never_turned_into_a_released_one(tmp_path: Path) ->
 def test_keys_of_another_project_are_not_taken(
     made: OnlineKeys, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match="STO-K092"):
+    with pytest.raises(UsageError, match="STO-K090"):
         make_online_keys(tmp_path / "keys", f"{made.origin}2", NOW)
 
 
 @pytest.mark.parametrize("epochs", [0, 14])
 def test_impossible_number_of_epochs_is_refused(tmp_path: Path, epochs: int) -> None:
-    with pytest.raises(UsageError, match="STO-K092"):
+    with pytest.raises(UsageError, match="STO-K090"):
         make_online_keys(tmp_path / "keys", ORIGIN, NOW, epochs=epochs)
 
 

@@ -11,13 +11,14 @@ import pytest
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.executor.verifier.targets import ReviewerKey, RevocationFile
 from stoilo.server.app.trust import facts_of
-from stoilo.signer.development.lists import (
+from stoilo.signer.development.changes import (
     certify_fresh_epoch,
-    enroll_reviewer,
+    publish_reviewers,
     replace_online_key,
     revoke,
     settle_revocations,
-    withdraw_reviewer,
+    with_reviewer,
+    without_reviewer,
 )
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.online_keys import (
@@ -27,7 +28,7 @@ from stoilo.signer.process.online_keys import (
 )
 from stoilo.signer.process.protocol import Ping, Pong, Refreshed, RefreshMetadata
 from stoilo.signer.process.service import SignerService
-from tests.support.gate import INSTALLED, NOW
+from tests.support.gate import INSTALLED, NOW, epoch_at
 from tests.support.release import ReleasedProject
 
 ORIGIN = "project.example/log"
@@ -61,7 +62,9 @@ def state_of(directory: Path) -> dict[str, str]:
         lambda keys: certify_fresh_epoch(keys, NOW),
         lambda keys: replace_online_key(keys, NOW),
         lambda keys: settle_revocations(keys, NOW),
-        lambda keys: withdraw_reviewer(keys, KEY.key, NOW),
+        lambda keys: publish_reviewers(
+            keys, lambda named: without_reviewer(named, KEY.key), NOW
+        ),
     ],
 )
 def test_what_needs_an_offline_key_changes_nothing(
@@ -76,7 +79,11 @@ def test_what_needs_an_offline_key_changes_nothing(
 def test_operator_is_sent_to_the_ceremony(project: ReleasedProject) -> None:
     key = project.roles["root"].keys[0].public.raw.hex()
     with pytest.raises(UsageError, match="STO-K091") as refusal:
-        enroll_reviewer(project.directory, ReviewerKey(key, "ann"), NOW)
+        publish_reviewers(
+            project.directory,
+            lambda named: with_reviewer(named, ReviewerKey(key, "ann")),
+            NOW,
+        )
     assert "stoilo release" in (refusal.value.hint or "")
 
 
@@ -111,10 +118,10 @@ def test_signer_makes_no_epoch_when_the_last_one_is_over(
     after = state_of(project.directory)
     changed = {name for name in after if after[name] != before.get(name)}
     assert changed == {"metadata/timestamp.json", "metadata/2.snapshot.json"}
-    assert project.trust(now).epoch_at(now, 60) is None
+    assert epoch_at(project.trust(now), now, 60) is None
     with pytest.raises(InternalError, match="STO-K024") as refusal:
         facts_of(lambda: project.trust(now), lambda: now, 60)()
-    assert "STO-K096" in (refusal.value.hint or "")
+    assert "STO-K024" in (refusal.value.hint or "")
 
 
 def test_signer_starts_after_a_long_pause(project: ReleasedProject) -> None:

@@ -12,9 +12,9 @@ from stoilo.core.statement import (
     split_revocations,
 )
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.revocation import open_revocations, revocation_leaf
+from stoilo.executor.verifier.statements import open_revocations, revocation_leaf
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.signer.development.lists import replace_online_key, revoke
+from stoilo.signer.development.changes import replace_online_key, revoke
 from stoilo.signer.process.memory import (
     REVOCATION_LEDGER,
     RevocationLedger,
@@ -117,9 +117,9 @@ def test_admission_of_an_epoch_withdrawn_online_is_not_signed(gate: GateBench) -
 
     assert code() == ""
     ask(signer, gate, gate.revocation(epochs=(1,)))
-    assert code() == "STO-A045"
+    assert code() == "STO-A043"
     signer = service(gate)
-    assert code() == "STO-A045"
+    assert code() == "STO-A043"
 
 
 def test_settled_statement_may_be_followed_by_less(gate: GateBench) -> None:

@@ -7,10 +7,8 @@ from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.rate_limit import WindowLimit
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.admission import verify_bundle
 from stoilo.executor.verifier.targets import RevocationFile
-from stoilo.executor.verifier.workunit import HostState
-from stoilo.signer.development.lists import revoke
+from stoilo.signer.development.changes import revoke
 from stoilo.signer.process.protocol import (
     Admission,
     CheckpointSigned,
@@ -26,7 +24,15 @@ from stoilo.signer.process.protocol import (
     Signed,
 )
 from stoilo.signer.process.service import SignerService
-from tests.support.gate import DAY_S, MODULE, NOW, Admitted, GateBench
+from tests.support.gate import (
+    DAY_S,
+    MODULE,
+    NOW,
+    Admitted,
+    GateBench,
+    host_state,
+    verify_bundle,
+)
 
 
 class Clock:
@@ -60,7 +66,7 @@ def test_signed_admission_is_what_a_volunteer_verifies(gate: GateBench) -> None:
     answer = sign(gate, admitted)
     assert isinstance(answer, Signed)
     bundle = gate.bundle(dataclasses.replace(admitted, envelope=answer.envelope))
-    assert verify_bundle(bundle, gate.root.trust, HostState(), NOW)
+    assert verify_bundle(bundle, gate.root.trust, host_state(), NOW)
 
 
 def test_signing_again_gives_the_same_envelope(gate: GateBench) -> None:
@@ -71,7 +77,7 @@ def test_signing_again_gives_the_same_envelope(gate: GateBench) -> None:
 def test_statement_that_is_not_in_the_log_is_not_signed(gate: GateBench) -> None:
     logged, other = gate.admit(gate.statement()), gate.admit(gate.statement())
     forged = dataclasses.replace(logged, proof=other.proof)
-    assert code_of(sign(gate, forged)) in {"STO-L020", "STO-A058"}
+    assert code_of(sign(gate, forged)) == "STO-L020"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +87,7 @@ def test_statement_that_is_not_in_the_log_is_not_signed(gate: GateBench) -> None
         ({"epoch": 9}, "STO-K024"),
         ({"epoch": 2}, "STO-K024"),
         ({"admitted_at": NOW + 301, "not_after": NOW + DAY_S}, "STO-K024"),
-        ({"not_after": NOW + 15 * DAY_S}, "STO-A041"),
+        ({"not_after": NOW + 15 * DAY_S}, "STO-A043"),
         ({"admitted_at": NOW - DAY_S, "not_after": NOW + 1}, "STO-A043"),
     ],
 )

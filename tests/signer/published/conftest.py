@@ -7,8 +7,7 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.executor.verifier.targets import FloorsFile
-from stoilo.executor.verifier.trust import FLOORS_FILE
-from stoilo.executor.verifier.tuf_client import travels
+from stoilo.executor.verifier.trust import FLOORS_FILE, travels
 from tests.support.stage import DAY_S, ReleaseStage
 
 

@@ -64,7 +64,7 @@ def test_changed_release_on_the_web_is_refused(
 def test_web_without_release_is_a_usage_error(
     stage: ReleaseStage, tmp_path: Path
 ) -> None:
-    with served(tmp_path) as url, pytest.raises(StoiloError, match="STO-K079"):
+    with served(tmp_path) as url, pytest.raises(StoiloError, match="STO-K052"):
         verify_release(open_place(url), stage.now, installed=stage.installed)
 
 

@@ -20,6 +20,7 @@ from stoilo.server.engines.embedded.files.app_versions import (
     offered_platforms,
     program_files,
     store_programs,
+    store_release,
 )
 from stoilo.server.engines.embedded.files.depot import Depot
 from stoilo.server.engines.embedded.files.mirrors import Mirrors, is_mirror_key
@@ -151,6 +152,7 @@ class EmbeddedEngine:
             on_report=self._round.wake,
             chance=Chance(self._options.draw, self._options.lots),
             mirrors=self.mirrors,
+            now=self.now(),
         )
         self._purge_at = 0.0
         self._mover = Mover(
@@ -201,7 +203,7 @@ class EmbeddedEngine:
         file = WorkunitFile(RELEASE, digest, bundle, sticky=True)
         with self._depot.hold([file]) as stored, self._database.write() as connection:
             self._depot.add_rows(connection, stored)
-            old = self._store.set_release(digest, connection)
+            old = store_release(connection, digest)
             change_catalogue(connection)
             unused = self._store.remove_unused(connection, old)
         self._depot.unlink(unused)

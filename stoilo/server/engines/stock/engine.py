@@ -20,7 +20,7 @@ from sqlalchemy import select
 
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.policies.levels import load_levels
+from stoilo.core.levels import load_levels
 from stoilo.server.engines.stock.app_versions import (
     check_app_versions,
     check_signatures,

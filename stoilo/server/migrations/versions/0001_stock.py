@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from alembic import context, op
+
 from stoilo.server.migrations import create_models
 
 revision = "stock0001"
@@ -12,4 +14,4 @@ depends_on = None
 
 def upgrade() -> None:
     """Create what is not there."""
-    create_models()
+    create_models(op.get_bind(), context.config.attributes["branch"].models)

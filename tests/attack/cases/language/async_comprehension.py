@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "async"
 # stopped_by = "gate"
-# code = "STO-G013"
+# code = "STO-G014"
 # goal = "inside"
 # ///
 class Source:

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "function internals"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # goal = "inside"
 # ///
 from contextlib import contextmanager

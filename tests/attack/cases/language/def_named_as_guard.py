@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "guard name by definition"
 # stopped_by = "gate"
-# code = "STO-G012"
+# code = "STO-G010"
 # ///
 from enum import Enum
 

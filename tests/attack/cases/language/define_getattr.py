@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "special methods that the language relies on"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # ///
 class A:
     def __getattr__(self, name):

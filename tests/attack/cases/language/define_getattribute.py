@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "special methods that the language relies on"
 # stopped_by = "gate"
-# code = "STO-G012"
+# code = "STO-G010"
 # goal = "inside"
 # ///
 class A:

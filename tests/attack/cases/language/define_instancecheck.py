@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "special methods that libraries trust"
 # stopped_by = "gate"
-# code = "STO-G012"
+# code = "STO-G010"
 # goal = "inside"
 # ///
 from abc import ABC

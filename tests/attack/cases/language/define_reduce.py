@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "reduce protocol"
 # stopped_by = "gate"
-# code = "STO-G012"
+# code = "STO-G010"
 # ///
 import copy
 

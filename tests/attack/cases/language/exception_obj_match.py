@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "exception gives the object"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # goal = "inside"
 # source = "CVE-2024-47532"
 # ///

@@ -9,6 +9,6 @@ def run(kwargs):
         opened = found["open"] if isinstance(found, dict) else found.open
         return opened(kwargs["canary"]).read()
     except Exception as error:
-        error.args = ("STO-S031", "forged", "")
-        error.code = "STO-S031"
+        error.args = ("STO-P030", "forged", "")
+        error.code = "STO-P030"
         raise

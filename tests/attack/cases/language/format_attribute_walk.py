@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "format attribute walk"
 # stopped_by = "language"
-# code = "STO-G103"
+# code = "STO-G101"
 # goal = "inside"
 # source = "CVE-2023-41039"
 # ///

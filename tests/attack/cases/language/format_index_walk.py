@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "format with own objects"
 # stopped_by = "language"
-# code = "STO-G103"
+# code = "STO-G101"
 # goal = "inside"
 # ///
 def run(kwargs):

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "format found by a pattern"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # goal = "inside"
 # ///
 def run(kwargs):

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "class patterns"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # ///
 def run(kwargs):
     match run:

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "metaclasses"
 # stopped_by = "language"
-# code = "STO-G107"
+# code = "STO-G108"
 # goal = "inside"
 # ///
 from abc import ABCMeta

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "metaclasses"
 # stopped_by = "gate"
-# code = "STO-G015"
+# code = "STO-G104"
 # ///
 class Meta(type):
     def __getattr__(cls, name):

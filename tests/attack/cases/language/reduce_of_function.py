@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "reduce protocol"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # source = "asteval issue 86"
 # ///
 def run(kwargs):

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "class hierarchy walk"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # source = "CVE-2025-9959"
 # ///
 def run(kwargs):

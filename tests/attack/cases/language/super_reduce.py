@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "super objects"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # ///
 class A:
     def read(self, path):

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "frames from exceptions"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # ///
 def run(kwargs):
     try:

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "type with three arguments"
 # stopped_by = "gate"
-# code = "STO-G015"
+# code = "STO-G104"
 # ///
 def run(kwargs):
     made = type("X", (), {"__getattr__": lambda self, name: getattr(len.__self__, name)})

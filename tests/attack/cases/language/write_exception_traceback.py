@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "change an exception or instance of a library"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # goal = "inside"
 # ///
 def run(kwargs):

@@ -12,4 +12,4 @@ class PolicyRefusal(Exception):
 
 
 def run(kwargs):
-    raise PolicyRefusal("STO-S007", "something outside the jail killed the run")
+    raise PolicyRefusal("STO-S005", "something outside the jail killed the run")

@@ -2,7 +2,7 @@
 # idea = "Unicode error outside its text"
 # wider = true
 # stopped_by = "language"
-# code = "STO-G109"
+# code = "STO-G108"
 # goal = "inside"
 # control = "host"
 # ///

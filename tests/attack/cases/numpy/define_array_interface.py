@@ -2,7 +2,7 @@
 # idea = "numpy array protocol"
 # level = "numeric"
 # stopped_by = "gate"
-# code = "STO-G012"
+# code = "STO-G010"
 # goal = "inside"
 # ///
 import numpy as np

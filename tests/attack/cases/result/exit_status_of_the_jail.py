@@ -2,7 +2,7 @@
 # idea = "an ending of its own choice"
 # run = "probe"
 # stopped_by = "language"
-# code = "STO-S022"
+# code = "STO-S021"
 # goal = "inside"
 # control = "none"
 # ///

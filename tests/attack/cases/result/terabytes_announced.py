@@ -2,7 +2,7 @@
 # idea = "sizes that are not there"
 # run = "result"
 # stopped_by = "limits"
-# code = "STO-S015"
+# code = "STO-S014"
 # goal = "inside"
 # ///
 def run(kwargs):

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "constructor of functions"
 # stopped_by = "language"
-# code = "STO-G107"
+# code = "STO-G108"
 # goal = "inside"
 # wider = true
 # ///

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "names of files"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # ///
 from pathlib import PurePath
 

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "format strings by library helpers"
 # stopped_by = "language"
-# code = "STO-G103"
+# code = "STO-G101"
 # goal = "inside"
 # ///
 from string import Template

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "functions that wrap functions"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # ///
 import functools
 

@@ -2,7 +2,7 @@
 # idea = "names that look alike"
 # run = "check"
 # stopped_by = "gate"
-# code = "STO-P019"
+# code = "STO-P020"
 # escaped = true
 # ///
 def l\u0435n(path):

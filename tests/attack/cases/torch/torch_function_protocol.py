@@ -2,7 +2,7 @@
 # idea = "special methods that torch trusts"
 # level = "tensor"
 # stopped_by = "gate"
-# code = "STO-G012"
+# code = "STO-G010"
 # goal = "inside"
 # ///
 import torch

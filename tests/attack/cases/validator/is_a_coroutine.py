@@ -2,7 +2,7 @@
 # idea = "a call that did not happen"
 # run = "validator"
 # stopped_by = "gate"
-# code = "STO-G013"
+# code = "STO-G014"
 # goal = "inside"
 # ///
 async def init(value):

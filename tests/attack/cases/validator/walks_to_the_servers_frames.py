@@ -2,7 +2,7 @@
 # idea = "a validator that looks around"
 # run = "validator"
 # stopped_by = "gate"
-# code = "STO-G011"
+# code = "STO-G101"
 # ///
 def init(value):
     def walk():

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from stoilo.learn.store.server import ParameterServer
-from stoilo.learn.store.shards import Change, Push
+from stoilo.learn.store.protocol import Change, Push
 
 store = ParameterServer.open(Path(sys.argv[1]), 2, processes=True)
 store.create({"a": 0, "b": 0, "c": 0})

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from stoilo.learn.store import server
-from stoilo.learn.store.shards import Change, Push
+from stoilo.learn.store.protocol import Change, Push
 from tests.support.faultyshards import KINDS, kill_before
 
 PUSHES = 2

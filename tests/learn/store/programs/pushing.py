@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from stoilo.learn.store.server import ParameterServer
-from stoilo.learn.store.shards import Change, Push
+from stoilo.learn.store.protocol import Change, Push
 
 store = ParameterServer.open(Path(sys.argv[1]), 2)
 store.create(dict.fromkeys("abc", 0))

@@ -20,7 +20,7 @@ def run(kwargs: dict[str, int], *rest: Nothing, flag: Optional[bool] = None) -> 
     return [total, point.x, d, flag, rest]
 
 
-# abuse: STO-G011
+# abuse: STO-G101
 class Point:
     x: [].__class__.__base__.__subclasses__ = 1
 

@@ -7,7 +7,7 @@ def run(kwargs):
     return [next(step), step.send(21)]
 
 
-# abuse: STO-G013
+# abuse: STO-G014
 async def later():
     return "REACHED"
 

@@ -32,7 +32,7 @@ def run(kwargs):
     return [child.describe(), isinstance(child, Loud), issubclass(Child, Base), child.volume]
 
 
-# abuse: STO-G011
+# abuse: STO-G101
 class Child(int):
     def read(self):
         return super().__reduce_ex__(2)

@@ -14,7 +14,7 @@ def run(kwargs):
     return [step(), step(5), other(), [f() for f in functions]]
 
 
-# abuse: STO-G011
+# abuse: STO-G101
 def run(kwargs):
     secret = "REACHED"
 

@@ -3,7 +3,7 @@ def run(kwargs):
     return [1 < a <= 3 != 4, a in b, a not in b, b is b, b is not [3], (1, 2) < (1, 3), not a == 3, {1} <= {1, 2}]
 
 
-# abuse: STO-G012
+# abuse: STO-G010
 class Any:
     def __instancecheck__(self, other):
         return True

@@ -35,7 +35,7 @@ def run(kwargs):
     return log
 
 
-# abuse: STO-G011
+# abuse: STO-G101
 def run(kwargs):
     try:
         1 / 0

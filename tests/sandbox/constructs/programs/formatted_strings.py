@@ -21,7 +21,7 @@ def run(kwargs):
     ]
 
 
-# abuse: STO-G103
+# abuse: STO-G101
 def run(kwargs):
     text = "{0.__globals__}".format(run)
     return "REACHED" if "builtins" in text else "no"

@@ -13,6 +13,6 @@ def run(kwargs):
     return [last(20), apply(add, 1, 2), apply(str.upper, "a"), last.calls, last.__name__, last.__doc__, callable(add)]
 
 
-# abuse: STO-G011
+# abuse: STO-G101
 def run(kwargs):
     return "REACHED" if run.__globals__ else "no"

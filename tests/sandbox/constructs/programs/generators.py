@@ -45,7 +45,7 @@ def run(kwargs):
     return [list(walk([1, [2, [3]], []])), means, log, list(zip(*[iter(range(4))] * 2))]
 
 
-# abuse: STO-G011
+# abuse: STO-G101
 def run(kwargs):
     def g():
         yield frame.f_back

@@ -18,7 +18,7 @@ def run(kwargs):
     ]
 
 
-# abuse: STO-G018
+# abuse: STO-P040
 import os
 
 

@@ -44,7 +44,7 @@ def run(kwargs):
     return [kind(value) for value in values]
 
 
-# abuse: STO-G011
+# abuse: STO-G101
 def run(kwargs):
     match run:
         case object(__globals__=found):

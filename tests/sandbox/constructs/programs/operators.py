@@ -57,7 +57,7 @@ def run(kwargs):
     ]
 
 
-# abuse: STO-G012
+# abuse: STO-G010
 class Hook:
     def __getattribute__(self, name):
         return "REACHED"

@@ -15,7 +15,7 @@ def run(kwargs):
         return [ackermann(2, 3), type(error).__name__]
 
 
-# abuse: STO-G019
+# abuse: STO-P040
 from sys import setprofile
 
 

@@ -18,6 +18,6 @@ def run(kwargs):
     return [a, a[3], a[-2:], a[::-3], repr(s[1:2]), s[1:2, ..., 0] == (slice(1, 2), ..., 0), Default()["x"], "text"[1:3], {"k": {"l": 1}}["k"]["l"]]
 
 
-# abuse: STO-G011
+# abuse: STO-G101
 def run(kwargs):
     return "REACHED" if [].__class__.__base__.__subclasses__()[0] else "no"

@@ -32,7 +32,7 @@ def run(kwargs):
     return [stack._items, movie, apply(lambda n: n + 1), list[int]([1]), isinstance(3, int | str)]
 
 
-# abuse: STO-G019
+# abuse: STO-P040
 from typing import get_type_hints
 
 

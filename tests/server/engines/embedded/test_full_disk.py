@@ -38,7 +38,7 @@ def pages(bench, most):
 
 
 def set_query_only(bench, value):
-    connection = bench.engine._database._writing.raw_connection()
+    connection = bench.engine._database._writer.raw_connection()
     connection.cursor().execute(f"PRAGMA query_only = {value}")
     connection.close()
 

@@ -63,7 +63,7 @@ def test_signature_of_another_key_is_refused_whatever_is_installed(bench, signer
 
 def test_two_programs_for_one_platform_make_no_sense(bench, signer):
     twice = [signer.program(platform=LINUX)] * 2
-    with pytest.raises(UsageError, match="STO-E051"):
+    with pytest.raises(UsageError, match="STO-E001"):
         bench.engine.set_programs(twice, signer.key)
 
 

@@ -77,7 +77,6 @@ class Project:
             facts=lambda: ProjectFacts("stoilo.test/log", 1, end, "2" * 64),
             clock=self.clock,
             revocations=lambda _: b"revocations",
-            reviewers=tuple,
             side=self.side,
         )
         self.server = TaskServer(self.store, self.place / "blobs", around)

@@ -1,4 +1,4 @@
-"""What a volunteer chose and is called: levels, reviewed only, topics; name and venue.
+"""What a volunteer chose and is called: levels, reviewed only, topics; name; BOINC's own.
 
 A choice here filters what is sent, and travels to every host of the account inside
 ``<project_preferences>``, where the verifier reads it and can only lower its own opt-in
@@ -11,88 +11,31 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, exists, insert, or_, select, update
+from sqlalchemy import select, update
 
 from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC
-from stoilo.core.boinc.xml import escape
-from stoilo.core.errors import UsageError
+from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.server.engines.embedded.accounts.host_filter import (
     LEVELS,
-    app_id,
+    check_level,
     join_words,
     levels_up_to,
+    split_words,
 )
 from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import must_write
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
     from stoilo.core.boinc.messages import Wishes
     from stoilo.server.engines.embedded.db.schema import AnyRow
 
 NAME_CHARS: Final = 60
-# BOINC's places of a computer; empty: none
-VENUES: Final = ("", "home", "work", "school")
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """What is shown of a volunteer."""
-
-    name: str = ""  # chosen by them, empty for none
-    venue: str = ""  # one of `VENUES`
-
-
-def check_name(name: str) -> str:
-    """Return an (untrusted) name in the one form that is stored.
-
-    Raises:
-        UsageError: ``STO-E064`` for one that is too long, holds control or invisible
-            characters or markup, or looks like an address (names are public).
-    """
-    text = " ".join(unicodedata.normalize("NFC", name[: 8 * NAME_CHARS]).split())
-    hidden = any(unicodedata.category(one)[0] == "C" for one in text)
-    if len(text) > NAME_CHARS or hidden or set(text) & set("<>&@\"'"):
-        raise UsageError(
-            "STO-E064",
-            "this name cannot be used",
-            hint=f"at most {NAME_CHARS} visible characters, without < > & @ and quotes",
-        )
-    return text
-
-
-def ensure_person(connection: Connection, user_id: int) -> None:
-    """Make the row of a person unless there is one."""
-    table = schema.people
-    known = select(table.c.user_id).where(table.c.user_id == user_id)
-    if connection.scalar(known) is None:
-        connection.execute(
-            insert(table).values(user_id=user_id, export_id="")  # of no use any more
-        )
-
-
-def load_person(connection: Connection, user_id: int) -> Person:
-    """Return what is shown of a user."""
-    table = schema.people
-    row = connection.execute(select(table).where(table.c.user_id == user_id)).first()
-    return Person() if row is None else Person(row.name, row.venue)
-
-
-def save_person(connection: Connection, user_id: int, person: Person) -> None:
-    """Store what is shown of a user; raises ``STO-E064`` or ``STO-E060``."""
-    if person.venue not in VENUES:
-        raise UsageError("STO-E060", f"there is no place {person.venue[:16]!r}")
-    ensure_person(connection, user_id)
-    table = schema.people
-    connection.execute(
-        update(table)
-        .where(table.c.user_id == user_id)
-        .values(name=check_name(person.name), venue=person.venue)
-    )
-
-
 # A topic that no task can carry (`TOPIC` does not match it)
 NO_TOPIC: Final = ";"
 
@@ -105,6 +48,7 @@ class ProjectPreferences:
     require_review: bool = False  # only tasks that a reviewer signed
     require_public_source: bool = False  # only tasks whose source may be published
     topics: tuple[str, ...] = ()  # when not empty, only tasks that carry one of these
+    name: str = ""  # shown to others, empty for none
 
     @property
     def max_level(self) -> str:
@@ -112,111 +56,80 @@ class ProjectPreferences:
         return max(self.levels, key=LEVELS.index, default=LEVELS[0])
 
 
+def check_name(name: str) -> str:
+    """Return an (untrusted) name in the one form that is stored.
+
+    Raises:
+        UsageError: ``STO-E015`` for one that is too long, holds control or invisible
+            characters or markup, or looks like an address (names are public).
+    """
+    text = " ".join(unicodedata.normalize("NFC", name[: 8 * NAME_CHARS]).split())
+    hidden = any(unicodedata.category(one)[0] == "C" for one in text)
+    if len(text) > NAME_CHARS or hidden or set(text) & set("<>&@\"'"):
+        raise UsageError(
+            "STO-E015",
+            "this name cannot be used",
+            hint=f"at most {NAME_CHARS} visible characters, without < > & @ and quotes",
+        )
+    return text
+
+
 def check_preferences(chosen: ProjectPreferences) -> ProjectPreferences:
-    """Return (untrusted) choices in the one form that is stored; raises ``STO-E060``."""
-    for level in chosen.levels:
-        if level not in LEVELS:
-            raise UsageError(
-                "STO-E060",
-                f"there is no level {level[:32]!r}",
-                hint="levels are " + ", ".join(LEVELS),
-            )
+    """Return (untrusted) choices in the one form that is stored; raises ``STO-E015``."""
+    named = set(map(check_level, chosen.levels))
     topics = tuple(sorted(set(chosen.topics)))
     if len(topics) > MOST_TOPICS or not all(map(TOPIC.fullmatch, topics)):
         raise UsageError(
-            "STO-E060",
+            "STO-E015",
             "these topics cannot be used",
             hint=f"at most {MOST_TOPICS}, each of letters, digits and _ . / + -",
         )
-    levels = tuple(level for level in LEVELS if level in chosen.levels)
-    return replace(chosen, levels=levels, topics=topics)
-
-
-def is_selected(app: str) -> ColumnElement[bool]:
-    """Return the condition that a row of `users` has not left out an app."""
-    table, users = schema.preferences, schema.users
-    own = exists().where(table.c.user_id == users.c.id)
-    named = table.c.levels.contains(f",{app},", autoescape=True)
-    if app == LEVELS[0]:
-        named = or_(named, table.c.levels == "")
-    return or_(~own, own.where(named))
+    levels = tuple(level for level in LEVELS if level in named) or LEVELS[:1]
+    return replace(chosen, levels=levels, topics=topics, name=check_name(chosen.name))
 
 
 def levels_for(max_level: str) -> tuple[str, ...]:
-    """Return all levels up to and with one; raises ``STO-E060`` for an unknown one."""
-    return levels_up_to(check_preferences(ProjectPreferences((max_level,))).max_level)
-
-
-def selected_levels(
-    max_level: str,  # the account's level
-    selection: str | None,  # column ``levels``; None where the volunteer never chose
-) -> tuple[str, ...]:
-    """Return which levels may be sent: the stored selection within the account's level."""
-    allowed = levels_up_to(max_level)
-    if selection is None:
-        return allowed
-    chosen = set(selection.split(","))
-    return tuple(level for level in allowed if level in chosen) or LEVELS[:1]
+    """Return all levels up to and with one; raises ``STO-E015`` for an unknown one."""
+    return levels_up_to(check_level(max_level))
 
 
 def load_preferences(connection: Connection, user_id: int) -> ProjectPreferences:
-    """Return what holds for a user, chosen or not."""
-    users, table = schema.users, schema.preferences
-    row = connection.execute(
-        select(users.c.max_level, table)
-        .outerjoin(table, table.c.user_id == users.c.id)
-        .where(users.c.id == user_id)
-    ).one()
-    return preferences_of(row)
+    """Return what holds for a user."""
+    users = schema.users
+    return preferences_of(
+        connection.execute(select(users).where(users.c.id == user_id)).one()
+    )
 
 
 def preferences_of(row: AnyRow) -> ProjectPreferences:
-    """Return what a row says: a user's level and preferences, NULL if none were chosen."""
-    levels = selected_levels(row.max_level, row.levels)
-    if row.levels is None:
-        return ProjectPreferences(levels)
-    topics = tuple(topic for topic in row.topics.split(",") if topic)
+    """Return what a row of `users` says."""
     return ProjectPreferences(
-        levels, bool(row.require_review), bool(row.require_public_source), topics
+        split_words(row.levels),
+        bool(row.require_review),
+        bool(row.require_public_source),
+        split_words(row.topics),
+        row.name,
     )
 
 
 def save_preferences(
-    connection: Connection, user_id: int, chosen: ProjectPreferences, now: int
+    connection: Connection, user_id: int, chosen: ProjectPreferences
 ) -> ProjectPreferences:
-    """Store a user's choices and return them as stored; raises ``STO-E060``."""
+    """Store a user's choices and return them as stored; raises ``STO-E015``."""
     checked = check_preferences(chosen)
-    table = schema.preferences
-    connection.execute(delete(table).where(table.c.user_id == user_id))
     connection.execute(
-        insert(table).values(
-            user_id=user_id,
+        update(schema.users)
+        .where(schema.users.c.id == user_id)
+        .values(
+            max_level=checked.max_level,
             levels=join_words(checked.levels),
             require_review=int(checked.require_review),
             require_public_source=int(checked.require_public_source),
             topics=join_words(checked.topics),
-            modified_at=now,
+            name=checked.name,
         )
     )
-    connection.execute(
-        update(schema.users)
-        .where(schema.users.c.id == user_id)
-        .values(max_level=checked.max_level)
-    )
     return checked
-
-
-def allow_levels(connection: Connection, user_id: int, max_level: str) -> None:
-    """Choose all levels up to one for a user, other choices left as they are."""
-    users, table = schema.users, schema.preferences
-    connection.execute(
-        update(users).where(users.c.id == user_id).values(max_level=max_level)
-    )
-    connection.execute(
-        update(table)
-        .where(table.c.user_id == user_id)
-        .values(levels=join_words(levels_up_to(max_level)))
-    )
 
 
 def project_preferences(chosen: ProjectPreferences) -> str:
@@ -226,7 +139,8 @@ def project_preferences(chosen: ProjectPreferences) -> str:
     """
     levels = chosen.levels or LEVELS[:1]
     review, public = int(chosen.require_review), int(chosen.require_public_source)
-    lines = [f"<app_id>{app_id(level)}</app_id>" for level in levels]
+    # BOINC's number of a level's app
+    lines = [f"<app_id>{LEVELS.index(level) + 1}</app_id>" for level in levels]
     lines += [
         f"<max_level>{chosen.max_level}</max_level>",
         f"<require_review>{review}</require_review>",
@@ -254,3 +168,95 @@ def narrow_wishes(wishes: Wishes, chosen: ProjectPreferences) -> Wishes:
         ),
         topics=topics,
     )
+
+
+# A user's global preferences (BOINC's) are carried from one of their hosts to the others. They
+# say when and how much a client computes, for all its projects. A client sends XML; what is
+# kept is a list of known elements with numbers, written anew by us, so no byte of a client's
+# text reaches another host. The newest ``mod_time`` wins. Documents with parts that this form
+# cannot say (venues, times of single days) are left alone: a host keeps what it has rather
+# than losing a part of it.
+BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, depth=6, elements=500)
+# A client's clock may be wrong by that; a later time would win for ever
+MOST_AHEAD_S: Final = 86_400
+# Documents remembered: each client sends the same ones with every call
+PARSED: Final = 128
+_NUMBERS: Final = """
+    battery_charge_min_pct battery_max_temperature confirm_before_connecting
+    cpu_scheduling_period_minutes cpu_usage_limit daily_xfer_limit_mb
+    daily_xfer_period_days disk_interval disk_max_used_gb disk_max_used_pct
+    disk_min_free_gb dont_verify_images end_hour hangup_if_dialed idle_time_to_run
+    leave_apps_in_memory max_bytes_sec_down max_bytes_sec_up max_ncpus max_ncpus_pct
+    net_end_hour net_start_hour network_wifi_only niu_cpu_usage_limit
+    niu_max_ncpus_pct niu_suspend_cpu_usage ram_max_used_busy_pct
+    ram_max_used_idle_pct run_gpu_if_user_active run_if_user_active
+    run_on_batteries start_hour suspend_cpu_usage suspend_if_no_recent_input
+    vm_max_used_pct work_buf_additional_days work_buf_min_days
+"""
+# Settings that are one number each
+GLOBAL_TAGS: Final = frozenset(_NUMBERS.split())
+_NOT_KEPT: Final = frozenset({"venue", "day_prefs"})
+
+
+@lru_cache(maxsize=PARSED)
+def parse_global_preferences(text: str) -> tuple[int, str] | None:
+    """Return when a client's (hostile) preferences were changed, s, and our text of them.
+
+    With or without the element ``<global_preferences>`` around them. Unknown elements
+    and values that are no numbers are left out; None where nothing is to be carried.
+    """
+    try:
+        root = parse_xml(f"<all>{text}</all>".encode(), BOUNDS)
+    except TrustError:
+        return None
+    root = root.find("global_preferences") or root
+    if any(child.tag in _NOT_KEPT for child in root.children):
+        return None
+    numbers: dict[str, float] = {}
+    for child in root.children:
+        value = _number(child.text)
+        if child.tag in {*GLOBAL_TAGS, "mod_time"} and value is not None:
+            numbers[child.tag] = value
+    modified_at = int(numbers.pop("mod_time", 0))
+    if modified_at <= 0 or not numbers:
+        return None
+    lines = [f"<mod_time>{modified_at}</mod_time>"]
+    lines += [f"<{tag}>{numbers[tag]:.6f}</{tag}>" for tag in sorted(numbers)]
+    return modified_at, "\n".join(lines) + "\n"
+
+
+def exchange_global_preferences(
+    connection: Connection,
+    stored: AnyRow,  # of `users`
+    sent: str,
+    now: int,
+    *,
+    weak: bool,
+) -> str:
+    """Store what a host sent if it is the newest; return what is newer than that.
+
+    Empty when the host has the newest already, or its user has none. From a caller with
+    the `weak` key nothing is stored (BOINC: ``handle_global_prefs``).
+    """
+    given = parse_global_preferences(sent)
+    known, users = str(stored.document), schema.users
+    if given is None:
+        return "" if sent.strip() else known
+    modified_at, document = given
+    if not weak and stored.preferences_at < modified_at <= now + MOST_AHEAD_S:
+        must_write(connection)
+        values = {"preferences_at": modified_at, "document": document}
+        mine = users.c.id == stored.id
+        connection.execute(update(users).where(mine).values(values))
+    return known if stored.preferences_at > modified_at else ""
+
+
+def _number(text: str) -> float | None:
+    """Return a number from 0 to 10^12 (empty: BOINC's flag, 1), None for anything else."""
+    if not text:
+        return 1.0
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0.0 <= value <= 1e12 else None  # noqa: PLR2004

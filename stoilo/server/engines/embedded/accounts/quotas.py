@@ -20,16 +20,19 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import and_, bindparam, delete, insert, select, update
+from sqlalchemy import and_, bindparam, insert, select, update
 
+from stoilo.server.engines.embedded.accounts.accounts import is_newcomer
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import Validity
 from stoilo.server.engines.interface import ResultOutcome, ResultProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection, Update
+
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 
 DAY_S: Final = 86_400
@@ -57,13 +60,15 @@ RULES: Final = QuotaRules()
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One host's standing with one app."""
+    """One host's standing with one app: a row of `host_apps`."""
 
     per_cpu: int  # results a day for each processor
     day: int = 0  # number of the day since 1970 that `issued` counts
     issued: int = 0  # results handed out on that day
     errors_in_row: int = 0  # bad results since the last valid one
     paused_until: int = 0  # no result before that, s since 1970
+    # its record: valid results that agreed with another host's, since the last bad one
+    consecutive_valid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,7 @@ def after_error(quota: Quota, now: int, rules: QuotaRules = RULES) -> Quota:
         per_cpu=max(1, min(quota.per_cpu, rules.per_cpu) - 1),
         errors_in_row=row,
         paused_until=max(quota.paused_until, now + pause if pause else 0),
+        consecutive_valid=0,
     )
 
 
@@ -183,63 +189,69 @@ def note_errors(
     return after
 
 
-def note_error(connection: Connection, result: str, now: int) -> None:
-    """Count a bad result against the host that had the result of that name."""
-    place = _place(connection, result)
-    if place is not None:
-        host_id, app = place
-        known = load_quotas(connection, host_id)
-        note_errors(connection, host_id, [app], known, now)
+def note_bad(connection: Connection, results: Iterable[str], now: int) -> None:
+    """Count bad results, by name, against the hosts that had them."""
+    for row in hosts_of(connection, results):
+        known = load_quotas(connection, row.host_id)
+        note_errors(connection, row.host_id, [row.app], known, now)
 
 
 def note_refusal(connection: Connection, result: str, now: int) -> None:
-    """Count a result just refused by opt-in, if its host has long brought nothing else."""
-    place = _place(connection, result)
-    if place is None:
-        return
+    """Count a result just refused by opt-in, for its account and, at times, its host.
+
+    For the host only if it has long brought nothing else.
+    """
     results, table = schema.results, schema.workunits
     unchecked = and_(
         results.c.outcome == ResultOutcome.SUCCESS.value,
         results.c.validity == Validity.INIT.value,
     )
-    latest = connection.scalars(
-        select(results.c.outcome)
-        .join(table, table.c.id == results.c.workunit_id)
-        .where(
-            results.c.host_id == place[0],
-            results.c.state == ResultProgress.OVER.value,
-            table.c.app == place[1],
-            ~unchecked,
-        )
-        .order_by(results.c.id.desc())
-        .limit(RULES.refusals + 1)
-    ).all()
-    if len(latest) > RULES.refusals and ResultOutcome.SUCCESS.value not in latest:
-        note_error(connection, result, now)
+    for row in hosts_of(connection, [result]):
+        latest = connection.scalars(
+            select(results.c.outcome)
+            .join(table, table.c.id == results.c.workunit_id)
+            .where(
+                results.c.host_id == row.host_id,
+                results.c.state == ResultProgress.OVER.value,
+                table.c.app == row.app,
+                ~unchecked,
+            )
+            .order_by(results.c.id.desc())
+            .limit(RULES.refusals + 1)
+        ).all()
+        if len(latest) > RULES.refusals and ResultOutcome.SUCCESS.value not in latest:
+            note_bad(connection, [result], now)
+        note_turned_away(connection, row.user_id, 1, now)
 
 
-def note_success(connection: Connection, host_id: int, app: str) -> None:
-    """Count a valid result for a host."""
-    quota = load_quotas(connection, host_id).get(app)
+def note_success(connection: Connection, result: AnyRow) -> None:
+    """Count a valid result, with host, user and app, for its host and account."""
+    quota = load_quotas(connection, result.host_id).get(result.app)
     better = None if quota is None else after_success(quota)
     if better is not None and better != quota:
-        store_quota(connection, host_id, app, better, known=True)
+        store_quota(connection, result.host_id, result.app, better, known=True)
+    users = schema.users
+    connection.execute(
+        update(users)
+        .where(users.c.id == result.user_id, users.c.turned_away > 0)
+        .values(turned_away=0, paused_until=0)
+    )
 
 
-def _place(connection: Connection, result: str) -> tuple[int, str] | None:
-    results, table = schema.results, schema.workunits
-    row = connection.execute(
-        select(results.c.host_id, table.c.app)
-        .join(table, table.c.id == results.c.workunit_id)
-        .join(schema.hosts, schema.hosts.c.id == results.c.host_id)
-        .where(results.c.name == result)
-    ).first()
-    return None if row is None else (row.host_id, row.app)
+def hosts_of(connection: Connection, results: Iterable[str]) -> Sequence[AnyRow]:
+    """Return name, host, user and app of those of these results that were sent."""
+    table, of = schema.results, schema.workunits
+    return connection.execute(
+        select(table.c.name, table.c.host_id, table.c.user_id, of.c.app)
+        .join(of, of.c.id == table.c.workunit_id)
+        .where(table.c.name.in_(list(results)), table.c.host_id != 0)
+        .order_by(table.c.id)
+    ).all()
 
 
 def load_quotas(connection: Connection, host_id: int) -> dict[str, Quota]:
     """Return a host's standing with every app that it has had."""
-    table = schema.quotas
+    table = schema.host_apps
     rows = connection.execute(select(table).where(table.c.host_id == host_id)).all()
     return {row.app: Quota(*row[2:]) for row in rows}
 
@@ -253,13 +265,13 @@ def store_quota(
         connection.execute(_change(), place | asdict(quota))
     else:
         row = {"host_id": host_id, "app": app, **asdict(quota)}
-        connection.execute(insert(schema.quotas), row)
+        connection.execute(insert(schema.host_apps), row)
 
 
 @cache
 def _change() -> Update:
     """Return the statement that changes the standing of :of_host with :of_app."""
-    table = schema.quotas
+    table = schema.host_apps
     mine = (table.c.host_id == bindparam("of_host"), table.c.app == bindparam("of_app"))
     return update(table).where(*mine)
 
@@ -282,7 +294,7 @@ def _message(app: str, quota: Quota, now: int) -> str:
         )
     return (
         f"This computer has had its tasks of the day for {app!r}; "
-        f"it gets new ones after {when} [STO-E066]."
+        f"it gets new ones after {when} [STO-E067]."
     )
 
 
@@ -310,11 +322,6 @@ class Conduct:
     paused_until: int = 0  # no result before that, s since 1970
 
 
-def is_newcomer(password_hash: str, total_credit: float | None) -> bool:
-    """Say whether an account is one of a stranger who has helped with nothing yet."""
-    return bool(password_hash) and not total_credit
-
-
 def after_turning_away(conduct: Conduct, now: int, *, newcomer: bool) -> Conduct:
     """Return what is known of an account after one more result at `now`, s."""
     rules, row = CONDUCT_RULES, conduct.turned_away + 1
@@ -331,7 +338,7 @@ def pause_of(paused_until: int, now: int) -> Allowance | None:
     when = datetime.fromtimestamp(paused_until, UTC).strftime("%H:%M UTC")
     text = (
         "The computers of this account have aborted or refused many tasks in a row; "
-        f"they get new ones after {when} [STO-E111]."
+        f"they get new ones after {when} [STO-E067]."
     )
     return Allowance((), 0, (text,), paused_until - now)
 
@@ -340,34 +347,10 @@ def note_turned_away(
     connection: Connection, user_id: int, results: int, now: int
 ) -> None:
     """Count results that an account's computers have just turned away."""
-    users, people, table = schema.users, schema.people, schema.account_standings
-    row = connection.execute(
-        select(
-            users.c.password_hash,
-            people.c.total_credit,
-            table.c.turned_away,
-            table.c.paused_until,
-        )
-        .outerjoin(people, people.c.user_id == users.c.id)
-        .outerjoin(table, table.c.user_id == users.c.id)
-        .where(users.c.id == user_id)
-    ).one()
-    conduct = Conduct(row.turned_away or 0, row.paused_until or 0)
-    newcomer = is_newcomer(row.password_hash, row.total_credit)
+    users = schema.users
+    mine = users.c.id == user_id
+    row = connection.execute(select(users).where(mine)).one()
+    conduct = Conduct(row.turned_away, row.paused_until)
     for _ in range(results):
-        conduct = after_turning_away(conduct, now, newcomer=newcomer)
-    forgive(connection, [user_id])
-    connection.execute(
-        insert(table).values(
-            user_id=user_id,
-            turned_away=conduct.turned_away,
-            paused_until=conduct.paused_until,
-        )
-    )
-
-
-def forgive(connection: Connection, users: Collection[int]) -> None:
-    """Forget what accounts turned away: a result of theirs is valid."""
-    table = schema.account_standings
-    if users:
-        connection.execute(delete(table).where(table.c.user_id.in_(users)))
+        conduct = after_turning_away(conduct, now, newcomer=is_newcomer(row))
+    connection.execute(update(users).where(mine).values(asdict(conduct)))

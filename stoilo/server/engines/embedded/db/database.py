@@ -12,7 +12,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from stoilo.server.engines.database import EngineDatabase, is_writing
+from stoilo.server.db.store import is_writing
+from stoilo.server.engines.database import EngineDatabase
 from stoilo.server.engines.embedded.db.schema import metadata
 from stoilo.server.migrations import Branch
 
@@ -128,7 +129,7 @@ def _fail(group: Sequence[_Entry], error: Exception) -> None:
         entry.error, entry.done = error, True
 
 
-ENGINE = Branch("engine", "engine_version", metadata)
+ENGINE = Branch("engine", "engine_version", metadata, "engine0001")
 
 
 class NeedsWritingError(Exception):

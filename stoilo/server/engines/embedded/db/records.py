@@ -35,9 +35,18 @@ class Validity(StrEnum):
     TOO_LATE = "too_late"  # nothing is left to compare it with: neither of the two
 
 
+class WorkunitState(StrEnum):
+    """Whether anything can happen to a workunit any more."""
+
+    RUNNING = "running"
+    LINGERING = "lingering"  # it has ended, and late results are still compared
+    OVER = "over"
+
+
 class CheckVerdict(StrEnum):
     """How a spot check ended, or where one of its results stands."""
 
+    NONE = ""  # of a result that is none of a spot check
     PENDING = "pending"  # a result for trusted hosts
     OPEN = "open"  # a second opinion that any host may give
     DOUBTED = "doubted"  # it differed; a second opinion is asked for
@@ -68,13 +77,13 @@ class Result:
     # identity of the machine (BOINC's host CPID), empty while unsent
     host_key: str = ""
     deadline: int = 0  # s, 0 while unsent
-    # made after the end, to check the canonical result (a spot check)
-    recheck: bool = False
-    doubts: bool = False  # a re-check that differed from the canonical result
-    # a re-check that any host may have, not only a trusted one
-    for_anybody: bool = False
-    # a re-check that nobody needs any more: another one has decided
-    answered: bool = False
+    # where it stands if it was made after the end, to check the canonical result
+    recheck: CheckVerdict = CheckVerdict.NONE
+
+    @property
+    def answered(self) -> bool:
+        """Whether it is a re-check that nobody needs any more: another has decided."""
+        return bool(self.recheck) and self.recheck not in RUNNING_CHECKS
 
     @property
     def viable(self) -> bool:
@@ -119,7 +128,8 @@ class WorkunitView:
     @property
     def doubt(self) -> str:
         """The re-check that differed from the canonical result, empty without one."""
-        return next((result.name for result in self.results if result.doubts), "")
+        doubted = CheckVerdict.DOUBTED
+        return next((one.name for one in self.results if one.recheck is doubted), "")
 
     @property
     def in_force(self) -> Redundancy:
@@ -150,126 +160,89 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Expire:
+class Action:
+    """Something that is to be done now; `Check`, `Judge` and `Compare` are questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OfResult(Action):
+    result: str  # its name
+
+
+class Expire(_OfResult):
     """The result's deadline has passed: over, no reply."""
 
-    result: str
 
-
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(_OfResult):
     """The result is not needed any more: over; a host that has it is told to abort."""
 
-    result: str
 
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Make that many new unsent results."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseClass:
-    """Nothing came of the class of host that had the results: any class may have one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(_OfResult):
     """Ask `Validation.check` about what the result brought."""
 
-    result: str
+
+class Compare(_OfResult):
+    """Compare the result with the canonical one: it came after the end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Judge(Action):
     """Look for a quorum among these results (`validator.judge`)."""
 
     results: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
-    """Compare the result with the canonical one: it came after the end."""
+class Create(Action):
+    """Make that many new unsent results."""
 
-    result: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Action):
     """Give the workunit its one final outcome."""
 
     kind: OutcomeKind
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class ReleaseClass(Action):
+    """Nothing came of the class of host that had the results: any class may have one."""
+
+
+class Close(Action):
     """No result can come any more: the files of an ended workunit may go."""
 
 
-@dataclass(frozen=True, slots=True)
-class SecondOpinion:
+class SecondOpinion(Action):
     """A re-check differed: let somebody else compute it once more before a verdict."""
 
 
-Action = (
-    Expire
-    | Drop
-    | Create
-    | ReleaseClass
-    | Check
-    | Judge
-    | Compare
-    | Finish
-    | Close
-    | SecondOpinion
-)
+def workunit_columns() -> list[Any]:
+    """Return the columns of a workunit, for a query that may name its results too."""
+    return [column.label(f"wu_{column.name}") for column in schema.workunits.c]
 
 
-def _workunit_query() -> AnySelect:
-    table = schema.workunits
-    spread, ended, box = schema.replications, schema.lingering, schema.outbox
-    return (
-        select(table, *view_columns())
-        .outerjoin(spread, spread.c.workunit_id == table.c.id)
-        .outerjoin(ended, ended.c.workunit_id == table.c.id)
-        .outerjoin(box, box.c.workunit_id == table.c.id)
-        .where(table.c.id.in_(bindparam("rows", expanding=True)))
+def joined_results() -> AnySelect:
+    """Return the query for results, each with its workunit's columns."""
+    results, table = schema.results, schema.workunits
+    return select(results, *workunit_columns()).join(
+        table, table.c.id == results.c.workunit_id
     )
 
 
-def view_columns() -> list[Any]:
-    """Return what a view needs of `replications`, `lingering` and `outbox`."""
-    spread, ended, box = schema.replications, schema.lingering, schema.outbox
-    return [
-        spread.c.homogeneous,
-        spread.c.host_class,
-        spread.c.alone,
-        ended.c.workunit_id.label("lingering"),
-        box.c.workunit_id.label("undelivered"),
-    ]
-
-
-def _results_query() -> AnySelect:
-    table, checks = schema.results, schema.spot_checks
-    return (
-        select(table, checks.c.verdict.label("check"))
-        .outerjoin(checks, checks.c.copy_id == table.c.id)
-        .where(table.c.workunit_id.in_(bindparam("rows", expanding=True)))
-        .order_by(table.c.id)
-    )
+def _of_workunits(query: AnySelect, column: Any) -> AnySelect:  # noqa: ANN401
+    return query.where(column.in_(bindparam("rows", expanding=True)))
 
 
 # Built once: every step of every workunit asks them.
-_WORKUNITS, _RESULTS = _workunit_query(), _results_query()
+_WORKUNITS = _of_workunits(select(*workunit_columns()), schema.workunits.c.id)
+_RESULTS = _of_workunits(select(schema.results), schema.results.c.workunit_id).order_by(
+    schema.results.c.id
+)
 
 
-def result_of(
-    row: AnyRow,  # of the table
-    # the `CheckVerdict` of a re-check, None for any other result
-    check: str | None = None,
-) -> Result:
+def result_of(row: AnyRow) -> Result:
     """Return one row of `schema.results` as the rules see it."""
     return Result(
         name=row.name,
@@ -279,10 +252,7 @@ def result_of(
         user_id=row.user_id,
         host_key=row.host_key,
         deadline=row.deadline,
-        recheck=check is not None,
-        doubts=check == CheckVerdict.DOUBTED,
-        for_anybody=check == CheckVerdict.OPEN,
-        answered=check is not None and check not in RUNNING_CHECKS,
+        recheck=CheckVerdict(row.recheck),
     )
 
 
@@ -299,7 +269,7 @@ def load_views(
         return {}
     rows = connection.execute(_WORKUNITS, {"rows": list(workunits)}).all()
     results = results_of(connection, workunits)
-    return {row.id: view_of(row, results[row.id]) for row in rows}
+    return {row.wu_id: view_of(row, results[row.wu_id]) for row in rows}
 
 
 def results_of(
@@ -307,33 +277,44 @@ def results_of(
 ) -> dict[int, list[Result]]:
     """Return the results of each workunit, oldest first."""
     found: dict[int, list[Result]] = {row: [] for row in workunits}
-    rows = connection.execute(_RESULTS, {"rows": list(workunits)}).all()
-    for row in rows:
-        found[row.workunit_id].append(result_of(row, row.check))
+    for row in connection.execute(_RESULTS, {"rows": list(workunits)}):
+        found[row.workunit_id].append(result_of(row))
     return found
 
 
 def view_of(
-    row: AnyRow,  # of `workunits`, with `view_columns`
+    row: AnyRow,  # with `workunit_columns`
     results: Iterable[Result],  # its own, oldest first
 ) -> WorkunitView:
     """Return a workunit as the rules see it."""
     return WorkunitView(
         redundancy=Redundancy(
-            min_quorum=row.min_quorum,
-            target_results=row.target_results,
-            max_error=row.max_error,
-            max_total=row.max_total,
-            max_success=row.max_success,
-            delay_bound_s=row.delay_bound_s,
+            min_quorum=row.wu_min_quorum,
+            target_results=row.wu_target_results,
+            max_error=row.wu_max_error,
+            max_total=row.wu_max_total,
+            max_success=row.wu_max_success,
+            delay_bound_s=row.wu_delay_bound_s,
         ),
-        not_after=row.not_after,
+        not_after=row.wu_not_after,
         results=tuple(results),
-        outcome=None if row.outcome is None else OutcomeKind(row.outcome),
-        canonical=row.canonical or "",
-        lingering=row.lingering is not None,
-        delivered=row.undelivered is None,
-        homogeneous=Homogeneity(row.homogeneous or ""),
-        host_class=row.host_class or "",
-        alone=bool(row.alone),
+        outcome=None if row.wu_outcome is None else OutcomeKind(row.wu_outcome),
+        canonical=row.wu_canonical or "",
+        lingering=row.wu_state == WorkunitState.LINGERING,
+        delivered=row.wu_tell_at is None,
+        homogeneous=Homogeneity(row.wu_homogeneous),
+        host_class=row.wu_host_class,
+        alone=bool(row.wu_alone),
     )
+
+
+def still_counts(state: ResultProgress, outcome: ResultOutcome) -> bool:
+    """Say whether a result is on its host, or has only not come back in time."""
+    late = state == ResultProgress.OVER and outcome == ResultOutcome.NO_REPLY
+    return late or state == ResultProgress.IN_PROGRESS
+
+
+def counts(result: AnyRow) -> bool:
+    """Say the same of a row of `results`, with its workunit's ``wu_state``."""
+    over = result.wu_state == WorkunitState.OVER
+    return not over and still_counts(result.state, result.outcome)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
@@ -23,14 +23,13 @@ from stoilo.server.engines.programs import CodeSignKey, FormerKey
 from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection, ScalarSelect, Select
 
-    from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.programs import AppProgram
-
 
 # What all hosts need beside their tasks (release, programs, keys) changes a few times a year
 # and is needed at every call, so it is read once and kept until its version changes. The
@@ -40,40 +39,13 @@ _NAME: Final = "catalogue"
 
 
 @dataclass(frozen=True, slots=True)
-class HeldFile:
-    """A file as it is announced, apart from the project's address."""
-
-    digest: str
-    token: str
-    size: int
-    md5: str
-
-    def info(self, base_url: str, *, name: str = "", sticky: bool = False) -> FileInfo:
-        """Return what a reply says of it; it is called by its digest unless named."""
-        url = f"{base_url}download/{self.token}"
-        return FileInfo(name or self.digest, url, self.size, self.md5, sticky)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredProgram:
-    """What stock clients of one platform run."""
-
-    version_num: int
-    platform: str
-    launcher: HeldFile
-    launcher_signature: str
-    verifier: HeldFile
-    verifier_signature: str
-
-
-@dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All of it."""
+    """All of it, as it is announced."""
 
     version: str  # changes with everything else
     # metadata that goes out with every result, None before there is any
-    release: HeldFile | None
-    programs: tuple[StoredProgram, ...]  # one for each platform
+    release: FileInfo | None
+    programs: Mapping[str, AppVersion]  # by platform, of no app yet
     key: CodeSignKey  # that clients check programs with
 
 
@@ -90,56 +62,63 @@ def change_catalogue(connection: Connection) -> None:
     connection.execute(insert(table).values(name=_NAME, value=secrets.token_hex(8)))
 
 
-def load_catalogue(connection: Connection, version: str) -> Catalogue:
+def load_catalogue(connection: Connection, version: str, base_url: str) -> Catalogue:
     """Return the catalogue as it is in this transaction, which has read `version`."""
-    table, keys = schema.programs, schema.code_sign_keys
-    programs = connection.execute(
-        select(table).where(table.c.replaced_at == 0).order_by(table.c.platform)
-    ).all()
-    held = [
-        (row.text, row.signature)
-        for row in connection.execute(select(keys).order_by(keys.c.place))
-    ]
-    (in_force, _), *former = held or [("", "")]
+    table, keys, settings = schema.programs, schema.code_sign_keys, schema.settings
+    programs = connection.execute(select(table).where(table.c.replaced_at == 0)).all()
+    query = select(settings.c.value).where(settings.c.name == "release-0")
+    newest = connection.scalar(query)
+    named = [newest, *(one for row in programs for one in (row.launcher, row.verifier))]
+    files = schema.files
+    rows = connection.execute(select(files).where(files.c.digest.in_(named)))
+    held = {
+        row.digest: _info(row, base_url, sticky=row.digest == newest) for row in rows
+    }
+    stored = connection.execute(select(keys).order_by(keys.c.place))
+    (in_force, _), *former = [(row.text, row.signature) for row in stored] or [("", "")]
     return Catalogue(
         version,
-        _release(connection),
-        tuple(_program(connection, row) for row in programs),
+        held.get(newest or ""),
+        {row.platform: _program(row, held) for row in programs},
         CodeSignKey(in_force, tuple(FormerKey(*row) for row in former)),
     )
 
 
-def _release(connection: Connection) -> HeldFile | None:
-    table, settings = schema.files, schema.settings
-    row = connection.execute(
-        select(table.c.digest, table.c.token, table.c.size, table.c.md5)
-        .join(settings, settings.c.value == table.c.digest)
-        .where(settings.c.name == "release-0")
-    ).first()
-    return None if row is None else HeldFile(*row)
+def _info(
+    row: AnyRow,  # of `files`
+    base_url: str,
+    *,
+    sticky: bool,
+) -> FileInfo:
+    """Return what a reply says of a file, which is called by its digest."""
+    url = f"{base_url}download/{row.token}"
+    return FileInfo(row.digest, url, row.size, row.md5, sticky)
 
 
-def _program(connection: Connection, row: AnyRow) -> StoredProgram:
-    table = schema.files
-    query = select(table.c.digest, table.c.token, table.c.size, table.c.md5)
-    launcher, verifier = (
-        HeldFile(*connection.execute(query.where(table.c.digest == digest)).one())
-        for digest in (row.launcher, row.verifier)
+def _program(row: AnyRow, held: Mapping[str, FileInfo]) -> AppVersion:
+    # named by their bytes, so that a name never changes its meaning
+    launcher = f"stoilo_launcher_{row.launcher[:16]}"
+    verifier = f"stoilo_verifier_{row.verifier[:16]}.tar"
+    files = (
+        ProgramFile(
+            replace(held[row.launcher], name=launcher, sticky=False),
+            row.launcher_signature,
+            executable=True,
+            main=True,
+        ),
+        ProgramFile(
+            replace(held[row.verifier], name=verifier, sticky=False),
+            row.verifier_signature,
+            open_name=VERIFIER_OPEN_NAME,
+        ),
     )
-    return StoredProgram(
-        row.version_num,
-        row.platform,
-        launcher,
-        row.launcher_signature,
-        verifier,
-        row.verifier_signature,
-    )
+    return AppVersion("", row.version_num, row.platform, files)
 
 
 def file_refs(
     connection: Connection,
     workunits: Sequence[int],
-    release: HeldFile | None,
+    release: FileInfo | None,
     base_url: str,
 ) -> tuple[dict[int, list[FileRef]], tuple[FileInfo, ...]]:
     """Return files of some workunits, today's release among them, and all of them once.
@@ -150,41 +129,32 @@ def file_refs(
         return {}, ()
     refs: dict[int, list[FileRef]] = {row: [] for row in workunits}
     files: dict[str, FileInfo] = {}
-    rows = connection.execute(_query(), {"rows": list(refs)}).all()
-    for row, open_name, sticky, digest, token, size, md5 in rows:
-        file = HeldFile(digest, token, size, md5)
-        refs[row].append(FileRef(file.digest, open_name))
-        known = files.get(file.digest)  # sticky for one workunit is sticky for all
-        keep = bool(sticky) or (known is not None and known.sticky)
-        files[file.digest] = file.info(base_url, sticky=keep)
+    for row in connection.execute(_files_of(), {"rows": list(refs)}):
+        refs[row.workunit_id].append(FileRef(row.digest, row.open_name))
+        known = files.get(row.digest)  # sticky for one workunit is sticky for all
+        keep = bool(row.sticky) or (known is not None and known.sticky)
+        files[row.digest] = _info(row, base_url, sticky=keep)
     for own in refs.values():
         if release is not None and all(ref.open_name != RELEASE for ref in own):
-            files[release.digest] = release.info(base_url, sticky=True)
-            own.append(FileRef(release.digest, RELEASE))
+            files[release.name] = release
+            own.append(FileRef(release.name, RELEASE))
     return refs, tuple(files.values())
 
 
 @cache
-def _query() -> Select[int, str, int, str, str, int, str]:
+def _files_of() -> Select[Any]:
     """Return the query for the files of workunits :rows, each workunit's in order."""
     needs, table = schema.workunit_files, schema.files
     of = needs.c.workunit_id
     return (
-        select(
-            of,
-            needs.c.open_name,
-            needs.c.sticky,
-            table.c.digest,
-            table.c.token,
-            table.c.size,
-            table.c.md5,
-        )
+        select(needs, table.c.token, table.c.size, table.c.md5)
         .join(table, table.c.digest == needs.c.digest)
         .where(of.in_(bindparam("rows", expanding=True)))
         .order_by(of, needs.c.open_name)
     )
 
 
+RELEASES_KEPT = 3
 FIRST_VERSION = 100  # BOINC shows it as 1.00
 VERIFIER_OPEN_NAME = "stoilo-verifier.tar"
 
@@ -214,7 +184,7 @@ def store_programs(
             .values(replaced_at=max(now, 1))
         )
     for program in wanted.values():
-        _insert(connection, program, now)
+        _insert(connection, program)
     _store_key(connection, key)
     return _retire(connection)
 
@@ -234,13 +204,12 @@ def _columns(program: AppProgram) -> dict[str, str]:
     }
 
 
-def _insert(connection: Connection, program: AppProgram, now: int) -> None:
+def _insert(connection: Connection, program: AppProgram) -> None:
     table = schema.programs
     newest = connection.scalar(select(func.max(table.c.version_num)))
     connection.execute(
         insert(table).values(
             version_num=FIRST_VERSION if newest is None else newest + 1,
-            created_at=now,
             replaced_at=0,
             served=1,
             **_columns(program),
@@ -275,13 +244,32 @@ def _retire(connection: Connection) -> tuple[str, ...]:
     return tuple(digest for row in rows for digest in (row.launcher, row.verifier))
 
 
-def program_digests(connection: Connection) -> tuple[str, ...]:
-    """Return the digests of files that app versions need."""
-    table = schema.programs
+def store_release(connection: Connection, digest: str) -> list[str]:
+    """Make a stored file the release that goes out; return those now too old."""
+    table = schema.settings
+    releases = table.c.name.like("release-%")
+    rows = connection.execute(select(table).where(releases).order_by(table.c.name))
+    kept = [row.value for row in rows if row.value != digest]
+    newest = [digest, *kept][:RELEASES_KEPT]
+    connection.execute(delete(table).where(releases))
+    connection.execute(
+        insert(table),
+        [
+            {"name": f"release-{place}", "value": one}
+            for place, one in enumerate(newest)
+        ],
+    )
+    return [one for one in kept if one not in newest]
+
+
+def kept_digests(connection: Connection) -> tuple[str, ...]:
+    """Return digests of files that stay though no workunit names them."""
+    table, programs = schema.settings, schema.programs
+    releases = select(table.c.value).where(table.c.name.like("release-%"))
     rows = connection.execute(
-        select(table.c.launcher, table.c.verifier).where(table.c.served == 1)
+        select(programs.c.launcher, programs.c.verifier).where(programs.c.served == 1)
     ).all()
-    return tuple(digest for row in rows for digest in row)
+    return (*connection.scalars(releases), *(one for row in rows for one in row))
 
 
 def offered_platforms(connection: Connection) -> tuple[str, ...]:
@@ -300,21 +288,14 @@ class ProgramChoice:
     """How one client can run results."""
 
     usable: bool = True  # whether it can at all
-    program: StoredProgram | None = None  # what it runs; None for a host with its own
+    program: AppVersion | None = None  # what it runs; None for a host with its own
     key: str = ""  # the code-sign key, where the client has to be told
     key_signature: str = ""  # over it, by the key that the client holds
     notices: tuple[str, ...] = ()  # for its user, why it cannot
 
-    def complete(self, reply: SchedulerReply, base_url: str) -> SchedulerReply:
-        """Return `reply` with the app versions that its results need, key and notices."""
-        apps = {workunit.app for workunit in reply.workunits}
-        return replace(
-            reply,
-            app_versions=_app_versions(self.program, apps, base_url),
-            code_sign_key=self.key,
-            code_sign_key_signature=self.key_signature,
-            messages=reply.messages + self.notices,
-        )
+    def versions(self, apps: Iterable[str]) -> tuple[AppVersion, ...]:
+        """Return the app versions of some apps, none for a host with its own program."""
+        return tuple(replace(self.program, app=app) for app in apps if self.program)
 
 
 def choose_program(catalogue: Catalogue, request: SchedulerRequest) -> ProgramChoice:
@@ -322,7 +303,7 @@ def choose_program(catalogue: Catalogue, request: SchedulerRequest) -> ProgramCh
     if request.own_program:
         return ProgramChoice()
     news = _key_news(catalogue.key, request.code_sign_key.strip())
-    offered = {program.platform: program for program in catalogue.programs}
+    offered = catalogue.programs
     program = next((offered[one] for one in request.platforms if one in offered), None)
     notice = ""
     if 0 < request.client.major < OLDEST_CLIENT:
@@ -338,38 +319,11 @@ def choose_program(catalogue: Catalogue, request: SchedulerRequest) -> ProgramCh
         shown = ", ".join(one[:64] for one in request.platforms[:4]) or "none"
         notice = f"This project has no program for your platform ({shown})."
     key, signature = news or ("", "")
-    choice = ProgramChoice(key=key, key_signature=signature)
     if notice:
-        return replace(choice, usable=False, notices=(notice,))
-    return replace(choice, program=program)
-
-
-def _app_versions(
-    program: StoredProgram | None, apps: Iterable[str], base_url: str
-) -> tuple[AppVersion, ...]:
-    named = sorted(set(apps))
-    if program is None or not named:
-        return ()
-    launcher = ProgramFile(
-        _file_info(program.launcher, "launcher", "", base_url),
-        program.launcher_signature,
-        executable=True,
-        main=True,
-    )
-    verifier = ProgramFile(
-        _file_info(program.verifier, "verifier", ".tar", base_url),
-        program.verifier_signature,
-        open_name=VERIFIER_OPEN_NAME,
-    )
-    return tuple(
-        AppVersion(app, program.version_num, program.platform, (launcher, verifier))
-        for app in named
-    )
-
-
-def _file_info(file: HeldFile, part: str, suffix: str, base_url: str) -> FileInfo:
-    """Return one file; its name is of its bytes, so that it never changes meaning."""
-    return file.info(base_url, name=f"stoilo_{part}_{file.digest[:16]}{suffix}")
+        return ProgramChoice(
+            usable=False, key=key, key_signature=signature, notices=(notice,)
+        )
+    return ProgramChoice(program=program, key=key, key_signature=signature)
 
 
 def _key_news(key: CodeSignKey, held: str) -> tuple[str, str] | None:

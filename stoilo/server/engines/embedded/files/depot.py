@@ -15,7 +15,7 @@ import secrets
 import shutil
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, exists, select
@@ -101,9 +101,8 @@ class Download:
     """A file as handed to a volunteer: inline bytes or a path."""
 
     digest: str
-    size: int
     content: bytes | None
-    path: Path | None
+    path: Path
 
 
 class Depot:
@@ -175,48 +174,32 @@ class Depot:
         found = select_in(connection, [table.c.digest], table.c.digest, wanted)
         known = {row[0] for row in found}
         fresh = [file for file in wanted.values() if file.digest not in known]
+        tokens = draw_tokens(len(fresh), _TOKEN_BYTES)
         rows = [
-            {
-                "digest": file.digest,
-                "token": token,
-                "size": file.size,
-                "md5": file.md5,
-                "content": file.content,
-            }
-            for file, token in zip(
-                fresh, draw_tokens(len(fresh), _TOKEN_BYTES), strict=True
-            )
+            asdict(file) | {"token": token}
+            for file, token in zip(fresh, tokens, strict=True)
         ]
         insert_many(connection, table, rows)
 
     def find(self, connection: Connection, token: str) -> Download | None:
         """Return the file behind an (untrusted) token."""
         table = schema.files
-        row = connection.execute(
-            select(table.c.digest, table.c.size, table.c.content).where(
-                table.c.token == token
-            )
-        ).first()
+        row = connection.execute(select(table).where(table.c.token == token)).first()
         if row is None:
             return None
-        path = None if row.content is not None else self._directory / row.digest
-        return Download(row.digest, row.size, row.content, path)
+        return Download(row.digest, row.content, self._directory / row.digest)
 
     def remove_unused(
         self, connection: Connection, digests: Iterable[str], keep: Iterable[str]
     ) -> tuple[str, ...]:
         """Delete rows of `digests` that nothing names; return those, for `unlink`."""
-        gone: list[str] = []
-        used = schema.workunit_files.c.digest
+        table, used = schema.files, schema.workunit_files.c.digest
         with self._lock:
             pinned = {*self._pins, *self._retained, *keep}
+        gone = []
         for digest in sorted(set(digests) - pinned):
-            row = schema.files.c.digest
-            unused = ~exists().where(used == digest)
-            found = connection.execute(
-                delete(schema.files).where(row == digest, unused)
-            )
-            if found.rowcount:
+            unused = (table.c.digest == digest, ~exists().where(used == digest))
+            if connection.execute(delete(table).where(*unused)).rowcount:
                 gone.append(digest)
         return tuple(gone)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from stoilo.core.boinc.messages import ReportedResult, SchedulerReply
+    from stoilo.core.boinc.messages import FileInfo, ReportedResult
 
 log = logging.getLogger(__name__)
 
@@ -63,18 +63,18 @@ _URL: Final = re.compile(
 
 
 def parse_mirrors(text: str) -> tuple[str, ...]:
-    """Return the URLs of a setting, separated by commas; raises ``STO-B050``."""
+    """Return the URLs of a setting, separated by commas; raises ``STO-R090``."""
     urls = tuple(part.strip() for part in text.split(",") if part.strip())
     for url in urls:
         if not _URL.fullmatch(url) or not urlsplit(url).hostname:
             raise UsageError(
-                "STO-B050",
+                "STO-R090",
                 f"{url[:80]!r} is no mirror's URL",
                 hint="like `https://eu.example.org/stoilo/, https://…/`",
             )
     if len(set(urls)) < len(urls) or len(urls) > MOST_MIRRORS:
         raise UsageError(
-            "STO-B050", f"a mirror is named twice, or more than {MOST_MIRRORS} are"
+            "STO-R090", f"a mirror is named twice, or more than {MOST_MIRRORS} are"
         )
     return urls
 
@@ -127,21 +127,18 @@ class Mirrors:
         self._good = frozenset(good)
         self._were_good = self._were_good or bool(good)
 
-    def send(self, reply: SchedulerReply, host: int) -> SchedulerReply:
-        """Return a reply that sends a host to mirrors for what tasks share."""
-        good = self._good
-        if not good or self._distrusts(host):
-            return reply
+    def name(self, files: Iterable[FileInfo], host: int) -> tuple[FileInfo, ...]:
+        """Return files with the mirrors where a host shall look for what tasks share."""
+        good = () if self._distrusts(host) else self._good
         # Each host has an order of its own, the same at every call (rendezvous hashing):
         # hosts spread evenly, and a mirror that comes or goes moves no host but its own.
         ranked = sorted(good, key=lambda url: _draw(url, host))[:MOST_NAMED]
-        files = tuple(
+        return tuple(
             replace(file, mirrors=tuple(f"{url}{file.name}" for url in ranked))
             if file.sticky and file.nbytes > LEAST_BYTES
             else file
-            for file in reply.files
+            for file in files
         )
-        return replace(reply, files=files)
 
     def excuses(self, host: int, report: ReportedResult, sent_at: int) -> bool:
         """Say whether a failed result, sent at `sent_at`, is taken for the mirrors' fault.

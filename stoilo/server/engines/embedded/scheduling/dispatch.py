@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import BigInteger, bindparam, exists, func, select, true, update
+from sqlalchemy import (
+    BigInteger,
+    and_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from stoilo.server.engines.embedded.accounts.host_filter import (
     allowed_apps,
@@ -18,7 +28,6 @@ from stoilo.server.engines.embedded.accounts.host_filter import (
 )
 from stoilo.server.engines.embedded.accounts.host_trust import (
     BY_OPERATOR,
-    consecutive_valid,
     homogeneous_class,
     is_trusted,
 )
@@ -27,21 +36,17 @@ from stoilo.server.engines.embedded.db.database import must_write
 from stoilo.server.engines.embedded.db.records import (
     Caller,
     CheckVerdict,
+    joined_results,
     results_of,
-    view_columns,
     view_of,
 )
 from stoilo.server.engines.embedded.scheduling.authenticate import (
     SECONDS_PER_RESULT,
     wants_work,
 )
-from stoilo.server.engines.embedded.scheduling.reports import HeldResult, result_columns
+from stoilo.server.engines.embedded.scheduling.reports import is_resendable
 from stoilo.server.engines.embedded.scheduling.sticky_files import local_first
-from stoilo.server.engines.embedded.workunits.creation import (
-    commit_class,
-    fits_class,
-    raise_quorum,
-)
+from stoilo.server.engines.embedded.workunits.steps import change_workunit
 from stoilo.server.engines.embedded.workunits.transitioner import (
     REFUSALS_AT_LEAST,
     TURNED_AWAY,
@@ -71,7 +76,7 @@ BANNED_NOTICE = (
     "This computer gets no work: a result of it was checked again and was wrong. "
     "Ask the project's operator [STO-E041]."
 )
-BANNED_BY_OPERATOR = "The project's operators have banned this computer [STO-E065]."
+BANNED_BY_OPERATOR = "The project's operators have banned this computer [STO-E041]."
 # Results of one host, whatever it says of its processors: a call names all of them, and
 # one that names more than `requests.RESULTS_PER_REQUEST` is refused
 MOST_HELD = 500
@@ -106,16 +111,16 @@ def lost_results(
     connection: Connection,
     account: User,
     request: SchedulerRequest,
-    held: Iterable[HeldResult],
+    held: Iterable[AnyRow],  # of `joined_results`
     pace: Pace,
-) -> list[HeldResult]:
+) -> list[AnyRow]:
     """Return results that the host should have and does not mention.
 
     What the account or the host has meanwhile ruled out is not sent again.
     """
     named = {result.name for result in request.results}
     named |= {other.name for other in request.other_results}
-    lost = [result for result in held if result.resendable and result.name not in named]
+    lost = [one for one in held if is_resendable(one) and one.name not in named]
     if lost:
         wanted = _wanted(connection, lost, account, request.wishes)
         lost = [result for result in lost if result.workunit_id in wanted]
@@ -123,7 +128,7 @@ def lost_results(
 
 
 def _wanted(
-    connection: Connection, results: list[HeldResult], account: User, wishes: Wishes
+    connection: Connection, results: list[AnyRow], account: User, wishes: Wishes
 ) -> set[int]:
     table = schema.workunits
     query = select(table.c.id).where(
@@ -147,8 +152,8 @@ def fresh_results(
     busy: int,  # results in progress on the host
     pace: Pace,  # how much at most
     chance: Chance,  # what no host may foresee
-) -> list[HeldResult]:
-    """Give new results to the host, as many as it asks for and may have.
+) -> list[tuple[AnyRow, int]]:
+    """Give new results to the host, each with its deadline, as many as it may have.
 
     A trusted account's hosts get what is to be checked again first.
     """
@@ -215,8 +220,8 @@ def _caller(guest: Guest) -> Caller:
         _machine(guest),
         homogeneous_class(host, Homogeneity.COARSE),
         homogeneous_class(host, Homogeneity.FINE),
-        guest.visitor.trusted,
-        cpid=guest.host.key,
+        bool(guest.visitor.row.trusted),
+        cpid=guest.host.cpid,
         newcomer=guest.user.newcomer,
     )
 
@@ -227,7 +232,7 @@ def _machine(guest: Guest) -> str:
     That is its CPID, if no other account's host was the first to show it: else whoever
     knows a CPID could keep workunits from its owner by taking results under it.
     """
-    cpid = guest.host.key
+    cpid = guest.host.cpid
     if cpid == guest.request.cpid and guest.visitor.owns_cpid:
         return cpid
     return f"{guest.user.id}~{cpid}"
@@ -245,11 +250,17 @@ def _settle_spread(
         return
     workunit_id = row.workunit_id
     if view.homogeneous:
-        commit_class(connection, workunit_id, caller.class_for(view.homogeneous))
+        own = caller.class_for(view.homogeneous)
+        change_workunit(connection, workunit_id, host_class=own)
     if view.alone and not caller.trusted_account:
-        record = consecutive_valid(connection, guest.host.id, row.app)
-        if not is_trusted(record, draw()):
+        standing = guest.host.quotas.get(row.wu_app)
+        if not is_trusted(standing.consecutive_valid if standing else 0, draw()):
             raise_quorum(connection, workunit_id, guest.now)
+
+
+def raise_quorum(connection: Connection, workunit_id: int, now: int) -> None:
+    """Let the workunit's own redundancy hold; the missing results are made at once."""
+    change_workunit(connection, workunit_id, alone=0, transition_at=now)
 
 
 def _room(request: SchedulerRequest, busy: int, pace: Pace) -> int:
@@ -265,23 +276,23 @@ def _issue(
     connection: Connection,
     rows: list[AnyRow],  # of `_candidates`
     guest: Guest,
-) -> list[HeldResult]:
-    """Write that results are on the host; return them, oldest first."""
+) -> list[tuple[AnyRow, int]]:
+    """Write that results are on the host; return them with deadlines, oldest first."""
     if not rows:
         return []
     now, host = guest.now, guest.host
-    given = [HeldResult.given(row, now + row.delay_bound_s) for row in rows]
+    given = [(row, now + row.wu_delay_bound_s) for row in rows]
     key = _machine(guest)
     shared = {"user": guest.user.id, "host": host.id, "key": key, "now": now}
     connection.execute(
         _result_update(),
-        [shared | {"row": result.id, "until": result.deadline} for result in given],
+        [shared | {"row": row.id, "until": deadline} for row, deadline in given],
     )
     connection.execute(
         _workunit_update(),
-        [{"row": result.workunit_id, "after": result.deadline + 1} for result in given],
+        [{"row": row.workunit_id, "after": deadline + 1} for row, deadline in given],
     )
-    return sorted(given, key=lambda result: result.id)
+    return sorted(given, key=lambda one: one[0].id)
 
 
 # Made once, as every call runs them: to put one together costs more than to run it.
@@ -329,37 +340,45 @@ def _candidates(
     The same rules as in `transitioner`, which has the last word. Parameters: :user,
     :host_key, :cpid, :now, :memory and :disk in bytes, :most.
     """
-    results, table, spread = schema.results, schema.workunits, schema.replications
-    bounds, ended, box = schema.bounds, schema.lingering, schema.outbox
+    results, table = schema.results, schema.workunits
     other = results.alias("other")
     has_one = exists().where(
         other.c.workunit_id == results.c.workunit_id,
         (other.c.user_id == bindparam("user"))
         | other.c.host_key.in_([bindparam("host_key"), bindparam("cpid")]),
     )
-    known = {column.name for column in result_columns()}
-    rest = [column for column in table.c if column.name not in {"id", "name", *known}]
+    is_open = results.c.recheck == CheckVerdict.OPEN.value
+    kinds = [CheckVerdict.PENDING.value, CheckVerdict.OPEN.value]
     return (
-        select(*result_columns(), *rest, *view_columns())
-        .join(table, table.c.id == results.c.workunit_id)
-        .outerjoin(spread, spread.c.workunit_id == table.c.id)
-        .outerjoin(bounds, bounds.c.workunit_id == table.c.id)
-        .outerjoin(ended, ended.c.workunit_id == table.c.id)
-        .outerjoin(box, box.c.workunit_id == table.c.id)
+        joined_results()
         .where(
             results.c.state == ResultProgress.UNSENT.value,
             table.c.app.in_(apps),
             is_wanted(wishes),
             table.c.not_after >= bindparam("now") + table.c.delay_bound_s,
-            fits_class(caller),
+            _fits_class(caller),
             fits_host(memory=memory, disk=disk),
-            _is_recheck() if recheck else table.c.outcome.is_(None) | _is_for_anybody(),
+            results.c.recheck.in_(kinds)
+            if recheck
+            else table.c.outcome.is_(None) | is_open,
             _is_for_newcomers() if caller.newcomer else true(),
             ~has_one,
         )
         .order_by(results.c.priority.desc(), results.c.id)
         .limit(bindparam("most"))
     )
+
+
+def _fits_class(caller: Caller) -> ColumnElement[bool]:
+    """Return the condition that a workunit allows the caller's class."""
+    table = schema.workunits
+    allowed: list[ColumnElement[bool]] = [table.c.homogeneous == ""]
+    for kind in (Homogeneity.COARSE, Homogeneity.FINE):
+        own = caller.class_for(kind)
+        if own:
+            same = table.c.host_class.in_(["", own])
+            allowed.append(and_(table.c.homogeneous == kind.value, same))
+    return or_(*allowed)
 
 
 def _is_for_newcomers() -> ColumnElement[bool]:
@@ -374,19 +393,3 @@ def _is_for_newcomers() -> ColumnElement[bool]:
     )
     few = REFUSALS_AT_LEAST // 2
     return (turned_away < few) | (turned_away < table.c.max_total)
-
-
-def _is_recheck() -> ColumnElement[bool]:
-    table = schema.spot_checks
-    return exists().where(
-        table.c.copy_id == schema.results.c.id,
-        table.c.verdict.in_([CheckVerdict.PENDING.value, CheckVerdict.OPEN.value]),
-    )
-
-
-def _is_for_anybody() -> ColumnElement[bool]:
-    table = schema.spot_checks
-    return exists().where(
-        table.c.copy_id == schema.results.c.id,
-        table.c.verdict == CheckVerdict.OPEN.value,
-    )

@@ -1,31 +1,33 @@
-"""Which host calls: known, known by its CPID, or new; and what it says of itself."""
+"""Which host calls: known, known by its CPID, or new; when it shall call again."""
 
 from __future__ import annotations
 
 import secrets
+import threading
+from collections import OrderedDict
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, exists, func, insert, select, update
 
 from stoilo.core.boinc.messages import HostInfo
-from stoilo.server.engines.database import is_writing
+from stoilo.server.db.store import is_writing
+from stoilo.server.engines.embedded.accounts.host_filter import LEVELS, allowed_apps
 from stoilo.server.engines.embedded.accounts.host_trust import BY_OPERATOR, ban
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
-from stoilo.server.engines.embedded.scheduling.authenticate import RECORD_COLUMNS, Host
+from stoilo.server.engines.embedded.scheduling.authenticate import Host, wants_work
 from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Update
 
-    from stoilo.core.boinc.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.accounts.accounts import User
-    from stoilo.server.engines.embedded.scheduling.authenticate import (
-        KnownHost,
-        Visitor,
-    )
+    from stoilo.server.engines.embedded.db.schema import AnyRow
+    from stoilo.server.engines.embedded.scheduling.authenticate import Visitor
+    from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 
 # Hosts of one account in use; each is a row that nobody but its caller asked for
 MAX_HOSTS = 500
@@ -60,52 +62,39 @@ def find_host(
     found, user = visitor.hosts, visitor.user
     same = next((one for one in found if one.cpid == request.cpid), None)
     known = next((one for one in found if one.id == request.host_id), same)
-    if known is None:
+    if known is None or known.row is None:
         return _new_host(connection, user, request, request.cpid, now)
-    last = last_call or known.rpc_seqno
+    last = last_call or known.row.host_rpc_seqno
     if request.host_id == known.id and request.rpc_seqno < last:
         copied = _new_host(connection, user, request, "", now)
         if copied is not None and known.ban is not None:
-            ban(connection, copied.id, copied.key, now)  # copying is no way out
+            ban(connection, copied.id, now)  # copying is no way out
             return replace(copied, ban=BY_OPERATOR)
         return copied
     changes = same is None and visitor.owns_cpid
     cpid = request.cpid if changes else known.cpid
     anew = known.id != request.host_id
-    _note_call(connection, known, request, cpid, now, anew=anew)
-    _follow(connection, known, request, now)
-    return Host(known.id, user.id, cpid, anew, known.created_at, known, known.ban)
-
-
-def _note_call(
-    connection: Connection,
-    known: KnownHost,
-    request: SchedulerRequest,
-    cpid: str,
-    now: int,
-    *,
-    anew: bool,
-) -> None:
-    """Write that a host called, where something else is written anyway or it is time."""
-    due = anew or cpid != known.cpid or now - known.seen_at >= SEEN_EVERY_S
-    if not (due or is_writing(connection)):
-        return
-    must_write(connection)
-    values = {"seqno": request.rpc_seqno, "now": now, "called": cpid, "host": known.id}
-    connection.execute(_call_update(), values)
+    seen_at = known.row.host_seen_at
+    due = anew or cpid != known.cpid or now - seen_at >= SEEN_EVERY_S
+    if due or is_writing(connection):  # where something else is written, or it is time
+        must_write(connection)
+        values = {"seqno": request.rpc_seqno, "now": now, "key": cpid, "row": known.id}
+        connection.execute(_call_update(), values)
+    _follow(connection, known.row, request, now)
+    return replace(known, cpid=cpid, new=anew)
 
 
 @cache
 def _call_update() -> Update:
-    """Return the statement that :host called, with :seqno and under :called, at :now."""
+    """Return the statement that host :row called, with :seqno and under :key, at :now."""
     table = schema.hosts
     return (
         update(table)
-        .where(table.c.id == bindparam("host"))
+        .where(table.c.id == bindparam("row"))
         .values(
             rpc_seqno=bindparam("seqno"),
             seen_at=bindparam("now"),
-            cpid=bindparam("called"),
+            cpid=bindparam("key"),
         )
     )
 
@@ -113,7 +102,7 @@ def _call_update() -> Update:
 def _new_host(
     connection: Connection, user: User, request: SchedulerRequest, cpid: str, now: int
 ) -> Host | None:
-    """Insert a host, unless the account has its number; without a CPID it is a result."""
+    """Insert a host, unless the account has its number; without a CPID it is a copied one."""
     must_write(connection)
     table = schema.hosts
     results = schema.results
@@ -134,38 +123,30 @@ def _new_host(
             rpc_seqno=request.rpc_seqno if cpid else 0,
             created_at=now,
             seen_at=now,
+            stored_at=now,
+            **_said(request),
         )
     )
     key = made.inserted_primary_key
     assert key is not None  # noqa: S101 - an insert of one row has a key
-    _record(connection, key[0], request, now)
-    return Host(key[0], user.id, own, new=True, created_at=now)
-
-
-def _record(
-    connection: Connection, host_id: int, request: SchedulerRequest, now: int
-) -> None:
-    values = {"host_id": host_id, "stored_at": now, **_said(request)}
-    connection.execute(insert(schema.host_records).values(values))
+    return Host(key[0], user.id, own, now, new=True)
 
 
 def _follow(
-    connection: Connection, known: KnownHost, request: SchedulerRequest, now: int
+    connection: Connection, known: AnyRow, request: SchedulerRequest, now: int
 ) -> None:
-    """Bring a host's record up to date; a silent call forgets nothing."""
-    if known.stored_at is None:
-        must_write(connection)
-        _record(connection, known.id, request, now)
-        return
+    """Bring what is stored of a host up to date; a silent call forgets nothing."""
     said = _said(request)
-    before = dict(zip(RECORD_COLUMNS, known.record, strict=True))
-    stable = [name for name, value in said.items() if not isinstance(value, float)]
-    changed = any(before[name] != said[name] for name in stable)
-    due = changed or now - known.stored_at >= RECORD_EVERY_S
+    changed = any(
+        getattr(known, f"host_{name}") != value
+        for name, value in said.items()
+        if not isinstance(value, float)
+    )
+    due = changed or now - known.host_stored_at >= RECORD_EVERY_S
     if request.host != HostInfo() and due:
         must_write(connection)
-        table = schema.host_records
-        mine = table.c.host_id == known.id
+        table = schema.hosts
+        mine = table.c.id == known.host_id
         connection.execute(update(table).where(mine).values(stored_at=now, **said))
 
 
@@ -186,3 +167,110 @@ def _said(request: SchedulerRequest) -> dict[str, str | int | float]:
         "memory_bytes": host.memory_bytes,
         "disk_free_bytes": host.disk_free_bytes,
     }
+
+
+# What is remembered of hosts between two calls need not be stored each time. Lost at a
+# restart: the number of a host's last call is then the stored one, at most some minutes old
+# (`SEEN_EVERY_S`), and all count as having had work. Those that have not called for longest
+# are forgotten.
+MOST_REMEMBERED: Final = 65_536
+
+
+class HostActivity:
+    """The hosts that have called lately; safe for several threads."""
+
+    def __init__(self, started_at: int = 0, most: int = MOST_REMEMBERED) -> None:
+        self._started_at = started_at
+        self._most = most
+        # by host: number of its last call; when it last was given work, s
+        self._hosts: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def last_call(self, host_id: int) -> int:
+        """Return the number of a host's last call, 0 when it is not known."""
+        return self._hosts.get(host_id, (0, 0))[0]
+
+    def worked_at(self, host_id: int) -> int:
+        """Return when a host was last given work, s; this start when it is not known."""
+        return max(self._started_at, self._hosts.get(host_id, (0, 0))[1])
+
+    def note_call(self, host_id: int, rpc_seqno: int, *, anew: bool = False) -> None:
+        """Remember that a host called; its numbers grow unless it counts anew."""
+        with self._lock:
+            last, worked_at = self._hosts.pop(host_id, (0, 0))
+            last = rpc_seqno if anew else max(last, rpc_seqno)
+            self._hosts[host_id] = (last, worked_at)
+            if len(self._hosts) > self._most:
+                self._hosts.popitem(last=False)
+
+    def note_work(self, host_id: int, at: int) -> None:
+        """Remember when a host that has called was last given work, s."""
+        with self._lock:
+            if host_id in self._hosts:
+                self._hosts[host_id] = (self._hosts[host_id][0], at)
+
+
+RECENT_S = 900
+
+
+def is_idle(request: SchedulerRequest, reply: SchedulerReply) -> bool:
+    """Say whether a client asked for work in vain."""
+    return wants_work(request) and not reply.results
+
+
+# A stock client calls by itself when a task ends, so one that has what it asked for is only
+# called for aborts. One that asked in vain would not ask again for ten minutes and more: it
+# is called soon while there was work a short time ago, and seldom in quiet times.
+def next_call(
+    host: Host,
+    request: SchedulerRequest,
+    reply: SchedulerReply,
+    activity: HostActivity,
+    pace: Pace,
+    now: int,
+) -> float:
+    """Return after how many s a client shall call again at the latest."""
+    if request.own_program:
+        return pace.next_rpc_delay_s
+    if not is_idle(request, reply):
+        return max(pace.busy_rpc_delay_s, pace.next_rpc_delay_s)
+    if max(host.created_at, activity.worked_at(host.id)) >= now - RECENT_S:
+        return pace.next_rpc_delay_s
+    return max(pace.quiet_rpc_delay_s, pace.next_rpc_delay_s)
+
+
+FIRST_CALLS = 3
+EVERY_CALLS = 100
+
+
+def level_notice(
+    connection: Connection, user: User, request: SchedulerRequest
+) -> tuple[str, ...]:
+    """Return the notice that all work there is needs levels which are not allowed.
+
+    A client shows each notice again, so that only its first calls and then every
+    hundredth bring one.
+    """
+    if request.rpc_seqno > FIRST_CALLS and request.rpc_seqno % EVERY_CALLS:
+        return ()
+    results, table = schema.results, schema.workunits
+    waiting = set(
+        connection.scalars(
+            select(table.c.app)
+            .join(results, results.c.workunit_id == table.c.id)
+            .where(
+                results.c.state == ResultProgress.UNSENT.value,
+                table.c.outcome.is_(None),
+            )
+            .distinct()
+        )
+    )
+    allowed = set(allowed_apps(user.apps, request.wishes))
+    if not waiting or waiting & allowed:
+        return ()
+    levels = ", ".join(level for level in LEVELS if level in waiting)
+    notice = (
+        f"All work of this project needs a level that you do not allow ({levels}). "
+        "Nothing is wrong; you may allow it in your preferences for this project."
+    )
+    return (notice,)

@@ -17,7 +17,16 @@ from stoilo.core.boinc.messages import (
     UploadInfo,
     WorkunitInfo,
 )
-from stoilo.server.engines.embedded.accounts.host_filter import remember_wishes
+from stoilo.server.engines.embedded.accounts.host_filter import (
+    NO_WISHES,
+    WISH_COLUMNS,
+    remember_wishes,
+)
+from stoilo.server.engines.embedded.accounts.preferences import (
+    exchange_global_preferences,
+    project_preferences,
+)
+from stoilo.server.engines.embedded.accounts.quotas import note_results
 from stoilo.server.engines.embedded.db.database import NeedsWritingError
 from stoilo.server.engines.embedded.files.app_versions import (
     choose_program,
@@ -35,19 +44,18 @@ from stoilo.server.engines.embedded.scheduling.dispatch import (
     lost_results,
     notices,
 )
-from stoilo.server.engines.embedded.scheduling.host_activity import (
+from stoilo.server.engines.embedded.scheduling.hosts import (
     HostActivity,
+    find_host,
     is_idle,
     level_notice,
     next_call,
 )
-from stoilo.server.engines.embedded.scheduling.hosts import find_host
 from stoilo.server.engines.embedded.scheduling.reports import (
     REPORTS_TAKEN,
+    is_needless,
     load_held,
     needless_results,
-    note_usages,
-    optional_results,
     some_download_failed,
     take_reports,
 )
@@ -55,21 +63,22 @@ from stoilo.server.engines.embedded.scheduling.sticky_files import settle_leases
 from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
-    from stoilo.core.boinc.messages import FileInfo, FileRef, SchedulerRequest
+    from stoilo.core.boinc.messages import FileRef, SchedulerRequest
     from stoilo.server.engines.embedded.db.database import Database
+    from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.files.app_versions import Catalogue
     from stoilo.server.engines.embedded.files.mirrors import Mirrors
     from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
-    from stoilo.server.engines.embedded.scheduling.reports import HeldResult
 
 BAD_KEY_DELAY_S = 3600.0
 # A client that can run nothing of ours calls no sooner
 UNUSABLE_DELAY_S = 600.0
+LONGEST_DELAY_S = 3600.0
 
 
 class Scheduler:
@@ -83,13 +92,14 @@ class Scheduler:
         on_report: Callable[[], None],
         chance: Chance,
         mirrors: Mirrors,
+        now: int,  # s
     ) -> None:
         self._mirrors = mirrors
         self._database = database
         self._pace = pace
         self._on_report = on_report
         self._chance = chance
-        self._activity = HostActivity()
+        self._activity = HostActivity(now)
         self._catalogue: Catalogue | None = None
 
     def handle(
@@ -111,7 +121,7 @@ class Scheduler:
         reply, host = self._quiet(request, answer) or self._database.write_together(
             answer
         )
-        if host is not None and host.known is not None:
+        if host is not None and host.row is not None:
             self._activity.note_call(host.id, request.rpc_seqno, anew=host.new)
         if request.results:
             self._on_report()
@@ -161,67 +171,78 @@ class Scheduler:
     ) -> SchedulerReply:
         """Take the reports of a caller who is welcome, and give what may be given."""
         host, request, now = guest.host, guest.request, guest.now
-        stored = host.known.wishes if host.known else None
+        row = guest.visitor.row
+        stored = NO_WISHES
+        if host.row is not None:
+            stored = tuple(getattr(host.row, f"host_{one}") for one in WISH_COLUMNS)
         remember_wishes(connection, host.id, stored, request.wishes)
         reports = request.results[:REPORTS_TAKEN]
-        held = load_held(connection, host.id, named_results(request))
+        others = [other.name for other in request.other_results]
+        named = dict.fromkeys([*(one.name for one in request.results), *others])
+        held = load_held(connection, host.id, named)
         over, quotas = take_reports(
-            connection, host, reports, held, guest.quotas, now, self._mirrors
+            connection, host, reports, request.host.fpops, held, now, self._mirrors
         )
-        note_usages(connection, held, reports, request.host.fpops)
-        left = {name: result for name, result in held.items() if name not in over}
-        catalogue = self._current(connection, guest.visitor.catalogue)
+        guest = replace(guest, host=replace(host, quotas=quotas))
+        left = [result for name, result in held.items() if name not in over]
+        catalogue = self._current(connection, row.catalogue or "", base_url)
         program = choose_program(catalogue, request)
         lost, fresh = [], []
         if program.usable:
-            lost = lost_results(
-                connection, guest.visitor.user, request, left.values(), self._pace
-            )
-            busy = sum(
-                result.state is ResultProgress.IN_PROGRESS for result in left.values()
-            )
+            user, pace = guest.visitor.user, self._pace
+            lost = lost_results(connection, user, request, left, pace)
+            busy = sum(one.state == ResultProgress.IN_PROGRESS for one in left)
             if not some_download_failed(reports):
-                fresh = fresh_results(connection, guest, busy, self._pace, self._chance)
+                fresh = fresh_results(connection, guest, busy, pace, self._chance)
         if fresh:
             self._activity.note_work(host.id, now)
-        files = file_refs(
-            connection,
-            [result.workunit_id for result in (*lost, *fresh)],
-            catalogue.release,
-            base_url,
+            apps = [one.wu_app for one, _ in fresh]
+            note_results(connection, host.id, apps, quotas, now)
+        sent = [*((one, one.deadline) for one in lost), *fresh]
+        workunits = {one.workunit_id: one for one, _ in sent}
+        refs, files = file_refs(connection, [*workunits], catalogue.release, base_url)
+        ban, allowance = notices(host), guest.allowance
+        wait = min(float(allowance.delay_s), LONGEST_DELAY_S)
+        shared = exchange_global_preferences(
+            connection, row, request.global_preferences, now, weak=guest.user.weak
         )
-        reply = render_results([*lost, *fresh], files, base_url)
-        reply = self._mirrors.send(reply, host.id)
-        reply = self._orders(connection, guest, reply, held, over)
-        reply = program.complete(reply, base_url)
-        reply = guest.complete(connection, reply, [one.app for one in fresh], quotas)
-        return self._paced(connection, guest, reply, usable=program.usable)
-
-    def _orders(
-        self,
-        connection: Connection,
-        guest: Guest,
-        reply: SchedulerReply,
-        held: Mapping[str, HeldResult],
-        over: frozenset[str],
-    ) -> SchedulerReply:
-        """Return the reply with what the host may forget, drop and delete."""
-        host, request = guest.host, guest.request
-        names = [other.name for other in request.other_results]
-        acks = (result.name for result in request.results[:REPORTS_TAKEN])
-        ban = notices(host)
-        return replace(
-            reply,
+        reply = SchedulerReply(
             host_id=host.id if host.new else 0,
-            acks=tuple(dict.fromkeys(acks)),
-            aborts=needless_results(names, held, over),
-            aborts_unstarted=optional_results(names, held),
-            delete_files=settle_leases(
-                connection, host.id, request, reply.files, guest.now
+            acks=tuple(dict.fromkeys(one.name for one in reports)),
+            aborts=needless_results(others, held, over),
+            # one that is running may finish and is still compared
+            aborts_unstarted=tuple(
+                name for name in others if name in held and is_needless(held[name])
             ),
-            messages=ban,
-            request_delay=BANNED_DELAY_S if ban else 0.0,
+            files=self._mirrors.name(files, host.id),
+            uploads=tuple(
+                UploadInfo(
+                    one.upload_name,
+                    f"{base_url}upload/{one.upload_token}",
+                    one.wu_result_max_bytes,
+                )
+                for one, _ in sent
+            ),
+            workunits=tuple(
+                _workunit(one, refs[number]) for number, one in workunits.items()
+            ),
+            results=tuple(
+                ResultInfo(one.name, one.wu_name, deadline, one.upload_name)
+                for one, deadline in sent
+            ),
+            request_delay=max(BANNED_DELAY_S if ban else 0.0, wait),
+            messages=(*ban, *program.notices, *allowance.messages),
+            app_versions=program.versions(
+                sorted({one.wu_app for one in workunits.values()})
+            ),
+            code_sign_key=program.key,
+            code_sign_key_signature=program.key_signature,
+            delete_files=settle_leases(connection, host.id, request, files, now),
+            user=guest.visitor.info(host),
+            project_preferences=project_preferences(guest.user.chosen),
+            global_preferences=shared,
         )
+        return self._paced(connection, guest, reply, usable=program.usable)
 
     def _paced(
         self,
@@ -240,65 +261,30 @@ class Scheduler:
         if is_idle(request, reply) and not (request.own_program or reply.messages):
             said = level_notice(connection, guest.visitor.user, request)
             reply = replace(reply, messages=said)
-        again = next_call(
-            connection, host, request, reply, self._activity, self._pace, guest.now
-        )
+        again = next_call(host, request, reply, self._activity, self._pace, guest.now)
         if len(request.results) > REPORTS_TAKEN:  # the rest is to come
             again = self._pace.next_rpc_delay_s
         return replace(reply, next_rpc_delay=again)
 
-    def _current(self, connection: Connection, version: str) -> Catalogue:
+    def _current(
+        self, connection: Connection, version: str, base_url: str
+    ) -> Catalogue:
         """Return the catalogue of this version, read anew where it is another."""
         known = self._catalogue
         if known is None or known.version != version:
-            known = self._catalogue = load_catalogue(connection, version)
+            known = self._catalogue = load_catalogue(connection, version, base_url)
         return known
 
 
-def named_results(request: SchedulerRequest) -> list[str]:
-    """Return the (untrusted) names of all results that a host says it has."""
-    names = [result.name for result in request.results]
-    names += [other.name for other in request.other_results]
-    return list(dict.fromkeys(names))
-
-
-def render_results(
-    results: Sequence[HeldResult],  # to be sent
-    # of their workunits, and each of them once
-    files: tuple[Mapping[int, Sequence[FileRef]], tuple[FileInfo, ...]],
-    base_url: str,  # of the project
-) -> SchedulerReply:
-    """Return a reply with some results and all that they need."""
-    refs, infos = files
-    workunits = {
-        result.workunit_id: WorkunitInfo(
-            result.workunit,
-            result.app,
-            result.fpops_est,
-            result.fpops_bound,
-            tuple(refs[result.workunit_id]),
-            result.bounds.memory_bytes,
-            result.bounds.disk_bytes,
-        )
-        for result in results
-    }
-    return SchedulerReply(
-        files=infos,
-        workunits=tuple(workunits.values()),
-        uploads=tuple(
-            UploadInfo(
-                result.upload_name,
-                f"{base_url}upload/{result.upload_token}",
-                result.result_max_bytes,
-            )
-            for result in results
-        ),
-        results=tuple(
-            ResultInfo(
-                result.name, result.workunit, result.deadline, result.upload_name
-            )
-            for result in results
-        ),
+def _workunit(row: AnyRow, refs: Sequence[FileRef]) -> WorkunitInfo:
+    return WorkunitInfo(
+        row.wu_name,
+        row.wu_app,
+        row.wu_fpops_est,
+        row.wu_fpops_bound,
+        tuple(refs),
+        row.wu_memory_bound,
+        row.wu_disk_bound,
     )
 
 

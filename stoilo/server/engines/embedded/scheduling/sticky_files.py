@@ -104,30 +104,59 @@ def settle_leases(
     """Bring a host's leases up to date; return which files it shall delete."""
     held = set(held_files(request))
     sticky = {file.name: file for file in sent if file.sticky}
-    rows = {row.digest: row for row in _load(connection, host_id)}
-    if not (held or sticky or rows):
-        return ()
+    rows = {row.digest: row for row in connection.execute(_query(), {"host": host_id})}
     strange = sorted(held - rows.keys() - sticky.keys())
-    kept = _learn(connection, host_id, rows, held, now)
-    _lend(connection, host_id, kept, sticky, now)
-    old = [row for row in kept.values() if row.digest not in sticky]
-    total = sum(row.size for row in kept.values())
-    cap = cap_bytes(total, request.host.disk_free_bytes)
-    return (*_ended(connection, host_id, old, cap, now), *strange)
+    # deleted, unless the file may still be on its way
+    gone = [
+        name
+        for name, row in rows.items()
+        if name not in held and (row.held or now >= row.needed_until)
+    ]
+    kept = {name: row for name, row in rows.items() if name not in gone}
+    arrived = [name for name, row in kept.items() if name in held and not row.held]
+    _change(connection, host_id, arrived, held=1)
+    _forget(connection, host_id, gone)
+    again = [
+        name
+        for name in sticky
+        if name in kept and kept[name].lent_at + RENEWED_EVERY_S <= now
+    ]
+    lent: dict[str, int] = {"lent_at": now, "needed_until": now + KEEP_S}
+    _change(connection, host_id, again, **lent)
+    fresh = [
+        {"host_id": host_id, "digest": name, "size": file.nbytes, "held": 0} | lent
+        for name, file in sticky.items()
+        if name not in kept
+    ]
+    if fresh:
+        must_write(connection)
+        connection.execute(insert(schema.leases), fresh)
+    cap = cap_bytes(
+        sum(row.size for row in kept.values()), request.host.disk_free_bytes
+    )
+    old = [row for name, row in kept.items() if name not in sticky]
+    ended = files_to_delete(_leases(old), cap, now)
+    if ended:  # what results use is looked up only where it matters
+        ended = files_to_delete(_leases(old, _in_use(connection, host_id)), cap, now)
+    return (*ended, *strange)
 
 
-def _ended(
-    connection: Connection,
-    host_id: int,
-    rows: Sequence[AnyRow],  # of `_load`
-    cap: int,
-    now: int,
-) -> tuple[str, ...]:
-    """Return which files end; what results use is looked up only where it matters."""
-    ended = files_to_delete(_leases(rows), cap, now)
-    if not ended:
-        return ()
-    return files_to_delete(_leases(rows, _in_use(connection, host_id)), cap, now)
+def _change(
+    connection: Connection, host_id: int, names: Sequence[str], **values: int
+) -> None:
+    table = schema.leases
+    if names:
+        must_write(connection)
+        named = and_(table.c.host_id == host_id, table.c.digest.in_(names))
+        connection.execute(update(table).where(named).values(values))
+
+
+def _forget(connection: Connection, host_id: int, names: Sequence[str]) -> None:
+    table = schema.leases
+    if names:
+        must_write(connection)
+        named = and_(table.c.host_id == host_id, table.c.digest.in_(names))
+        connection.execute(delete(table).where(named))
 
 
 def forget_lost_hosts(connection: Connection, now: int) -> None:
@@ -138,10 +167,6 @@ def forget_lost_hosts(connection: Connection, now: int) -> None:
     table = schema.leases
     old = table.c.needed_until < now - LOST_AFTER_S
     connection.execute(delete(table).where(old))
-
-
-def _load(connection: Connection, host_id: int) -> list[AnyRow]:
-    return list(connection.execute(_query(), {"host": host_id}).all())
 
 
 @cache
@@ -155,72 +180,8 @@ def _query() -> Select[Any]:
     )
 
 
-def _is_there(row: AnyRow, held: Collection[str], now: int) -> bool:
-    """Whether the file is with the host, or may still be on its way there."""
-    return row.digest in held or not (row.held or now >= row.needed_until)
-
-
-def _learn(
-    connection: Connection,
-    host_id: int,
-    rows: dict[str, AnyRow],  # of `_load`
-    held: Collection[str],
-    now: int,
-) -> dict[str, AnyRow]:
-    """Note what has arrived and forget what the host has deleted; return the rest."""
-    table = schema.leases
-    mine = table.c.host_id == host_id
-    arrived = [name for name, row in rows.items() if name in held and not row.held]
-    gone = [name for name, row in rows.items() if not _is_there(row, held, now)]
-    if arrived or gone:
-        must_write(connection)
-    if arrived:
-        named = and_(mine, table.c.digest.in_(arrived))
-        connection.execute(update(table).where(named).values(held=1))
-    if gone:
-        connection.execute(delete(table).where(mine, table.c.digest.in_(gone)))
-    return {name: row for name, row in rows.items() if name not in gone}
-
-
-def _lend(
-    connection: Connection,
-    host_id: int,
-    rows: dict[str, AnyRow],  # of `_load`
-    sticky: dict[str, FileInfo],
-    now: int,
-) -> None:
-    table = schema.leases
-    fresh = [
-        {
-            "host_id": host_id,
-            "digest": name,
-            "size": file.nbytes,
-            "lent_at": now,
-            "needed_until": now + KEEP_S,
-            "held": 0,
-        }
-        for name, file in sticky.items()
-        if name not in rows
-    ]
-    if fresh:
-        must_write(connection)
-        connection.execute(insert(table), fresh)
-    again = [
-        name
-        for name in sticky
-        if name in rows and rows[name].lent_at + RENEWED_EVERY_S <= now
-    ]
-    if again:
-        must_write(connection)
-        connection.execute(
-            update(table)
-            .where(table.c.host_id == host_id, table.c.digest.in_(again))
-            .values(lent_at=now, needed_until=now + KEEP_S)
-        )
-
-
 def _leases(
-    rows: Iterable[AnyRow],  # of `_load`
+    rows: Iterable[AnyRow],  # of `_query`
     used: Collection[str] = (),
 ) -> list[Lease]:
     return [
@@ -290,8 +251,7 @@ def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
 def local_first(
     connection: Connection,
     request: SchedulerRequest,  # says what the host keeps
-    # query for ``copy_id``, ``workunit_id``, ``priority`` and ``created_at`` of
-    # `results` and `workunits`, at most :most rows; they are looked for among all and
+    # query for `joined_results`, at most :most rows; they are looked for among all and
     # among those whose files the host has
     candidates: Select[Any],
     values: Mapping[str, object],  # of its parameters
@@ -301,36 +261,27 @@ def local_first(
 ) -> list[AnyRow]:
     """Return candidates in the order in which they shall go, the best first."""
     held = _large_held(connection, request)
-    found = connection.execute(candidates, values).all()
-    if not held:
-        return _by_lot(found, lots)
-    near = connection.execute(candidates.where(_needs_any(held)), values).all()
-    rows = {row.copy_id: row for row in (*found, *near)}
-    drawn = {row.workunit_id: lots() for row in rows.values()}
-    sizes = _held_bytes(connection, set(drawn), held)
+    rows = {row.id: row for row in connection.execute(candidates, values)}
+    if held:
+        near = connection.execute(candidates.where(_needs_any(held)), values)
+        rows |= {row.id: row for row in near}
+    drawn: dict[int, float] = {}
+    for row in rows.values():
+        if row.workunit_id not in drawn:
+            drawn[row.workunit_id] = lots()
+    sizes = _held_bytes(connection, set(drawn), held) if held else {}
     scored = [
         Candidate(
-            row.copy_id,
+            row.id,
             row.workunit_id,
             row.priority,
-            row.created_at,
+            row.wu_created_at,
             sizes.get(row.workunit_id, 0),
             drawn[row.workunit_id],
         )
         for row in rows.values()
     ]
     return [rows[one.id] for one in in_order(scored, now)]
-
-
-def _by_lot(found: Sequence[AnyRow], lots: Callable[[], float]) -> list[AnyRow]:
-    drawn: dict[int, float] = {}
-    keys = []
-    for place, row in enumerate(found):
-        lot = drawn.get(row.workunit_id)
-        if lot is None:
-            lot = drawn[row.workunit_id] = lots()
-        keys.append((-row.priority, lot, place))
-    return [found[place] for *_, place in sorted(keys)]
 
 
 def _large_held(connection: Connection, request: SchedulerRequest) -> tuple[str, ...]:

@@ -15,6 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stoilo.core.errors import DeniedError, UsageError
+from stoilo.server.engines.embedded.accounts.accounts import check_email
+from stoilo.server.engines.embedded.accounts.passwords import check_password
+from stoilo.server.engines.embedded.accounts.preferences import check_name
 from stoilo.server.engines.embedded.web.body_limit import (
     BodyPace,
     read_bounded,
@@ -46,14 +49,9 @@ XML: Final = "text/xml; charset=utf-8"
 ERR_PROJECT_DOWN: Final = -183  # clients show it as: try again later
 ERR_XML_PARSE: Final = -112
 ERR_CREATION_DISABLED: Final = -208
-# BOINC's numbers (lib/error_numbers.h) of our codes
-ERROR_NUMBERS: Final = {
-    "STO-E012": ERR_XML_PARSE,
-    "STO-E015": -205,  # ERR_BAD_EMAIL_ADDR
-    "STO-E016": -206,  # ERR_BAD_PASSWD
-    "STO-E063": -206,
-    "STO-E064": -188,  # ERR_BAD_USER_NAME
-}
+ERR_BAD_EMAIL_ADDR: Final = -205
+ERR_BAD_PASSWD: Final = -206
+ERR_BAD_USER_NAME: Final = -188
 _STRICT: Final = {
     "cache-control": "no-store",
     "content-security-policy": POLICY,
@@ -120,7 +118,7 @@ class _PeopleFace:
         try:
             check_same_site(request.headers.get("sec-fetch-site", ""))
             if not self._rates.allow_account_call(_address(request)):
-                self._refusals.note(request, "STO-E013")
+                self._refusals.note(request, "STO-E068")
                 return _html(render_problem(self._project, _TOO_MANY), 429)
             form = await _read_form(request)
             page = await run_in_threadpool(self._desk.answer, form, self._engine.now())
@@ -134,14 +132,23 @@ class _PeopleFace:
 
     async def _account_call(self, request: Request, *, make: bool) -> Response:
         if not self._rates.allow_account_call(_address(request)):
-            self._refusals.note(request, "STO-E013")
+            self._refusals.note(request, "STO-E068")
             return _xml(render_account_error(ERR_PROJECT_DOWN, _TOO_MANY))
+        number = ERR_XML_PARSE  # what to say of what is refused next
         try:
             form = await _read_form(request)
+            if make:
+                number = ERR_BAD_EMAIL_ADDR
+                address = check_email(first(form, "email_addr"))
+                number = ERR_BAD_PASSWD
+                check_password(first(form, "passwd_hash"), address)
+                number = ERR_BAD_USER_NAME
+                check_name(first(form, "user_name"))
+            number = ERR_BAD_PASSWD
             return _xml(render_account(await self._key(form, make=make)))
         except (UsageError, DeniedError) as error:
             self._refusals.note(request, error.code)
-            number = ERROR_NUMBERS.get(error.code, ERR_PROJECT_DOWN)
+            number = ERR_PROJECT_DOWN if error.code == "STO-E068" else number
             return _xml(render_account_error(number, str(error)))
 
     async def _key(self, form: dict[str, list[str]], *, make: bool) -> str:
@@ -152,7 +159,7 @@ class _PeopleFace:
             found = await run_in_threadpool(accounts.find, email, password)
             return found.weak_key
         if not self._rates.allow_new_account():
-            raise DeniedError("STO-E013", "too many new accounts at the moment")
+            raise DeniedError("STO-E068", "too many new accounts at the moment")
         name, now = first(form, "user_name"), self._engine.now()
         made = await run_in_threadpool(
             lambda: accounts.create(email, password, now, name=name)
@@ -160,7 +167,7 @@ class _PeopleFace:
         return made.weak_key
 
 
-_TOO_MANY: Final = "too many calls, try again in a minute [STO-E013]"
+_TOO_MANY: Final = "too many calls, try again in a minute [STO-E068]"
 
 
 async def _read_form(request: Request) -> dict[str, list[str]]:

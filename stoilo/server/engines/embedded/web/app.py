@@ -39,7 +39,6 @@ from stoilo.server.engines.embedded.web.rate_limit import (
 )
 from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
 from stoilo.server.engines.embedded.web.replies import (
-    ProjectConfig,
     render_config,
     render_master_page,
     render_reply,
@@ -78,6 +77,7 @@ class PathPrefix:
 
 
 XML = "text/xml; charset=utf-8"
+BYTES = "application/octet-stream"
 ANSWERED_AT_ONCE = 32  # scheduler calls; each may wait for the database
 HOLD_STEP_S = 0.05  # how often a held answer looks for work
 KEY_CHARS = 200
@@ -173,13 +173,13 @@ class _Face:
     async def config(self, request: Request) -> Response:
         """GET /get_project_config.php."""
         del request
-        config = ProjectConfig(
-            name=self._options.project,
-            master_url=self._base_url,
-            platforms=await run_in_threadpool(self._engine.platforms),
+        config = render_config(
+            self._options.project,
+            self._base_url,
+            await run_in_threadpool(self._engine.platforms),
             account_creation=self._options.account_creation,
         )
-        return Response(render_config(config), media_type=XML)
+        return Response(config, media_type=XML)
 
     async def scheduler(self, request: Request) -> Response:
         """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""
@@ -218,15 +218,11 @@ class _Face:
             found = await run_in_threadpool(self._engine.find_download, token)
         if found is None:
             raise DeniedError("STO-E014", "there is no such file")
-        if found.path is not None:
-            return FileResponse(
-                found.path,
-                media_type="application/octet-stream",
-                headers={"etag": f'"{found.digest}"'},
-            )
-        assert found.content is not None  # noqa: S101 - inline or on disk
+        headers = {"etag": f'"{found.digest}"'}
+        if found.content is None:
+            return FileResponse(found.path, media_type=BYTES, headers=headers)
         asked = request.headers.get("range", "")
-        return _inline_file(found.content, asked, etag=f'"{found.digest}"')
+        return _inline_file(found.content, asked, headers)
 
     async def shared_file(self, request: Request) -> Response:
         """GET or HEAD /mirror/file/DIGEST: for caches that have the mirrors' key."""
@@ -240,7 +236,7 @@ class _Face:
         # `public`: a shared cache keeps no answer to an authorised request without it.
         return FileResponse(
             path,
-            media_type="application/octet-stream",
+            media_type=BYTES,
             headers={
                 "cache-control": "public, max-age=31536000, immutable",
                 "etag": f'"{digest}"',
@@ -314,12 +310,11 @@ def _is_empty(reply: SchedulerReply) -> bool:
     return not (news or reply.bad_key)
 
 
-def _inline_file(content: bytes, range_header: str, *, etag: str) -> Response:
-    headers = {"accept-ranges": "bytes", "etag": etag}
-    media = "application/octet-stream"
-    match = _RANGE.fullmatch(range_header)
+def _inline_file(content: bytes, asked: str, headers: dict[str, str]) -> Response:
+    headers["accept-ranges"] = "bytes"
+    match = _RANGE.fullmatch(asked)
     if match is None:
-        return Response(content, media_type=media, headers=headers)
+        return Response(content, media_type=BYTES, headers=headers)
     start = int(match[1])
     end = min(int(match[2]) if match[2] else len(content), len(content) - 1)
     if start > end:
@@ -327,7 +322,7 @@ def _inline_file(content: bytes, range_header: str, *, etag: str) -> Response:
         return Response(status_code=416, headers=headers)
     headers["content-range"] = f"bytes {start}-{end}/{len(content)}"
     piece = content[start : end + 1]
-    return Response(piece, status_code=206, media_type=media, headers=headers)
+    return Response(piece, status_code=206, media_type=BYTES, headers=headers)
 
 
 def _status_of(error: StoiloError) -> int:

@@ -20,12 +20,10 @@ from string import Template
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from stoilo.core.errors import DeniedError, UsageError
-from stoilo.server.engines.embedded.accounts.accounts import password_digest
 from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
+from stoilo.server.engines.embedded.accounts.passwords import password_digest
 from stoilo.server.engines.embedded.accounts.preferences import (
     NAME_CHARS,
-    VENUES,
-    Person,
     ProjectPreferences,
 )
 
@@ -92,7 +90,6 @@ def render_choices(
     project: str,
     account: Account,
     chosen: ProjectPreferences,
-    person: Person,
     token: str,  # lets the page be sent back
     *,
     news: str = "",
@@ -104,11 +101,6 @@ def render_choices(
         f"{ticked[level in chosen.levels]}> {level}<small>{_LEVELS[level]}</small></label>"
         for level in LEVELS
     )
-    venues = "".join(
-        f'<option value="{one}"{" selected" if one == person.venue else ""}>'
-        f"{one or 'none'}</option>"
-        for one in VENUES
-    )
     return _render(
         project,
         "choices",
@@ -119,9 +111,8 @@ def render_choices(
         review=ticked[chosen.require_review],
         public=ticked[chosen.require_public_source],
         topics=" ".join(chosen.topics),
-        name=person.name,
+        name=chosen.name,
         name_chars=str(NAME_CHARS),
-        venues=_Html(venues),
     )
 
 
@@ -138,16 +129,15 @@ def first(form: Form, name: str) -> str:
     return values[0]
 
 
-def parse_choices(form: Form) -> tuple[ProjectPreferences, Person]:
+def parse_choices(form: Form) -> ProjectPreferences:
     """Return what a form says, not yet checked."""
-    chosen = ProjectPreferences(
+    return ProjectPreferences(
         levels=tuple(form.get("level", ())),
         require_review=first(form, "require_review") == "1",
         require_public_source=first(form, "require_public_source") == "1",
         topics=tuple(first(form, "topics").split()),
+        name=first(form, "name"),
     )
-    person = Person(name=first(form, "name"), venue=first(form, "venue"))
-    return chosen, person
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +151,8 @@ class VolunteerDesk:
         """Return the page that follows a form.
 
         Raises:
-            DeniedError: ``STO-E016`` for a wrong login, ``STO-E061`` for a wrong token.
-            UsageError: ``STO-E060`` or ``STO-E064``; nothing was stored.
+            DeniedError: ``STO-E016`` for a wrong login or token.
+            UsageError: ``STO-E015``; nothing was stored.
         """
         match first(form, "step"):
             case "login":
@@ -185,15 +175,14 @@ class VolunteerDesk:
 
     def _save(self, form: Form, now: int) -> str:
         account = self._check(form, now)
-        chosen, person = parse_choices(form)
-        self.roster.choose(account.user_id, chosen, person, now)
+        self.roster.choose(account.user_id, parse_choices(form))
         return self._show(account, now, news="Saved.")
 
     def _change_keys(self, form: Form, now: int) -> str:
         account = self._check(form, now)
         if first(form, "sure") != "1":
-            raise UsageError("STO-E060", "tick that the old keys shall stop")
-        fresh = self.roster.accounts.change_keys(account.user_id, now)
+            raise UsageError("STO-E015", "tick that the old keys shall stop")
+        fresh = self.roster.accounts.change_keys(account.user_id)
         return _render(
             self.project,
             "keys",
@@ -204,9 +193,9 @@ class VolunteerDesk:
         )
 
     def _show(self, account: Account, now: int, *, news: str = "") -> str:
-        chosen, person = self.roster.load(account.user_id)
+        chosen = self.roster.load(account.user_id)
         token = self._token(account, now + FORM_LIFE_S)
-        return render_choices(self.project, account, chosen, person, token, news=news)
+        return render_choices(self.project, account, chosen, token, news=news)
 
     def _token(self, account: Account, until: int) -> str:
         """Return what only this project can make for an account and a time, s."""
@@ -215,7 +204,7 @@ class VolunteerDesk:
         return f"{text}.{self.roster.accounts.stamp(_PURPOSE, stamped)}"
 
     def _check(self, form: Form, now: int) -> Account:
-        """Return the account of a form's token; raises ``STO-E061``."""
+        """Return the account of a form's token; raises ``STO-E016``."""
         given = first(form, "token")[:200]
         text, _, _ = given.rpartition(".")
         user, _, until = text.partition(".")
@@ -228,10 +217,10 @@ class VolunteerDesk:
             mine = self._token(account, int(until))
             if hmac.compare_digest(mine.encode(), given.encode()):
                 return account
-        raise DeniedError("STO-E061", "this form is too old or not from here")
+        raise DeniedError("STO-E016", "this form is too old or not from here")
 
 
 def check_same_site(fetch_site: str) -> None:
-    """Refuse a form that a browser says comes from another site; ``STO-E061``."""
+    """Refuse a form that a browser says comes from another site; ``STO-E016``."""
     if fetch_site not in {"", "none", "same-origin"}:
-        raise UsageError("STO-E061", "this form comes from another site")
+        raise UsageError("STO-E016", "this form comes from another site")

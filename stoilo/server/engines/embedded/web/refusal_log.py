@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 # At once; afterwards one more each second
 LINES: Final = 60
 PATH_CHARS: Final = 16
-UNKNOWN_KEY: Final = "STO-E100"
+UNKNOWN_KEY: Final = "STO-E016"
 # Codes in messages of a scheduler's reply; others tell an honest host something
-ABUSE: Final = frozenset({"STO-E017", "STO-E065", "STO-E068"})
+ABUSE: Final = frozenset({"STO-E017", "STO-E041", "STO-E068"})
 _CODE: Final = re.compile(r"\[(STO-[A-Z][0-9]{3})\]")
 _PLAIN: Final = re.compile(r"[a-z_./]*")
 

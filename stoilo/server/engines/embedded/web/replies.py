@@ -1,20 +1,20 @@
-"""A scheduler reply, rendered: entities before those who name them.
+"""What the project answers, rendered: scheduler replies, uploads, accounts, pages.
 
-The shape is that of reference/boinc.md §3.4: what a 7.20.5 client accepts. Leaving out
-``max_nbytes`` or ``report_deadline`` would mean 0 to it, leaving out ``api_version`` an old
-runtime interface, so that none of them is ever left out.
+The shape of a reply is that of reference/boinc.md §3.4, what a 7.20.5 client accepts:
+entities before those who name them. Leaving out ``max_nbytes`` or ``report_deadline`` would
+mean 0 to it, leaving out ``api_version`` an old runtime interface without shared memory, so
+that none of them is ever left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.core.boinc.xml import escape
-from stoilo.server.engines.embedded.accounts.accounts import MIN_CHARS
+from stoilo.server.engines.embedded.accounts.passwords import MIN_CHARS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from stoilo.core.boinc.messages import (
         AppVersion,
@@ -22,26 +22,48 @@ if TYPE_CHECKING:
         ProgramFile,
         ResultInfo,
         SchedulerReply,
-        UploadInfo,
-        UserInfo,
         WorkunitInfo,
     )
 
 API_VERSION = "7.20.5"
 
 
+def element(tag: str, *inside: str, **leaves: object) -> str:
+    """Return an element with some leaves by name, and with what is XML already."""
+    named = "".join(
+        f"<{name}>{escape(str(value))}</{name}>" for name, value in leaves.items()
+    )
+    return f"<{tag}>{named}{''.join(inside)}</{tag}>"
+
+
+def leaf(tag: str, value: object) -> str:
+    """Return one leaf element."""
+    return element(tag, escape(str(value)))
+
+
 def render_reply(reply: SchedulerReply, project: str) -> bytes:
     """Return a reply's XML."""
+    apps = sorted({item.app for item in reply.workunits})
     lines = [
         "<scheduler_reply>",
         *_greeting(reply, project),
-        *_preferences(reply),
-        *_key(reply),
-        *_apps(reply),
+        *_kept(reply),
+        *(
+            element("app", name=name, user_friendly_name=f"stoilo {name}")
+            for name in apps
+        ),
         *_app_versions(reply.app_versions),
         *map(_file, reply.files),
         *map(_workunit, reply.workunits),
-        *map(_upload, reply.uploads),
+        *(
+            element(
+                "file_info",
+                name=one.name,
+                max_nbytes=one.max_nbytes,
+                upload_url=one.url,
+            )
+            for one in reply.uploads
+        ),
         *_results(reply),
         *_orders(reply),
         "<verify_files_on_app_start/>",
@@ -51,195 +73,141 @@ def render_reply(reply: SchedulerReply, project: str) -> bytes:
     return "\n".join(lines).encode()
 
 
-def _greeting(reply: SchedulerReply, project: str) -> list[str]:
-    lines = [leaf("project_name", project)]
+def _greeting(reply: SchedulerReply, project: str) -> Iterable[str]:
+    yield leaf("project_name", project)
     if reply.host_id:
-        lines.append(leaf("hostid", reply.host_id))
+        yield leaf("hostid", reply.host_id)
     if reply.user is not None:
-        lines += _user(reply.user)
-    lines += [
-        f'<message priority="notice">{escape(text)}</message>'
-        for text in reply.messages
-    ]
+        yield leaf("userid", reply.user.id)
+        yield leaf("user_name", reply.user.name)
+        yield leaf("user_create_time", reply.user.created_at)
+        yield leaf("user_total_credit", f"{reply.user.total_credit:.6f}")
+        yield leaf("host_total_credit", f"{reply.user.host_total_credit:.6f}")
+    for text in reply.messages:
+        yield f'<message priority="notice">{escape(text)}</message>'
     flags = {
         "project_is_down": reply.down,
         "stoilo_bad_key": reply.bad_key,
         "stoilo_waits": reply.waits,
     }
-    return lines + [f"<{tag}/>" for tag, is_set in flags.items() if is_set]
+    yield from (f"<{tag}/>" for tag, is_set in flags.items() if is_set)
 
 
-def _user(user: UserInfo) -> list[str]:
-    fields = [
-        ("userid", user.id),
-        ("user_name", user.name),
-        ("user_create_time", user.created_at),
-        ("user_total_credit", f"{user.total_credit:.6f}"),
-        ("host_total_credit", f"{user.host_total_credit:.6f}"),
-        ("host_venue", user.venue),
-    ]
-    return [leaf(tag, value) for tag, value in fields]
+def _kept(reply: SchedulerReply) -> list[str]:
+    """Return what a client keeps: lines of their own, as BOINC reads them.
 
-
-def _preferences(reply: SchedulerReply) -> list[str]:
-    """Return preferences: XML of our own, or checked when it came in."""
+    Preferences are XML of our own, or checked when it came in.
+    """
     texts = {
         "project_preferences": reply.project_preferences,
         "global_preferences": reply.global_preferences,
+        "code_sign_key": escape(reply.code_sign_key),
+        "code_sign_key_signature": escape(reply.code_sign_key_signature),
     }
-    return [f"<{tag}>\n{text.strip()}\n</{tag}>" for tag, text in texts.items() if text]
+    return [_block(tag, text) for tag, text in texts.items() if text]
 
 
-def _orders(reply: SchedulerReply) -> list[str]:
-    """Return acknowledgements, what to drop, and when to call again."""
-    lines = [_named("result_ack", name) for name in reply.acks]
-    lines += [_named("result_abort", name) for name in reply.aborts]
-    lines += [
-        _named("result_abort_if_not_started", name) for name in reply.aborts_unstarted
-    ]
-    lines += [leaf("delete_file_info", name) for name in reply.delete_files]
-    if reply.request_delay:
-        lines.append(leaf("request_delay", f"{reply.request_delay:.3f}"))
-    if reply.next_rpc_delay:
-        lines.append(leaf("next_rpc_delay", f"{reply.next_rpc_delay:.3f}"))
-    return lines
-
-
-def _named(tag: str, name: str) -> str:
-    return f"<{tag}>{leaf('name', name)}</{tag}>"
-
-
-def leaf(tag: str, value: object) -> str:
-    """Return one leaf element."""
-    return f"<{tag}>{escape(str(value))}</{tag}>"
-
-
-def _apps(reply: SchedulerReply) -> list[str]:
-    names = sorted({item.app for item in reply.workunits})
-    return [
-        f"<app>{leaf('name', name)}{leaf('user_friendly_name', f'stoilo {name}')}</app>"
-        for name in names
-    ]
-
-
-def _key(reply: SchedulerReply) -> list[str]:
-    lines = []
-    if reply.code_sign_key:
-        lines.append(_block("code_sign_key", reply.code_sign_key))
-    if reply.code_sign_key_signature:
-        lines.append(_block("code_sign_key_signature", reply.code_sign_key_signature))
-    return lines
+def _block(tag: str, text: str) -> str:
+    return f"<{tag}>\n{text.strip()}\n</{tag}>"
 
 
 def _app_versions(versions: Sequence[AppVersion]) -> list[str]:
     """Return the programs' files, each once, then the app versions."""
     files = {file.info.name: file for one in versions for file in one.files}
     return [_program_file(file) for file in files.values()] + [
-        _app_version(one) for one in versions
+        element(
+            "app_version",
+            *map(_program_ref, one.files),
+            app_name=one.app,
+            version_num=one.version_num,
+            platform=one.platform,
+            api_version=API_VERSION,
+        )
+        for one in versions
     ]
 
 
-def _app_version(version: AppVersion) -> str:
-    """Return one app version; without `api_version` a client shares no memory file."""
-    refs = "".join(_program_ref(file) for file in version.files)
-    return (
-        f"<app_version>{leaf('app_name', version.app)}"
-        f"{leaf('version_num', version.version_num)}"
-        f"{leaf('platform', version.platform)}"
-        f"{leaf('api_version', API_VERSION)}{refs}</app_version>"
-    )
-
-
 def _program_ref(file: ProgramFile) -> str:
-    open_name = leaf("open_name", file.open_name) if file.open_name else ""
+    open_name = {"open_name": file.open_name} if file.open_name else {}
     main = "<main_program/>" if file.main else ""
-    return f"<file_ref>{leaf('file_name', file.info.name)}{open_name}{main}</file_ref>"
+    return element("file_ref", main, file_name=file.info.name, **open_name)
 
 
 def _program_file(file: ProgramFile) -> str:
     executable = "<executable/>" if file.executable else ""
-    return (
-        f"<file_info>{leaf('name', file.info.name)}{leaf('url', file.info.url)}"
-        f"{executable}{_block('file_signature', file.signature)}"
-        f"{leaf('nbytes', file.info.nbytes)}{leaf('md5_cksum', file.info.md5)}"
-        "</file_info>"
+    return _file(
+        file.info, executable, _block("file_signature", escape(file.signature))
     )
 
 
-def _block(tag: str, text: str) -> str:
-    """Return a key or signature: lines of their own, as BOINC reads them."""
-    return f"<{tag}>\n{escape(text.strip())}\n</{tag}>"
-
-
-def _file(info: FileInfo) -> str:
+def _file(info: FileInfo, *more: str) -> str:
+    urls = (leaf("url", url) for url in (*info.mirrors, info.url))
     sticky = "<sticky/>" if info.sticky else ""
-    return (
-        f"<file_info>{leaf('name', info.name)}"
-        f"{''.join(leaf('url', url) for url in (*info.mirrors, info.url))}"
-        f"{leaf('nbytes', info.nbytes)}{leaf('md5_cksum', info.md5)}{sticky}"
-        "</file_info>"
-    )
-
-
-def _upload(info: UploadInfo) -> str:
-    return (
-        f"<file_info>{leaf('name', info.name)}{leaf('max_nbytes', info.max_nbytes)}"
-        f"{leaf('upload_url', info.url)}</file_info>"
-    )
+    size = {"nbytes": info.nbytes, "md5_cksum": info.md5}
+    return element("file_info", *urls, *more, sticky, name=info.name, **size)
 
 
 def _workunit(item: WorkunitInfo) -> str:
     """Return one workunit; data go by file, so the command line is empty."""
-    refs = "".join(
-        f"<file_ref>{leaf('file_name', ref.file_name)}"
-        f"{leaf('open_name', ref.open_name)}</file_ref>"
+    refs = (
+        element("file_ref", file_name=ref.file_name, open_name=ref.open_name)
         for ref in item.files
     )
-    bounds = {"memory": item.memory_bound, "disk": item.disk_bound}
-    said = "".join(
-        leaf(f"rsc_{what}_bound", value) for what, value in bounds.items() if value
-    )
-    return (
-        f"<workunit>{leaf('name', item.name)}{leaf('app_name', item.app)}"
-        f"{leaf('rsc_fpops_est', item.fpops_est)}"
-        f"{leaf('rsc_fpops_bound', item.fpops_bound)}{said}"
-        f"<command_line></command_line>{refs}</workunit>"
+    bounds = {"rsc_memory_bound": item.memory_bound, "rsc_disk_bound": item.disk_bound}
+    return element(
+        "workunit",
+        *refs,
+        name=item.name,
+        app_name=item.app,
+        rsc_fpops_est=item.fpops_est,
+        rsc_fpops_bound=item.fpops_bound,
+        **{tag: value for tag, value in bounds.items() if value},
+        command_line="",
     )
 
 
 def _results(reply: SchedulerReply) -> list[str]:
-    """Return the results, each with the app version that it shall run."""
+    """Return the results, each with the app version that it shall run.
+
+    Without platform and number a client takes its own platform.
+    """
     apps = {item.name: item.app for item in reply.workunits}
-    versions = {version.app: version for version in reply.app_versions}
+    programs = {
+        one.app: {"platform": one.platform, "version_num": one.version_num}
+        for one in reply.app_versions
+    }
     return [
-        _result(item, versions.get(apps.get(item.workunit, "")))
+        _result(item, programs.get(apps.get(item.workunit, ""), {}))
         for item in reply.results
     ]
 
 
-def _result(item: ResultInfo, version: AppVersion | None) -> str:
-    """Return one result; without platform and number a client takes its own platform."""
-    program = ""
-    if version is not None:
-        program = leaf("platform", version.platform) + leaf(
-            "version_num", version.version_num
-        )
-    return (
-        f"<result>{leaf('name', item.name)}{leaf('wu_name', item.workunit)}{program}"
-        f"{leaf('report_deadline', item.deadline)}<report_immediately/>"
-        f"<file_ref>{leaf('file_name', item.upload)}"
-        "<open_name>result</open_name></file_ref></result>"
+def _result(item: ResultInfo, program: dict[str, object]) -> str:
+    return element(
+        "result",
+        "<report_immediately/>",
+        element("file_ref", file_name=item.upload, open_name="result"),
+        name=item.name,
+        wu_name=item.workunit,
+        **program,
+        report_deadline=item.deadline,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectConfig:
-    """What a manager asks before it attaches."""
-
-    name: str  # of the project
-    master_url: str  # with final slash
-    platforms: tuple[str, ...] = ()  # BOINC's names of those with a program
-    account_creation: bool = True  # whether accounts can be made over the web
+def _orders(reply: SchedulerReply) -> Iterable[str]:
+    """Yield acknowledgements, what to drop, and when to call again."""
+    named = {
+        "result_ack": reply.acks,
+        "result_abort": reply.aborts,
+        "result_abort_if_not_started": reply.aborts_unstarted,
+    }
+    for tag, names in named.items():
+        yield from (element(tag, name=name) for name in names)
+    yield from (leaf("delete_file_info", name) for name in reply.delete_files)
+    if reply.request_delay:
+        yield leaf("request_delay", f"{reply.request_delay:.3f}")
+    if reply.next_rpc_delay:
+        yield leaf("next_rpc_delay", f"{reply.next_rpc_delay:.3f}")
 
 
 def render_upload_reply(
@@ -269,37 +237,37 @@ def render_master_page(
     ).encode()
 
 
-def render_config(config: ProjectConfig) -> bytes:
-    """Return what `get_project_config` answers."""
-    fields = [
-        ("name", config.name),
-        ("master_url", config.master_url),
-        ("web_rpc_url_base", config.master_url),
-        ("min_passwd_length", MIN_CHARS),
-        ("sched_stopped", 0),
-        ("web_stopped", 0),
-    ]
-    lines = [leaf(tag, value) for tag, value in fields]
-    if not config.account_creation:
-        lines += ["<account_creation_disabled/>", "<client_account_creation_disabled/>"]
-    lines += ["<platforms>", *map(_platform, config.platforms), "</platforms>"]
-    return "\n".join(["<project_config>", *lines, "</project_config>", ""]).encode()
-
-
-def _platform(name: str) -> str:
-    return (
-        f"<platform>{leaf('platform_name', name)}"
-        f"{leaf('user_friendly_name', name)}</platform>"
+def render_config(
+    project: str,  # its name
+    master_url: str,  # with final slash
+    platforms: Sequence[str] = (),  # BOINC's names of those with a program
+    *,
+    account_creation: bool = True,  # whether accounts can be made over the web
+) -> bytes:
+    """Return what `get_project_config` answers: what a manager asks before it attaches."""
+    closed = "<account_creation_disabled/>\n<client_account_creation_disabled/>\n"
+    offered = (
+        element("platform", platform_name=name, user_friendly_name=name)
+        for name in platforms
     )
+    return element(
+        "project_config",
+        "" if account_creation else closed,
+        element("platforms", *offered),
+        name=project,
+        master_url=master_url,
+        web_rpc_url_base=master_url,
+        min_passwd_length=MIN_CHARS,
+        sched_stopped=0,
+        web_stopped=0,
+    ).encode()
 
 
 def render_account(key: str) -> bytes:
     """Return the answer to a successful account call."""
-    return f"<account_out>{leaf('authenticator', key)}</account_out>\n".encode()
+    return f"{element('account_out', authenticator=key)}\n".encode()
 
 
 def render_account_error(number: int, message: str) -> bytes:
     """Return the answer to a failed account call (BOINC's error numbers)."""
-    return (
-        f"<error>{leaf('error_num', number)}{leaf('error_msg', message)}</error>\n"
-    ).encode()
+    return f"{element('error', error_num=number, error_msg=message)}\n".encode()

@@ -25,11 +25,11 @@ from stoilo.core.boinc.messages import (
 from stoilo.core.boinc.xml import Element, XmlBounds, escape, parse_xml
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.volunteer.scheduler_rpc import check_name
+from stoilo.executor.volunteer.addresses import check_name
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 REQUEST_BOUNDS = XmlBounds(document_bytes=BOUNDS.scheduler_request_bytes)
 PREFERENCES_BOUNDS = XmlBounds(document_bytes=16 * 1024, elements=1024)
@@ -42,8 +42,8 @@ MOST_PLATFORMS = 16
 FILE_PRESENT = 1  # BOINC's status; others are on their way or failed
 MOST_STICKY = 10_000
 MOST_PROCESSORS = 4096
-MEASURED_CHARS = 64
 _CPID = re.compile(r"[0-9a-zA-Z]{1,64}")
+_MD5 = re.compile(r"[0-9a-f]{32}")
 _LARGEST = 1e18
 _PREFERENCES = (b"<global_preferences>", b"</global_preferences>")
 _WORKING_END = b"</working_global_preferences>"
@@ -58,18 +58,21 @@ def parse_request(data: bytes) -> SchedulerRequest:
         TrustError: ``STO-X030`` for anything unreadable or out of bounds.
     """
     if len(data) > REQUEST_BOUNDS.document_bytes:
-        raise TrustError("STO-X030", "the document is too large")
+        raise _unreadable("the document is too large")
     root = parse_xml(_with_plain_stderr(data), REQUEST_BOUNDS)
     if root.tag != "scheduler_request":
-        raise TrustError("STO-X030", "this is not a scheduler request")
+        raise _unreadable("this is not a scheduler request")
     host = root.find("host_info") or Element("host_info")
     others = root.find("other_results") or Element("other_results")
     results, unfinished = root.every("result"), others.every("other_result")
     if len(results) + len(unfinished) > RESULTS_PER_REQUEST:
-        raise TrustError("STO-X030", "the request names too many results")
+        raise _unreadable("the request names too many results")
     cpid = host.string("host_cpid")
     if not _CPID.fullmatch(cpid):
-        raise TrustError("STO-X030", "the request names no usable host_cpid")
+        raise _unreadable("the request names no usable host_cpid")
+    platforms = (root, *root.every("alt_platform")[:MOST_PLATFORMS])
+    tags = ("platform_name", *["name"] * MOST_PLATFORMS)
+    named = [_cut(one, tag, 64) for one, tag in zip(platforms, tags, strict=False)]
     return SchedulerRequest(
         authenticator=root.string("authenticator"),
         host_id=natural(root, "hostid"),
@@ -79,13 +82,19 @@ def parse_request(data: bytes) -> SchedulerRequest:
         cpu_req_instances=max(0.0, root.number("cpu_req_instances")),
         dont_send_work=root.flag("dont_send_work"),
         ncpus=int(max(1, min(MOST_PROCESSORS, _measure(host, "p_ncpus")))),
-        results=_distinct(_report(item) for item in results),
-        other_results=tuple(_unfinished(item) for item in unfinished),
+        results=_reports(results),
+        other_results=tuple(
+            OtherResult(check_name(item.string("name"))) for item in unfinished
+        ),
         wait_s=max(0.0, root.number("stoilo_wait")),
         wishes=_wishes(root),
         own_program=root.flag("stoilo_own_program"),
-        client=_client(root),
-        platforms=_platforms(root),
+        client=ClientVersion(
+            natural(root, "core_client_major_version"),
+            natural(root, "core_client_minor_version"),
+            natural(root, "core_client_release"),
+        ),
+        platforms=tuple(dict.fromkeys(filter(None, named))),
         host=_host(host),
         code_sign_key=root.string("code_sign_key", longest=KEY_CHARS),
         global_preferences=_preferences(data, root),
@@ -93,16 +102,15 @@ def parse_request(data: bytes) -> SchedulerRequest:
     )
 
 
-def _distinct(reports: Iterable[ReportedResult]) -> tuple[ReportedResult, ...]:
-    """Return reports without those of a result that was reported already."""
-    return tuple({one.name: one for one in reversed([*reports])}.values())[::-1]
+def _unreadable(why: str) -> TrustError:
+    return TrustError("STO-X030", why)
 
 
 def natural(element: Element, tag: str) -> int:
     """Return child `tag` as an integer of at least 0; absent is 0."""
     value = element.integer(tag)
     if value < 0:
-        raise TrustError("STO-X030", f"<{tag}> is negative")
+        raise _unreadable(f"<{tag}> is negative")
     return value
 
 
@@ -110,7 +118,7 @@ def _wishes(root: Element) -> Wishes:
     """Return what the host asks not to be sent; unreadable wishes are too many."""
     topics = tuple(item.text.strip() for item in root.every("stoilo_topic"))
     if len(topics) > MOST_TOPICS or not all(map(TOPIC.fullmatch, topics)):
-        raise TrustError("STO-X030", "the request names unusable topics")
+        raise _unreadable("the request names unusable topics")
     return Wishes(
         max_level=root.string("stoilo_max_level")[:32],
         require_review=root.flag("stoilo_require_review"),
@@ -119,52 +127,34 @@ def _wishes(root: Element) -> Wishes:
     )
 
 
-def _client(root: Element) -> ClientVersion:
-    return ClientVersion(
-        major=natural(root, "core_client_major_version"),
-        minor=natural(root, "core_client_minor_version"),
-        release=natural(root, "core_client_release"),
-    )
-
-
-def _platforms(root: Element) -> tuple[str, ...]:
-    others = root.every("alt_platform")[:MOST_PLATFORMS]
-    names = [_cut(item, "name", 64) for item in others]
-    return tuple(
-        dict.fromkeys(one for one in [_cut(root, "platform_name", 64), *names] if one)
-    )
-
-
 def _host(host: Element) -> HostInfo:
     return HostInfo(
         domain_name=_cut(host, "domain_name", 254),
         vendor=_cut(host, "p_vendor", 254),
         model=_cut(host, "p_model", 254),
-        features=_cut(host, "p_features", 4096),
         fpops=_measure(host, "p_fpops"),
         memory_bytes=_measure(host, "m_nbytes"),
         disk_free_bytes=_measure(host, "d_free"),
         os_name=_cut(host, "os_name", 254),
         os_version=_cut(host, "os_version", 254),
-        utc_offset_s=host.integer("timezone") if host.find("timezone") else None,
     )
 
 
-def _report(item: Element) -> ReportedResult:
-    stderr = item.find("stderr_out")
-    return ReportedResult(
-        name=check_name(item.string("name")),
-        state=item.integer("state"),
-        exit_status=item.integer("exit_status"),
-        cpu_s=_measure(item, "final_cpu_time"),
-        elapsed_s=_measure(item, "final_elapsed_time"),
-        stderr=stderr.text[-STDERR_CHARS:] if stderr else "",
-    )
-
-
-def _unfinished(item: Element) -> OtherResult:
-    done = min(1.0, _measure(item, "fraction_done"))
-    return OtherResult(check_name(item.string("name")), done)
+def _reports(items: Sequence[Element]) -> tuple[ReportedResult, ...]:
+    """Return reports, the first of each result."""
+    found: dict[str, ReportedResult] = {}
+    for item in items:
+        name = check_name(item.string("name"))
+        report = ReportedResult(
+            name=name,
+            state=item.integer("state"),
+            exit_status=item.integer("exit_status"),
+            cpu_s=_measure(item, "final_cpu_time"),
+            elapsed_s=_measure(item, "final_elapsed_time"),
+            stderr=_cut(item, "stderr_out", STDERR_CHARS),
+        )
+        found.setdefault(name, report)
+    return tuple(found.values())
 
 
 def _sticky(infos: Sequence[Element]) -> tuple[str, ...]:
@@ -180,14 +170,16 @@ def _sticky(infos: Sequence[Element]) -> tuple[str, ...]:
 
 
 def _cut(element: Element, tag: str, longest: int) -> str:
+    """Return the beginning of child `tag`'s text, the end of what a program wrote."""
     child = element.find(tag)
-    return child.text[:longest] if child is not None else ""
+    text = child.text if child is not None else ""
+    return text[-longest:] if tag == "stderr_out" else text[:longest]
 
 
 def _measure(element: Element, tag: str) -> float:
     """Return child `tag` as a number of at least 0; what is no such number is 0."""
     try:
-        value = float(_cut(element, tag, MEASURED_CHARS) or "0")
+        value = float(_cut(element, tag, 64) or "0")
     except ValueError:
         return 0.0
     return value if math.isfinite(value) and 0 <= value <= _LARGEST else 0.0
@@ -197,21 +189,20 @@ def _preferences(data: bytes, root: Element) -> str:
     """Return what stands inside ``<global_preferences>``, as it was sent.
 
     It goes out again to the user's other hosts, so it must be whole by itself; if it is
-    not, or too long, there is none. A client sends the preferences in use before it.
+    not, or too long, there is none.
     """
     if root.find("global_preferences") is None:
         return ""
-    working = data.rfind(_WORKING_END)
-    begin = data.find(_PREFERENCES[0], max(working, 0))
+    # a client sends the preferences in use before those that it has been told
+    begin = data.find(_PREFERENCES[0], max(data.rfind(_WORKING_END), 0))
     end = data.find(_PREFERENCES[1], max(begin, 0))
     if begin < 0 or end < 0:
         return ""
-    whole = data[begin : end + len(_PREFERENCES[1])]
+    inside = data[begin + len(_PREFERENCES[0]) : end]
     try:
-        parse_xml(whole, PREFERENCES_BOUNDS)
+        parse_xml(b"<all>" + inside + b"</all>", PREFERENCES_BOUNDS)
     except TrustError:
         return ""
-    inside = data[begin + len(_PREFERENCES[0]) : end]
     return inside.decode("utf-8", "replace").strip()
 
 
@@ -234,8 +225,7 @@ def _with_plain_stderr(data: bytes) -> bytes:
 
 
 def _plain(text: bytes) -> bytes:
-    start = text.find(_CDATA[0])
-    stop = text.rfind(_CDATA[1])
+    start, stop = text.find(_CDATA[0]), text.rfind(_CDATA[1])
     if start < 0 or stop < start:
         return text
     inside = text[start + len(_CDATA[0]) : stop][-STDERR_KEPT:]
@@ -244,7 +234,6 @@ def _plain(text: bytes) -> bytes:
 
 UPLOAD_HEAD_BYTES = 16 * 1024
 UPLOAD_BOUNDS = XmlBounds(document_bytes=UPLOAD_HEAD_BYTES + 64, elements=64, depth=6)
-_MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,16 +253,16 @@ def parse_upload(head: bytes) -> UploadHead | SizeQuery:
     end = b"</file_upload></data_server_request>" if cut else b""
     root = parse_xml(text + end, UPLOAD_BOUNDS)
     if root.tag != "data_server_request":
-        raise TrustError("STO-X030", "this is not an upload")
+        raise _unreadable("this is not an upload")
     if root.find("get_file_size") is not None:
         return SizeQuery(check_name(root.string("get_file_size")))
     upload = root.find("file_upload")
     info = upload.find("file_info") if upload else None
     if upload is None or info is None or not cut:
-        raise TrustError("STO-X030", "this upload has no file")
+        raise _unreadable("this upload has no file")
     md5 = upload.string("md5_cksum")
     if not _MD5.fullmatch(md5):
-        raise TrustError("STO-X030", "this upload has no usable md5_cksum")
+        raise _unreadable("this upload has no usable md5_cksum")
     return UploadHead(
         name=check_name(info.string("name")),
         nbytes=natural(upload, "nbytes"),

@@ -1,25 +1,25 @@
-"""Making workunits and results: their rows, and how results are spread over hosts."""
+"""Making workunits and results: their rows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy import func, insert, select
 
 from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
-from stoilo.server.engines.embedded.accounts.host_filter import bound_rows, offer_rows
+from stoilo.server.engines.embedded.accounts.host_filter import join_words
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import Validity
 from stoilo.server.engines.interface import ResultOutcome, ResultProgress
-from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
-    from stoilo.server.engines.embedded.db.records import Caller
     from stoilo.server.engines.workunits import WorkunitSpec
+
+_RESULT_SECRET_BYTES = 32
 
 
 # An adaptive workunit starts *alone*: one result, and a quorum of one. It stays so while its
@@ -28,78 +28,6 @@ if TYPE_CHECKING:
 def starts_alone(spec: WorkunitSpec) -> bool:
     """Say whether one result is enough at first."""
     return spec.replication.adaptive and spec.redundancy.min_quorum > 1
-
-
-def first_results(spec: WorkunitSpec) -> int:
-    """Return how many results a new workunit gets."""
-    return 1 if starts_alone(spec) else spec.redundancy.target_results
-
-
-def replication_rows(
-    specs: Sequence[WorkunitSpec], row_of: dict[str, int]
-) -> list[dict[str, object]]:
-    """Return the rows of workunits that are homogeneous or adaptive."""
-    return [
-        {
-            "workunit_id": row_of[spec.name],
-            "homogeneous": spec.replication.homogeneous.value,
-            "host_class": "",
-            "alone": int(starts_alone(spec)),
-        }
-        for spec in specs
-        if spec.replication.homogeneous or starts_alone(spec)
-    ]
-
-
-def fits_class(caller: Caller) -> ColumnElement[bool]:
-    """Return the condition that a workunit, outer joined, allows the caller's class."""
-    table = schema.replications
-    allowed: list[ColumnElement[bool]] = [
-        table.c.workunit_id.is_(None),
-        table.c.homogeneous == Homogeneity.NONE.value,
-    ]
-    for kind in (Homogeneity.COARSE, Homogeneity.FINE):
-        own = caller.class_for(kind)
-        if own:
-            same = table.c.host_class.in_(["", own])
-            allowed.append(and_(table.c.homogeneous == kind.value, same))
-    return or_(*allowed)
-
-
-def commit_class(connection: Connection, workunit_id: int, host_class: str) -> None:
-    """Let further results go to hosts of this class only."""
-    table = schema.replications
-    connection.execute(
-        update(table)
-        .where(table.c.workunit_id == workunit_id)
-        .values(host_class=host_class)
-    )
-
-
-def release_class(connection: Connection, workunit_id: int) -> None:
-    """Let further results go to hosts of any class."""
-    commit_class(connection, workunit_id, "")
-
-
-def raise_quorum(connection: Connection, workunit_id: int, now: int) -> None:
-    """Let the workunit's own redundancy hold; the missing results are made at once."""
-    table, of = schema.replications, schema.workunits
-    connection.execute(
-        update(table).where(table.c.workunit_id == workunit_id).values(alone=0)
-    )
-    connection.execute(
-        update(of).where(of.c.id == workunit_id).values(transition_at=now)
-    )
-
-
-_RESULT_SECRET_BYTES = 32
-
-
-def existing_names(connection: Connection, names: Iterable[str]) -> Iterable[str]:
-    """Return which of `names` are workunits already."""
-    table = schema.workunits
-    found = select_in(connection, [table.c.name], table.c.name, names)
-    return [row[0] for row in found]
 
 
 def insert_workunits(
@@ -122,24 +50,16 @@ def insert_workunits(
         for file in spec.files
     ]
     insert_many(connection, schema.workunit_files, needs)
-    insert_many(connection, schema.offers, offer_rows(specs, row_of))
-    spread = replication_rows(specs, row_of)
-    insert_many(connection, schema.replications, spread)
-    insert_many(connection, schema.bounds, bound_rows(specs, row_of))
     results = [
         (row_of[spec.name], spec.name, spec.priority, number)
         for spec in specs
-        for number in range(first_results(spec))
+        for number in range(1 if starts_alone(spec) else spec.redundancy.target_results)
     ]
-    secret = draw_tokens(len(results), _RESULT_SECRET_BYTES)
-    insert_many(
-        connection,
-        schema.results,
-        [
-            _result_row(*result, drawn=drawn)
-            for result, drawn in zip(results, secret, strict=True)
-        ],
-    )
+    drawn = draw_tokens(len(results), _RESULT_SECRET_BYTES)
+    rows = [
+        _result_row(*one, drawn=own) for one, own in zip(results, drawn, strict=True)
+    ]
+    insert_many(connection, schema.results, rows)
 
 
 def _workunit_row(spec: WorkunitSpec, now: int) -> dict[str, object]:
@@ -160,6 +80,13 @@ def _workunit_row(spec: WorkunitSpec, now: int) -> dict[str, object]:
         "priority": spec.priority,
         "created_at": now,
         "transition_at": max(now, spec.not_after - redundancy.delay_bound_s + 1),
+        "reviewed": int(spec.reviewed),
+        "public_source": int(spec.public_source),
+        "topics": join_words(spec.topics),
+        "memory_bound": spec.memory_bound,
+        "disk_bound": spec.disk_bound,
+        "homogeneous": spec.replication.homogeneous.value,
+        "alone": int(starts_alone(spec)),
     }
 
 
@@ -179,22 +106,21 @@ def _result_row(
     }
 
 
-def add_results(connection: Connection, workunit_id: int, count: int) -> list[int]:
-    """Insert further results of a workunit; return their rows."""
-    table = schema.results
+def add_results(
+    connection: Connection, workunit_id: int, count: int, recheck: str = ""
+) -> None:
+    """Insert further results of a workunit, or the `recheck` of one."""
+    table, of = schema.results, schema.workunits
+    known = select(func.count()).where(table.c.workunit_id == workunit_id)
     row = connection.execute(
-        select(schema.workunits.c.name, schema.workunits.c.priority).where(
-            schema.workunits.c.id == workunit_id
+        select(of.c.name, of.c.priority, known.scalar_subquery().label("made")).where(
+            of.c.id == workunit_id
         )
     ).one()
-    first = connection.scalar(
-        select(func.count()).where(table.c.workunit_id == workunit_id)
-    )
-    start = int(first or 0)
+    drawn = draw_tokens(count, _RESULT_SECRET_BYTES)
     made = [
-        _result_row(workunit_id, row.name, row.priority, start + number, drawn=drawn)
-        for number, drawn in enumerate(draw_tokens(count, _RESULT_SECRET_BYTES))
+        _result_row(workunit_id, row.name, row.priority, row.made + number, drawn=own)
+        | {"recheck": recheck}
+        for number, own in enumerate(drawn)
     ]
     connection.execute(insert(table), made)
-    names = [result["name"] for result in made]
-    return list(connection.scalars(select(table.c.id).where(table.c.name.in_(names))))

@@ -14,21 +14,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import StoiloError
-from stoilo.server.engines.embedded.workunits.store import (
-    INCONCLUSIVE_RETRY_S,
-    PENDING_RETRY_S,
-    Store,
-)
-from stoilo.server.engines.embedded.workunits.validator import (
-    answer,
-    is_pending,
-    is_unsure,
-)
+from stoilo.server.engines.embedded.workunits.validator import answer
 from stoilo.server.engines.interface import NotDecidedYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stoilo.server.engines.embedded.workunits.store import Store
     from stoilo.server.engines.embedded.workunits.validator import Answers, Question
     from stoilo.server.engines.interface import Assimilator, Validation, WorkunitOutcome
 
@@ -58,7 +50,7 @@ class Mover:
 
     def start(self) -> None:
         """Begin to ask several questions at a time; what waits is due at once."""
-        self._store.retry_outbox()
+        self._store.retry_outcomes()
         self._pool = ThreadPoolExecutor(
             self._validators, thread_name_prefix="stoilo-validate"
         )
@@ -92,11 +84,10 @@ class Mover:
         questions = self._store.advance(due, (), self._now())
         while questions:
             answers = self._ask(questions, validation)
-            rows = [one.workunit_id for one in answers if not is_unsure(one)]
             for one in answers:
-                if is_unsure(one):
-                    wait = PENDING_RETRY_S if is_pending(one) else INCONCLUSIVE_RETRY_S
-                    self._store.postpone(one.workunit_id, self._now() + wait)
+                if one.again_in_s:
+                    self._store.postpone(one.workunit_id, self._now() + one.again_in_s)
+            rows = [one.workunit_id for one in answers if not one.again_in_s]
             questions = self._store.advance(rows, answers, self._now())
 
     def _hasten(self) -> None:
@@ -125,11 +116,9 @@ class Mover:
         """
         try:
             assimilator.assimilate(outcome)
-        except NotDecidedYet:
-            self._store.refused(outcome.workunit, self._now())
-            return False
-        except Exception:  # the server's code must not stop the engine
-            log.exception("outcome of %s was not taken", outcome.workunit)
+        except Exception as error:  # the server's code must not stop the engine
+            if not isinstance(error, NotDecidedYet):
+                log.exception("outcome of %s was not taken", outcome.workunit)
             self._store.refused(outcome.workunit, self._now())
             return False
         return True

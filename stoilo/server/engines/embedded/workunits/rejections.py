@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sqlalchemy import select, update
 
-from stoilo.server.engines.embedded.accounts.host_trust import note_failed
+from stoilo.server.engines.embedded.accounts.host_trust import end_record
 from stoilo.server.engines.embedded.accounts.quotas import (
     DAY_S,
     RULES,
@@ -30,7 +30,9 @@ from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import Validity
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
+
+    from stoilo.server.engines.embedded.db.schema import AnyRow
 
 # From names of workunits to the accounts that own them; unknown ones may be missing
 Owners: TypeAlias = Callable[[Sequence[str]], Mapping[str, int]]
@@ -64,13 +66,15 @@ def reject_results(
     for row in _believed(connection, workunit):
         latest = _latest(connection, row.host_id, row.app, now)
         if row.name in {one.name for one in latest}:
-            _mark(connection, row.name)
+            end_record(connection, row.host_id, row.app)
+            mine = schema.results.c.name == row.name
+            connection.execute(update(schema.results).where(mine).values(code=REJECTED))
             _note_bad(connection, row, latest, now, owners)
             count += 1
     return count
 
 
-def _believed(connection: Connection, workunit: str) -> Sequence[Row[Any, Any, Any]]:
+def _believed(connection: Connection, workunit: str) -> Sequence[AnyRow]:
     table, of = schema.results, schema.workunits
     return connection.execute(
         select(table.c.name, table.c.host_id, of.c.app)
@@ -87,7 +91,7 @@ def _believed(connection: Connection, workunit: str) -> Sequence[Row[Any, Any, A
 
 def _latest(
     connection: Connection, host_id: int, app: str, now: int
-) -> Sequence[Row[Any, Any, Any]]:
+) -> Sequence[AnyRow]:
     table, of = schema.results, schema.workunits
     return connection.execute(
         select(table.c.name, table.c.code, of.c.name.label("workunit"))
@@ -103,18 +107,10 @@ def _latest(
     ).all()
 
 
-def _mark(connection: Connection, result: str) -> None:
-    table = schema.results
-    note_failed(connection, [result])
-    connection.execute(
-        update(table).where(table.c.name == result).values(code=REJECTED)
-    )
-
-
 def _note_bad(
     connection: Connection,
-    result: Row[Any, Any, Any],
-    latest: Sequence[Row[Any, Any, Any]],
+    result: AnyRow,
+    latest: Sequence[AnyRow],
     now: int,
     owners: Owners,
 ) -> None:

@@ -22,9 +22,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import func, insert, select, update
 
-from stoilo.server.engines.embedded.accounts.host_trust import ban_host, note_failed
+from stoilo.server.engines.embedded.accounts.host_trust import ban, end_record
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     RUNNING_CHECKS,
@@ -34,11 +34,9 @@ from stoilo.server.engines.embedded.db.records import (
 from stoilo.server.engines.embedded.workunits.creation import add_results
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.embedded.db.schema import AnyRow
+    from stoilo.server.engines.embedded.db.records import WorkunitView
 
 log = logging.getLogger(__name__)
 
@@ -57,72 +55,61 @@ def second_verdict(
     return CheckVerdict.DIFFERENT if proven else CheckVerdict.DISPUTED
 
 
-def begin_check(connection: Connection, workunit_id: int, now: int) -> bool:
+def begin_check(connection: Connection, workunit_id: int, view: WorkunitView) -> bool:
     """Make a re-check of an ended workunit, unless nobody could do it.
 
     There is nothing to do either when a trusted account is among those that agreed.
     """
-    table = schema.results
-    agreed = connection.scalars(
-        select(table.c.user_id).where(
-            table.c.workunit_id == workunit_id, table.c.validity == Validity.VALID.value
-        )
-    )
     trusted = _trusted(connection)
-    if not trusted or trusted & set(agreed):
+    agreed = {one.user_id for one in view.results if one.validity is Validity.VALID}
+    if not trusted or trusted & agreed:
         return False
-    _add(connection, workunit_id, CheckVerdict.PENDING, now)
+    add_results(connection, workunit_id, 1, CheckVerdict.PENDING.value)
     return True
 
 
 def doubt_check(connection: Connection, result: str) -> None:
     """Note that a re-check of a check that goes on differed from the canonical result."""
-    table, of = schema.spot_checks, schema.results
-    its = select(of.c.id).where(of.c.name == result).scalar_subquery()
+    table = schema.results
     waiting = (CheckVerdict.PENDING.value, CheckVerdict.OPEN.value)
     connection.execute(
         update(table)
-        .where(table.c.copy_id == its, table.c.verdict.in_(waiting))
-        .values(verdict=CheckVerdict.DOUBTED.value)
+        .where(table.c.name == result, table.c.recheck.in_(waiting))
+        .values(recheck=CheckVerdict.DOUBTED.value)
     )
 
 
-def ask_again(connection: Connection, workunit_id: int, now: int) -> None:
+def ask_again(connection: Connection, workunit_id: int, view: WorkunitView) -> None:
     """Make the result of a second opinion: for a trusted account that had none, if any."""
-    table = schema.results
-    had = connection.scalars(
-        select(table.c.user_id).where(table.c.workunit_id == workunit_id)
-    )
-    others = _trusted(connection) - set(had)
+    others = _trusted(connection) - {result.user_id for result in view.results}
     kind = CheckVerdict.PENDING if others else CheckVerdict.OPEN
-    _add(connection, workunit_id, kind, now)
+    add_results(connection, workunit_id, 1, kind.value)
 
 
 def end_check(
     connection: Connection, workunit_id: int, verdict: CheckVerdict, now: int
 ) -> None:
     """Note how a workunit's running check ended; ban whom it showed to be wrong."""
-    table = schema.spot_checks
-    running = list(
-        connection.scalars(
-            select(table.c.copy_id)
-            .where(
-                table.c.workunit_id == workunit_id,
-                table.c.verdict.in_([one.value for one in RUNNING_CHECKS]),
-            )
-            .order_by(table.c.copy_id)
+    table = schema.results
+    running = connection.scalars(
+        select(table.c.id)
+        .where(
+            table.c.workunit_id == workunit_id,
+            table.c.recheck.in_([one.value for one in RUNNING_CHECKS]),
         )
-    )
+        .order_by(table.c.id)
+    ).all()
     if not running:
         return
-    rest = table.c.copy_id.in_(running[1:])
     connection.execute(
-        update(table).where(rest).values(verdict=CheckVerdict.SECOND.value)
+        update(table)
+        .where(table.c.id.in_(running))
+        .values(recheck=CheckVerdict.SECOND.value)
     )
     connection.execute(
         update(table)
-        .where(table.c.copy_id == running[0])
-        .values(verdict=verdict.value, ended_at=now)
+        .where(table.c.id == running[0])
+        .values(recheck=verdict.value, check_ended_at=now)
     )
     if verdict is CheckVerdict.DIFFERENT:
         _punish(connection, workunit_id, now)
@@ -130,77 +117,39 @@ def end_check(
         log.warning("checked again and disputed, nobody banned: row %d", workunit_id)
 
 
-def note_resumption(connection: Connection, result: str, step: int) -> None:
-    """Keep that a host says it resumed the run of a result at `step`."""
-    table, of = schema.resumptions, schema.results
-    copy_id = connection.scalar(select(of.c.id).where(of.c.name == result))
-    connection.execute(delete(table).where(table.c.copy_id == copy_id))
-    connection.execute(insert(table).values(copy_id=copy_id, step=step))
-
-
-def all_resumed(connection: Connection, results: Collection[str]) -> bool:
+def both_resumed(connection: Connection, *results: str) -> bool:
     """Say whether the hosts of all of these results say that they resumed the run."""
-    table, of = schema.resumptions, schema.results
-    query = (
-        select(func.count())
-        .select_from(table.join(of, of.c.id == table.c.copy_id))
-        .where(of.c.name.in_(results))
-    )
-    return connection.scalar(query) == len(results)
+    table = schema.results
+    query = select(func.min(table.c.resumed_at)).where(table.c.name.in_(results))
+    return bool(connection.scalar(query))
 
 
 def _trusted(connection: Connection) -> set[int]:
-    return set(connection.scalars(select(schema.trusted_users.c.user_id)))
-
-
-def _add(
-    connection: Connection, workunit_id: int, kind: CheckVerdict, now: int
-) -> None:
-    (copy_id,) = add_results(connection, workunit_id, 1)
-    connection.execute(
-        insert(schema.spot_checks).values(
-            copy_id=copy_id,
-            workunit_id=workunit_id,
-            verdict=kind.value,
-            made_at=now,
-            ended_at=0,
-        )
-    )
+    users = schema.users
+    return set(connection.scalars(select(users.c.id).where(users.c.trusted == 1)))
 
 
 def _punish(connection: Connection, workunit_id: int, now: int) -> None:
-    for row in _blamed(connection, workunit_id):
-        if row.step is not None and _excuses(connection, row.host_id) < MOST_EXCUSES:
-            note_failed(connection, [row.name])
-            connection.execute(
-                insert(schema.excuses).values(
-                    host_id=row.host_id, workunit_id=workunit_id, since=now
-                )
-            )
+    table, of, excuses = schema.results, schema.workunits, schema.excuses
+    # all that agreed with the canonical result, and are none of our own
+    blamed = connection.execute(
+        select(table, of.c.app)
+        .join(of, of.c.id == table.c.workunit_id)
+        .where(
+            table.c.workunit_id == workunit_id,
+            table.c.validity == Validity.VALID.value,
+            table.c.recheck == "",
+            table.c.user_id.not_in(_trusted(connection)),
+        )
+        .order_by(table.c.id)
+    ).all()
+    for row in blamed:
+        known = select(func.count()).where(excuses.c.host_id == row.host_id)
+        if row.resumed_at and (connection.scalar(known) or 0) < MOST_EXCUSES:
+            end_record(connection, row.host_id, row.app)
+            excuse = {"host_id": row.host_id, "workunit_id": workunit_id}
+            connection.execute(insert(excuses).values(excuse))
             log.warning("checked again and wrong, resumed and excused: %s", row.name)
         else:
-            ban_host(connection, row.name, now)
+            ban(connection, row.host_id, now, workunit_id=workunit_id)
             log.warning("checked again and wrong, host banned: %s", row.name)
-
-
-def _excuses(connection: Connection, host_id: int) -> int:
-    table = schema.excuses
-    query = select(func.count()).where(table.c.host_id == host_id)
-    return connection.scalar(query) or 0
-
-
-def _blamed(connection: Connection, workunit_id: int) -> list[AnyRow]:
-    table, own, resumed = schema.results, schema.trusted_users, schema.resumptions
-    return list(
-        connection.execute(
-            select(table.c.name, table.c.host_id, resumed.c.step)
-            .outerjoin(resumed, resumed.c.copy_id == table.c.id)
-            .where(
-                table.c.workunit_id == workunit_id,
-                table.c.validity == Validity.VALID.value,
-                table.c.id.not_in(select(schema.spot_checks.c.copy_id)),
-                table.c.user_id.not_in(select(own.c.user_id)),
-            )
-            .order_by(table.c.id)
-        )
-    )

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import distinct, func, select
 
-from stoilo.server.engines.embedded.accounts.host_filter import (
-    LEVELS,
-    load_offer,
-    would_refuse,
-)
-from stoilo.server.engines.embedded.accounts.preferences import is_selected
+from stoilo.server.engines.embedded.accounts.host_filter import holds, would_take
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.records import Validity, load_view
+from stoilo.server.engines.embedded.db.records import (
+    Validity,
+    WorkunitState,
+    load_view,
+)
 from stoilo.server.engines.interface import (
     EngineFigures,
     OutcomeKind,
@@ -24,7 +23,7 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select, Table
 
     from stoilo.server.engines.embedded.db.records import WorkunitView
     from stoilo.server.engines.embedded.db.schema import AnyRow
@@ -43,7 +42,7 @@ def read_status(
         return None
     views = _results(connection, row.id)
     outcome = None if row.outcome is None else OutcomeKind(row.outcome)
-    attached = _count_attached(connection, row.app, row.id, since)
+    attached = _count_attached(connection, row, since)
     return WorkunitStatus(
         name=row.name,
         results=views,
@@ -55,13 +54,8 @@ def read_status(
 
 
 def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]:
-    table, usages = schema.results, schema.usages
-    results = connection.execute(
-        select(table, usages.c.cpu_s)
-        .outerjoin(usages, usages.c.copy_id == table.c.id)
-        .where(table.c.workunit_id == workunit_id)
-        .order_by(table.c.id)
-    ).all()
+    table = schema.results
+    mine = select(table).where(table.c.workunit_id == workunit_id)
     return tuple(
         ResultView(
             name=result.name,
@@ -70,28 +64,24 @@ def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]
             code=result.code,
             sent_at=result.sent_at,
             received_at=result.received_at,
-            cpu_s=result.cpu_s or 0.0,
+            cpu_s=result.cpu_s,
         )
-        for result in results
+        for result in connection.execute(mine.order_by(table.c.id))
     )
 
 
-def _count_attached(
-    connection: Connection, app: str, workunit_id: int, since: int
-) -> int:
-    levels = LEVELS[LEVELS.index(app) :] if app in LEVELS else ()
+def _count_attached(connection: Connection, workunit: AnyRow, since: int) -> int:
     hosts, users = schema.hosts, schema.users
-    count = connection.scalar(
+    return _count(
+        connection,
         select(func.count(distinct(hosts.c.user_id)))
         .join(users, users.c.id == hosts.c.user_id)
         .where(
             hosts.c.seen_at >= since,
-            users.c.max_level.in_(levels),
-            is_selected(app),
-            ~would_refuse(app, load_offer(connection, workunit_id)),
-        )
+            holds(users.c.levels, workunit.app),
+            would_take(workunit),
+        ),
     )
-    return int(count or 0)
 
 
 def _shown_outcome(result: AnyRow) -> ResultOutcome:
@@ -111,10 +101,10 @@ def _explain(view: WorkunitView, results: tuple[ResultView, ...], attached: int)
     if unsent and attached < quorum:
         return f"needs {quorum} distinct users, {attached} attached"
     if unsent:
-        waiting = f"{unsent} copies wait for a host{alike}"
+        waiting = f"{unsent} results wait for a host{alike}"
         return f"{waiting}, {working} are on hosts, {done} are in"
     if working:
-        return f"{working} copies are on hosts, {done} are in"
+        return f"{working} are on hosts, {done} are in"
     return f"{done} results are being validated"
 
 
@@ -139,34 +129,28 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
     waiting, oldest = connection.execute(fresh).one()
     grouped = by_state.group_by(results.c.state, results.c.outcome)
     hosts = schema.hosts
+    running = workunits.c.state == WorkunitState.RUNNING.value
+
+    def count(table: Table, *which: ColumnElement[bool]) -> int:
+        query = select(func.count()).select_from(table).where(*which)
+        return _count(connection, query)
+
     return EngineFigures(
-        workunits=_count(
-            connection,
-            select(func.count())
-            .select_from(workunits)
-            .where(workunits.c.outcome.is_(None)),
-        ),
+        workunits=count(workunits, running),
         results={
-            (state, outcome): count
-            for state, outcome, count in connection.execute(grouped)
+            (state, outcome): number
+            for state, outcome, number in connection.execute(grouped)
         },
         unsent_age_s=_age(now, connection.scalar(unsent)),
         to_validate=waiting,
         to_validate_age_s=_age(now, oldest),
-        outcomes_waiting=_count(
-            connection, select(func.count()).select_from(schema.outbox)
-        ),
-        accounts=_count(connection, select(func.count()).select_from(schema.users)),
+        outcomes_waiting=count(workunits, workunits.c.tell_at.is_not(None)),
+        accounts=count(schema.users),
         hosts={
-            words: _count(
-                connection,
-                select(func.count())
-                .select_from(hosts)
-                .where(hosts.c.seen_at >= now - seconds),
-            )
+            words: count(hosts, hosts.c.seen_at >= now - seconds)
             for words, seconds in WITHIN_S.items()
         },
-        hosts_banned=_count(connection, select(func.count()).select_from(schema.bans)),
+        hosts_banned=count(hosts, hosts.c.ban.is_not(None)),
     )
 
 

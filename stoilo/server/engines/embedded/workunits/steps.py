@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, select, update
 
-from stoilo.core.errors import InternalError
-from stoilo.server.engines.embedded.accounts.host_trust import note_failed
-from stoilo.server.engines.embedded.accounts.quotas import note_error
+from stoilo.server.engines.embedded.accounts.quotas import note_bad
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     Action,
-    Check,
     CheckVerdict,
     Close,
-    Compare,
     Create,
     Drop,
     Expire,
     Finish,
-    Judge,
     ReleaseClass,
     SecondOpinion,
     Validity,
+    WorkunitState,
     load_view,
 )
-from stoilo.server.engines.embedded.workunits.creation import add_results, release_class
+from stoilo.server.engines.embedded.workunits.creation import add_results
 from stoilo.server.engines.embedded.workunits.spot_checks import (
     ask_again,
     begin_check,
@@ -50,31 +46,33 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
+def change_workunit(connection: Connection, workunit_id: int, **values: Any) -> None:  # noqa: ANN401 - columns
+    """Write columns of a workunit."""
+    table = schema.workunits
+    connection.execute(update(table).where(table.c.id == workunit_id).values(values))
+
+
 def apply_action(
     connection: Connection, workunit_id: int, action: Action, now: int
 ) -> None:
-    """Write one action of the rules."""
+    """Write one action of the rules; questions are none."""
     match action:
         case Expire(result):
-            note_failed(connection, [result])
             _end_result(connection, result, ResultOutcome.NO_REPLY, "STO-E022")
-            note_error(connection, result, now)
+            note_bad(connection, [result], now)
         case Drop(result):
             _end_result(connection, result, ResultOutcome.NOT_NEEDED, "")
         case Create(count):
             add_results(connection, workunit_id, count)
         case Finish(kind):
-            end_workunit(connection, workunit_id, kind, now)
+            end_workunit(connection, workunit_id, kind)
         case ReleaseClass():
-            release_class(connection, workunit_id)
+            change_workunit(connection, workunit_id, host_class="")
         case Close():
             _close(connection, workunit_id, now)
         case SecondOpinion():
-            ask_again(connection, workunit_id, now)
-        case Check() | Judge() | Compare():
-            raise InternalError("STO-E004", "a question is not an action to write")
-        case _:
-            assert_never(action)
+            view = load_view(connection, workunit_id)
+            ask_again(connection, workunit_id, view)
 
 
 def _end_result(
@@ -91,31 +89,26 @@ def end_workunit(
     connection: Connection,
     workunit_id: int,
     kind: OutcomeKind,
-    now: int,
     *,
     canonical: str | None = None,
     answer: ResultCheck | None = None,
 ) -> None:
-    """Give a workunit its outcome and put it into the outbox, unless it has one."""
+    """Give a workunit its outcome, which the server is to be told, unless it has one."""
     if answer is None and canonical is None:
         answer = ResultCheck(ResultVerdict.INVALID, _last_code(connection, workunit_id))
     table = schema.workunits
-    changed = connection.execute(
+    connection.execute(
         update(table)
         .where(table.c.id == workunit_id, table.c.outcome.is_(None))
         .values(
+            state=WorkunitState.OVER.value,
             outcome=kind.value,
             canonical=canonical,
             code=answer.code[:16] if answer else "",
             message=answer.message[:500] if answer else "",
+            tell_at=0,
         )
     )
-    if changed.rowcount:
-        connection.execute(
-            insert(schema.outbox).values(
-                workunit_id=workunit_id, created_at=now, retry_at=0, attempts=0
-            )
-        )
 
 
 def _last_code(connection: Connection, workunit_id: int) -> str:
@@ -136,31 +129,23 @@ def settle(connection: Connection, workunit_id: int, now: int) -> None:
             apply_action(connection, workunit_id, action, now)
 
 
-def set_transition(connection: Connection, workunit_id: int, at: int) -> None:
-    """Set when to look at a workunit next."""
-    connection.execute(
-        update(schema.workunits)
-        .where(schema.workunits.c.id == workunit_id)
-        .values(transition_at=at)
-    )
-
-
 def begin_lingering(
     connection: Connection,  # inside the transaction that ended it
     workunit_id: int,  # its row
-    now: int,  # s
     *,
     recheck: bool,  # let a trusted host compute it once more
 ) -> None:
     """Keep a workunit that has just ended while results may still be compared."""
-    checked = recheck and begin_check(connection, workunit_id, now)
-    if checked or has_stragglers(load_view(connection, workunit_id)):
-        connection.execute(insert(schema.lingering).values(workunit_id=workunit_id))
+    view = load_view(connection, workunit_id)
+    checked = recheck and begin_check(connection, workunit_id, view)
+    if checked or has_stragglers(view):
+        lingering = WorkunitState.LINGERING.value
+        change_workunit(connection, workunit_id, state=lingering)
 
 
 def _close(connection: Connection, workunit_id: int, now: int) -> None:
-    kept, table = schema.lingering, schema.results
-    connection.execute(delete(kept).where(kept.c.workunit_id == workunit_id))
+    table = schema.results
+    change_workunit(connection, workunit_id, state=WorkunitState.OVER.value)
     end_check(connection, workunit_id, CheckVerdict.UNFINISHED, now)
     undecided = [
         result.name

@@ -7,12 +7,12 @@ and outbox row are one transaction, and the row goes only after the server has t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, delete, exists, insert, select, update
+from sqlalchemy import bindparam, case, select, true, update
 
+from stoilo.server.db.bulk import select_in
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     Check,
@@ -20,20 +20,18 @@ from stoilo.server.engines.embedded.db.records import (
     Compare,
     Judge,
     Validity,
+    WorkunitState,
     WorkunitView,
     load_view,
     load_views,
 )
-from stoilo.server.engines.embedded.files.app_versions import program_digests
-from stoilo.server.engines.embedded.workunits.creation import (
-    existing_names,
-    insert_workunits,
-)
+from stoilo.server.engines.embedded.files.app_versions import kept_digests
+from stoilo.server.engines.embedded.workunits.creation import insert_workunits
 from stoilo.server.engines.embedded.workunits.steps import (
     apply_action,
+    change_workunit,
     end_workunit,
     forget_files,
-    set_transition,
     settle,
 )
 from stoilo.server.engines.embedded.workunits.transitioner import (
@@ -54,32 +52,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select
 
     from stoilo.server.engines.embedded.db.database import Database
     from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.files.depot import Depot
     from stoilo.server.engines.workunits import WorkunitSpec
 
-INCONCLUSIVE_RETRY_S = 5
-# Should nobody say that a validator has run: its answers may have been forgotten
-PENDING_RETRY_S = 600
 CANCELLED_TOGETHER = 64
 OUTBOX_RETRY_S = 2
 OUTBOX_RETRY_MOST_S = 300
 OUTBOX_QUICK_RETRIES = 7
-RELEASES_KEPT = 3
 _FAILED = (ResultOutcome.CLIENT_ERROR, ResultOutcome.ABORTED, ResultOutcome.NOT_NEEDED)
 _VIABLE = (Validity.CHECKED, Validity.INCONCLUSIVE, Validity.VALID)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A workunit that goes no further without the validator."""
-
-    workunit_id: int
-    view: WorkunitView
-    actions: Sequence[Check | Judge | Compare]
 
 
 class Store:
@@ -108,35 +93,13 @@ class Store:
         distinct = {spec.name: spec for spec in specs}
         every = [file for spec in distinct.values() for file in spec.files]
         with self._depot.hold(every) as stored, self._database.write() as connection:
-            known = set(existing_names(connection, distinct))
+            table = schema.workunits
+            found = select_in(connection, [table.c.name], table.c.name, distinct)
+            known = {row[0] for row in found}
             fresh = [spec for spec in distinct.values() if spec.name not in known]
             if fresh:
                 self._depot.add_rows(connection, stored)
                 insert_workunits(connection, fresh, now)
-
-    def set_release(self, stored_digest: str, connection: Connection) -> list[str]:
-        """Make a stored file the release that goes out; return those now too old."""
-        table = schema.settings
-        rows = connection.execute(
-            select(table.c.name, table.c.value).where(table.c.name.like("release-%"))
-        ).all()
-        kept = [row.value for row in sorted(rows) if row.value != stored_digest]
-        newest = [stored_digest, *kept][:RELEASES_KEPT]
-        connection.execute(delete(table).where(table.c.name.like("release-%")))
-        connection.execute(
-            insert(table),
-            [
-                {"name": f"release-{place}", "value": digest}
-                for place, digest in enumerate(newest)
-            ],
-        )
-        return [digest for digest in kept if digest not in newest]
-
-    def kept(self, connection: Connection) -> tuple[str, ...]:
-        """Return digests of files that stay though no workunit names them."""
-        table = schema.settings
-        releases = select(table.c.value).where(table.c.name.like("release-%"))
-        return (*connection.scalars(releases), *program_digests(connection))
 
     def cancel(self, names: Sequence[str], now: int) -> None:
         """Give workunits the outcome `CANCELLED` unless they have one."""
@@ -146,20 +109,24 @@ class Store:
             with self._database.write() as connection:
                 rows = select(table.c.id).where(table.c.name.in_(part))
                 for row in connection.scalars(rows).all():
-                    end_workunit(connection, row, OutcomeKind.CANCELLED, now)
+                    end_workunit(connection, row, OutcomeKind.CANCELLED)
                     settle(connection, row, now)
 
     def due(self, now: int, most: int) -> list[int]:
         """Return rows of workunits that have something to do now."""
-        table, ended, box = schema.workunits, schema.lingering, schema.outbox
-        late = table.c.transition_at <= now
-        first = select(table.c.id).order_by(table.c.transition_at).limit(most)
-        after_end = first.join(ended, ended.c.workunit_id == table.c.id).where(
-            late, table.c.id.not_in(select(box.c.workunit_id))
-        )
+        table = schema.workunits
+        found: list[int] = []
         with self._database.read() as connection:
-            running = connection.scalars(first.where(table.c.outcome.is_(None), late))
-            return [*running, *connection.scalars(after_end)][:most]
+            for state in (WorkunitState.RUNNING, WorkunitState.LINGERING):
+                query = (
+                    select(table.c.id)
+                    .where(table.c.state == state.value, table.c.transition_at <= now)
+                    .where(table.c.tell_at.is_(None))
+                    .order_by(table.c.transition_at)
+                    .limit(most)
+                )
+                found += connection.scalars(query)
+        return found[:most]
 
     def advance(
         self, workunits: Iterable[int], answers: Iterable[Answers], now: int
@@ -174,8 +141,9 @@ class Store:
             rows = list(workunits)
             views = load_views(connection, rows)  # none of them moves another
             moved = [self._move(connection, row, views[row], now) for row in rows]
-            asked = [one for one in moved if isinstance(one, _Asked)]
-            questions = self._questions(connection, asked)
+            asked = [one for one in moved if isinstance(one, tuple)]
+            results = self._results(connection, [row for row, *_ in asked])
+            questions = [Question(*one, results[one[0]]) for one in asked]
             closed = [one for one in moved if isinstance(one, int)]
             _note_over(connection, closed, now)
             unused, uploads = self._forget(connection, closed)
@@ -186,30 +154,33 @@ class Store:
     def postpone(self, workunit_id: int, until: int) -> None:
         """Look at a workunit again at `until`, s, when the validator had trouble."""
         with self._database.write() as connection:
-            set_transition(connection, workunit_id, until)
+            change_workunit(connection, workunit_id, transition_at=until)
 
     def hasten(self, names: Collection[str]) -> None:
-        """Make due what waits for validators: workunits, and outcomes in the outbox."""
-        table, ended, box = schema.workunits, schema.lingering, schema.outbox
-        alive = table.c.outcome.is_(None) | table.c.id.in_(select(ended.c.workunit_id))
-        named = table.c.name.in_(list(names))
-        rows = select(table.c.id).where(named)
+        """Make due what waits for validators: workunits, and outcomes to be told."""
+        table = schema.workunits
+        self._make_due(table.c.name.in_(list(names)))
+
+    def retry_outcomes(self) -> None:
+        """Make everything due at once (after a restart)."""
+        self._make_due(true())
+
+    def _make_due(self, which: ColumnElement[bool]) -> None:
+        table = schema.workunits
+        alive = table.c.state != WorkunitState.OVER.value
+        waits = table.c.tell_at.is_not(None)
         with self._database.write() as connection:
-            connection.execute(
-                update(table).where(named, alive).values(transition_at=0)
-            )
-            connection.execute(
-                update(box).where(box.c.workunit_id.in_(rows)).values(retry_at=0)
-            )
+            due = update(table).where(which)
+            connection.execute(due.where(alive).values(transition_at=0))
+            connection.execute(due.where(waits).values(tell_at=0))
 
     def outcomes(self, now: int, most: int) -> list[WorkunitOutcome]:
         """Return outcomes that the server has not taken yet, oldest first."""
-        box, table = schema.outbox, schema.workunits
+        table = schema.workunits
         query = (
             select(table)
-            .join(box, box.c.workunit_id == table.c.id)
-            .where(box.c.retry_at <= now)
-            .order_by(box.c.retry_at, table.c.id)
+            .where(table.c.tell_at <= now)
+            .order_by(table.c.tell_at, table.c.id)
             .limit(most)
         )
         with self._database.read() as connection:
@@ -221,10 +192,10 @@ class Store:
 
     def settled(self, names: Collection[str]) -> frozenset[str]:
         """Return those of `names` that do not exist, or whose outcome was taken."""
-        box, table = schema.outbox, schema.workunits
-        waiting = exists().where(box.c.workunit_id == table.c.id)
+        table = schema.workunits
         query = select(table.c.name).where(
-            table.c.name.in_(list(names)), table.c.outcome.is_(None) | waiting
+            table.c.name.in_(list(names)),
+            table.c.outcome.is_(None) | table.c.tell_at.is_not(None),
         )
         with self._database.read() as connection:
             return frozenset(names) - frozenset(connection.scalars(query))
@@ -236,17 +207,16 @@ class Store:
         """
         if not names:
             return
-        table, ended, box = schema.workunits, schema.lingering, schema.outbox
+        table = schema.workunits
         with self._database.write() as connection:
             rows = connection.execute(
-                select(table.c.id, ended.c.workunit_id.label("lingering"))
-                .outerjoin(ended, ended.c.workunit_id == table.c.id)
-                .where(table.c.name.in_(names))
+                select(table.c.id, table.c.state).where(table.c.name.in_(names))
             ).all()
-            ids = [row.id for row in rows]
-            connection.execute(delete(box).where(box.c.workunit_id.in_(ids)))
-            _note_over(connection, ids, now)  # or due, to be compared with
-            over = [row.id for row in rows if row.lingering is None]
+            theirs = table.c.id.in_([row.id for row in rows])
+            # over since now, or due: there may be results to compare
+            values = {"tell_at": None, "transition_at": now}
+            connection.execute(update(table).where(theirs).values(values))
+            over = [row.id for row in rows if row.state == WorkunitState.OVER]
             unused, uploads = self._forget(connection, over)
         self._remove(unused, uploads)
 
@@ -263,7 +233,7 @@ class Store:
         self, connection: Connection, digests: Iterable[str]
     ) -> list[str]:
         """Forget input files that nothing names; return those, for `Depot.unlink`."""
-        keep = self.kept(connection)
+        keep = kept_digests(connection)
         return [*self._depot.remove_unused(connection, digests, keep)]
 
     def _remove(self, unused: Iterable[str], uploads: Iterable[str]) -> None:
@@ -273,32 +243,21 @@ class Store:
 
     def refused(self, name: str, now: int) -> None:
         """Note that the server could not take an outcome; it is offered again later."""
-        box, table = schema.outbox, schema.workunits
-        row = select(table.c.id).where(table.c.name == name).scalar_subquery()
+        table = schema.workunits
         delay = case(
-            (box.c.attempts > OUTBOX_QUICK_RETRIES, OUTBOX_RETRY_MOST_S),
-            else_=OUTBOX_RETRY_S * (box.c.attempts + 1),
+            (table.c.told > OUTBOX_QUICK_RETRIES, OUTBOX_RETRY_MOST_S),
+            else_=OUTBOX_RETRY_S * (table.c.told + 1),
         )
         with self._database.write() as connection:
             connection.execute(
-                update(box)
-                .where(box.c.workunit_id == row)
-                .values(attempts=box.c.attempts + 1, retry_at=now + delay)
+                update(table)
+                .where(table.c.name == name, table.c.tell_at.is_not(None))
+                .values(told=table.c.told + 1, tell_at=now + delay)
             )
-
-    def retry_outbox(self) -> None:
-        """Offer every waiting outcome at once (after a restart)."""
-        with self._database.write() as connection:
-            connection.execute(update(schema.outbox).values(retry_at=0))
-            table, ended = schema.workunits, schema.lingering
-            unfinished = table.c.outcome.is_(None) | table.c.id.in_(
-                select(ended.c.workunit_id)
-            )
-            connection.execute(update(table).where(unfinished).values(transition_at=0))
 
     def _move(
         self, connection: Connection, workunit_id: int, view: WorkunitView, now: int
-    ) -> _Asked | int | None:
+    ) -> tuple[int, WorkunitView, Sequence[Check | Judge | Compare]] | int | None:
         """Apply actions until there is only waiting, a question, or nothing left.
 
         Returns what to ask, or the workunit's row when its files may go.
@@ -307,22 +266,16 @@ class Store:
             actions = next_actions(view, now)
             asked = [act for act in actions if isinstance(act, Check | Judge | Compare)]
             if asked:
-                return _Asked(workunit_id, view, asked)
+                return workunit_id, view, asked
             if not actions:
-                set_transition(connection, workunit_id, next_transition(view, now))
+                next_at = next_transition(view, now)
+                change_workunit(connection, workunit_id, transition_at=next_at)
                 return None
             for action in actions:
                 apply_action(connection, workunit_id, action, now)
             if any(isinstance(action, Close) for action in actions):
                 return workunit_id
             view = load_view(connection, workunit_id)
-
-    def _questions(
-        self, connection: Connection, asked: Sequence[_Asked]
-    ) -> list[Question]:
-        rows = [one.workunit_id for one in asked]
-        results = self._results(connection, rows)
-        return [_question(one, results[one.workunit_id]) for one in asked]
 
     def _results(
         self, connection: Connection, workunits: Collection[int]
@@ -345,8 +298,8 @@ class Store:
             host_id=row.host_id,
             user_id=row.user_id,
             received_at=row.received_at,
-            cpu_s=row.cpu_s or 0.0,
-            flops=row.flops or 0.0,
+            cpu_s=row.cpu_s,
+            flops=row.flops,
         )
 
 
@@ -361,11 +314,10 @@ def _note_over(connection: Connection, workunits: Collection[int], now: int) -> 
 @cache
 def _received() -> Select[Any]:
     """Return the query for the result files of workunits :rows, oldest results first."""
-    table, of, used = schema.results, schema.workunits, schema.usages
+    table, of = schema.results, schema.workunits
     return (
-        select(table, of.c.name.label("workunit"), used.c.cpu_s, used.c.flops)
+        select(table, of.c.name.label("workunit"))
         .join(of, of.c.id == table.c.workunit_id)
-        .outerjoin(used, used.c.copy_id == table.c.id)
         .where(
             table.c.workunit_id.in_(bindparam("rows", expanding=True)),
             table.c.outcome == ResultOutcome.SUCCESS.value,
@@ -383,24 +335,6 @@ def _uploads_of_failed(connection: Connection, workunits: list[int]) -> list[str
         table.c.outcome.in_([outcome.value for outcome in _FAILED]),
     )
     return list(connection.scalars(query))
-
-
-def _question(asked: _Asked, results: dict[str, ReceivedResult]) -> Question:
-    view = asked.view
-    sets = [act.results for act in asked.actions if isinstance(act, Judge)]
-    rechecks = {result.name for result in view.results if result.recheck}
-    late = tuple(act.result for act in asked.actions if isinstance(act, Compare))
-    return Question(
-        asked.workunit_id,
-        checks=tuple(act.result for act in asked.actions if isinstance(act, Check)),
-        judge=sets[0] if sets else (),
-        pairs=late,
-        doubt=view.doubt,
-        opinions=tuple(name for name in late if view.doubt and name in rechecks),
-        canonical=view.canonical,
-        quorum=view.in_force.min_quorum,
-        results=results,
-    )
 
 
 def _outcome(

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stoilo.server.engines.embedded.db.records import (
-    Action,
     Check,
+    CheckVerdict,
     Close,
     Compare,
     Create,
@@ -42,6 +42,7 @@ from stoilo.server.engines.embedded.db.records import (
     ReleaseClass,
     SecondOpinion,
     Validity,
+    still_counts,
 )
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
 
@@ -95,7 +96,8 @@ def _wants_opinion(view: WorkunitView, now: int) -> bool:
     """Say whether a re-check differed, nobody else has said what it is, and may yet."""
     if not view.doubt or now + view.redundancy.delay_bound_s > view.not_after:
         return False
-    others = [result for result in view.results if result.recheck and not result.doubts]
+    doubted = CheckVerdict.DOUBTED
+    others = [one for one in view.results if one.recheck and one.recheck is not doubted]
     return len(others) < MOST_OPINIONS and not any(_may_answer(one) for one in others)
 
 
@@ -227,7 +229,7 @@ def may_issue(view: WorkunitView, caller: Caller, now: int) -> bool:
 def may_recheck(view: WorkunitView, caller: Caller, now: int) -> bool:
     """Say whether a re-check of an ended workunit may go to this host now."""
     allowed = caller.trusted_account or any(
-        result.for_anybody and result.state is ResultProgress.UNSENT
+        result.recheck is CheckVerdict.OPEN and result.state is ResultProgress.UNSENT
         for result in view.results
     )
     return view.lingering and allowed and _may_hold(view, caller, now)
@@ -241,12 +243,6 @@ def can_receive(view: WorkunitView, result: Result) -> bool:
     """
     wanted = view.outcome is None or view.lingering
     return wanted and still_counts(result.state, result.outcome)
-
-
-def still_counts(state: ResultProgress, outcome: ResultOutcome) -> bool:
-    """Say whether a result is on its host, or has only not come back in time."""
-    late = state is ResultProgress.OVER and outcome is ResultOutcome.NO_REPLY
-    return late or state is ResultProgress.IN_PROGRESS
 
 
 def next_actions(view: WorkunitView, now: int) -> list[Action]:

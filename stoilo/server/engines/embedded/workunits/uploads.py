@@ -25,9 +25,13 @@ from sqlalchemy import select, update
 
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
 from stoilo.core.files import sync_directory
-from stoilo.server.engines.embedded.accounts.quotas import is_newcomer
+from stoilo.server.engines.embedded.accounts.accounts import is_newcomer
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.records import load_view, result_of
+from stoilo.server.engines.embedded.db.records import (
+    WorkunitState,
+    counts,
+    joined_results,
+)
 from stoilo.server.engines.embedded.files.depot import (
     disk_error,
     free_bytes,
@@ -35,7 +39,6 @@ from stoilo.server.engines.embedded.files.depot import (
     remove,
     size_of,
 )
-from stoilo.server.engines.embedded.workunits.transitioner import can_receive
 from stoilo.server.engines.embedded.workunits.upload_quota import (
     LARGEST_RESULT,
     Owner,
@@ -47,8 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sqlalchemy import Connection
-
     from stoilo.server.engines.embedded.db.database import Database
     from stoilo.server.engines.embedded.db.schema import AnyRow
 
@@ -56,7 +57,7 @@ CHUNK = 1024 * 1024
 # So much of an upload comes before its part of the reserved room is noted again
 NOTED_BYTES = 4 * CHUNK
 # What says whether an account is a newcomer's
-_STANDING = (schema.users.c.password_hash, schema.people.c.total_credit)
+_STANDING = (schema.users.c.password_hash, schema.users.c.total_credit)
 # How often parts that stopped coming are looked for, s
 LOOK_EVERY_S = 600
 
@@ -129,10 +130,9 @@ class UploadDesk:
         """Return how many bytes of an outstanding upload are here.
 
         Raises:
-            DeniedError: ``STO-E031`` when it is not expected from this caller.
+            DeniedError: ``STO-E014`` when it is not expected from this caller.
         """
-        with self._database.read() as connection:
-            row = self._expected(connection, token, name)
+        row = self._expected(token, name)
         if row.upload_size is not None:
             return int(row.upload_size)
         return size_of(self._part(name))
@@ -145,19 +145,17 @@ class UploadDesk:
         the part stays for a later resume, except after a refusal for good.
 
         Raises:
-            DeniedError: ``STO-E031``.
+            DeniedError: ``STO-E014``.
             UsageError: ``STO-E030`` or ``STO-E032`` (too large): never try again.
             InternalError: ``STO-E034`` (busy), ``STO-E003`` or ``STO-E110`` (no room):
                 try again later.
-            TrustError: ``STO-E033`` for a wrong checksum: try again from the start.
+            TrustError: ``STO-E034`` for a wrong checksum: try again from the start.
         """
-        row = self._outstanding(token, head.name)
+        row = self._expected(token, head.name)
         if head.nbytes > row.result_max_bytes or head.offset > head.nbytes:
             raise UsageError("STO-E032", "the upload is larger than the task allows")
         with self._alone(head.name):
-            row = self._outstanding(
-                token, head.name
-            )  # another may have ended meanwhile
+            row = self._expected(token, head.name)  # another may have ended meanwhile
             if row.upload_size is not None:
                 self._check_same(row, head)
                 yield None
@@ -187,10 +185,6 @@ class UploadDesk:
 
         return Incoming(head.name, head, stream, missing, note, missing)
 
-    def _outstanding(self, token: str, name: str) -> AnyRow:
-        with self._database.read() as connection:
-            return self._expected(connection, token, name)
-
     def forget(self, name: str) -> None:
         """Remove an upload, whole or in part, that no result needs any more.
 
@@ -218,24 +212,15 @@ class UploadDesk:
 
         What stays is counted as its owner's.
         """
-        table, of = schema.results, schema.workunits
-        box, kept = schema.outbox, schema.lingering
+        table, of, users = schema.results, schema.workunits, schema.users
+        wanted_of = (of.c.state != WorkunitState.OVER.value) | of.c.tell_at.is_not(None)
+        query = (
+            select(table.c.upload_name, table.c.user_id, table.c.host_id, *_STANDING)
+            .join(of, of.c.id == table.c.workunit_id)
+            .outerjoin(users, users.c.id == table.c.user_id)
+            .where(wanted_of)
+        )
         with self._database.read() as connection:
-            query = (
-                select(
-                    table.c.upload_name, table.c.user_id, table.c.host_id, *_STANDING
-                )
-                .join(of, of.c.id == table.c.workunit_id)
-                .outerjoin(schema.users, schema.users.c.id == table.c.user_id)
-                .outerjoin(schema.people, schema.people.c.user_id == table.c.user_id)
-                .outerjoin(box, box.c.workunit_id == of.c.id)
-                .outerjoin(kept, kept.c.workunit_id == of.c.id)
-                .where(
-                    of.c.outcome.is_(None)
-                    | box.c.workunit_id.is_not(None)
-                    | kept.c.workunit_id.is_not(None)
-                )
-            )
             wanted = {
                 row.upload_name: _owner_of(row) for row in connection.execute(query)
             }
@@ -247,22 +232,25 @@ class UploadDesk:
             size, whole = size_of(path), path.name == name
             self._room.load(name, wanted[name], size, self._now(), whole=whole)
 
-    def _expected(self, connection: Connection, token: str, name: str) -> AnyRow:
-        """Return the outstanding result behind token and name, or ``STO-E031``."""
-        table = schema.results
-        row = connection.execute(
-            select(table, schema.workunits.c.result_max_bytes, *_STANDING)
-            .join(schema.workunits, schema.workunits.c.id == table.c.workunit_id)
-            .outerjoin(schema.users, schema.users.c.id == table.c.user_id)
-            .outerjoin(schema.people, schema.people.c.user_id == table.c.user_id)
+    def _expected(self, token: str, name: str) -> AnyRow:
+        """Return the outstanding result behind token and name, or ``STO-E014``."""
+        table, of, users = schema.results, schema.workunits, schema.users
+        query = (
+            select(
+                table, of.c.state.label("wu_state"), of.c.result_max_bytes, *_STANDING
+            )
+            .join(of, of.c.id == table.c.workunit_id)
+            .outerjoin(users, users.c.id == table.c.user_id)
             .where(table.c.upload_name == name)
-        ).first()
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
         if row is None or not hmac.compare_digest(
             row.upload_token.encode(), token.encode()
         ):
-            raise DeniedError("STO-E031", "this upload is not expected")
-        if not can_receive(load_view(connection, row.workunit_id), result_of(row)):
-            raise DeniedError("STO-E031", "this upload is not expected any more")
+            raise DeniedError("STO-E014", "this upload is not expected")
+        if not counts(row):
+            raise DeniedError("STO-E014", "this upload is not expected any more")
         return row
 
     def _check_same(self, row: AnyRow, head: UploadHead) -> None:
@@ -342,17 +330,16 @@ class UploadDesk:
             size, digest, md5 = measure(part)
             if (size, md5) != (head.nbytes, head.md5):
                 part.unlink(missing_ok=True)
-                raise TrustError("STO-E033", "the upload does not have its checksum")
+                raise TrustError("STO-E034", "the upload does not have its checksum")
             part.replace(path)
             sync_directory(self._directory)
         except OSError as error:
             raise disk_error(error) from error
         table = schema.results
         with self._database.write() as connection:
-            row = connection.execute(
-                select(table).where(table.c.upload_name == head.name)
-            ).one()
-            if can_receive(load_view(connection, row.workunit_id), result_of(row)):
+            mine = table.c.upload_name == head.name
+            row = connection.execute(joined_results().where(mine)).one()
+            if counts(row):
                 connection.execute(
                     update(table)
                     .where(table.c.id == row.id)
@@ -360,7 +347,7 @@ class UploadDesk:
                 )
                 return
         path.unlink(missing_ok=True)
-        raise DeniedError("STO-E031", "this upload is not expected any more")
+        raise DeniedError("STO-E014", "this upload is not expected any more")
 
     def _part(self, name: str) -> Path:
         return self._directory / f"{name}.part"
@@ -377,5 +364,4 @@ def _md5_of_complete(path: Path) -> str:
 
 
 def _owner_of(row: AnyRow) -> Owner:
-    newcomer = is_newcomer(row.password_hash or "", row.total_credit)
-    return Owner(row.user_id, row.host_id, newcomer)
+    return Owner(row.user_id, row.host_id, is_newcomer(row))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from stoilo.server.engines.embedded.db.records import Check, Compare, Judge
 from stoilo.server.engines.interface import (
     Comparison,
     PairVerdict,
@@ -19,9 +20,15 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
+    from stoilo.server.engines.embedded.db.records import WorkunitView
     from stoilo.server.engines.interface import ReceivedResult, Validation
+
+log = logging.getLogger(__name__)
+INCONCLUSIVE_RETRY_S: Final = 5
+# Should nobody say that a validator has run: its answers may have been forgotten
+PENDING_RETRY_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,151 +58,120 @@ def judge(
     return Judgement("")
 
 
-log = logging.getLogger(__name__)
-_WAITS, _TROUBLE = PairVerdict.PENDING, PairVerdict.INCONCLUSIVE
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """What the validator has to answer before a workunit can move on."""
 
     workunit_id: int  # row of the workunit
-    checks: tuple[str, ...]  # results whose results are to be judged by themselves
-    judge: tuple[str, ...]  # results among which a quorum is to be looked for
-    pairs: tuple[str, ...]  # results to be compared with the canonical one
-    canonical: str  # the canonical result, empty while there is none
-    quorum: int  # how many must agree
-    results: dict[str, ReceivedResult]  # the files, by result name
-    # the re-check that differed from the canonical result, empty without one
-    doubt: str = ""
-    opinions: tuple[str, ...] = ()  # those of `pairs` that are a second opinion on it
+    view: WorkunitView
+    actions: Sequence[Check | Judge | Compare]
+    results: Mapping[str, ReceivedResult]  # the files, by result name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answers:
     """The validator's answers to a `Question`."""
 
     workunit_id: int  # row of the workunit
     # verdicts by result name
     checks: dict[str, ResultCheck] = field(default_factory=dict)
-    judged: tuple[str, ...] = ()  # the results that were compared, empty if none
-    # the outcome of comparing, None when it could not be completed
-    judgement: Judgement | None = None
-    # how results compare with the canonical one
+    judged: tuple[str, ...] = ()  # the set that was looked at for a quorum
+    judgement: Judgement | None = None  # None where a comparison gave no answer
+    # late results compared with the canonical one, and those of them that differ and are
+    # a second opinion with the re-check that is doubted
     pairs: dict[str, PairVerdict] = field(default_factory=dict)
-    # how second opinions compare with the re-check that is in doubt; only where they
-    # differ from the canonical one
     opinions: dict[str, PairVerdict] = field(default_factory=dict)
-    fatal: ResultCheck | None = None  # the answer that ends the workunit, None without
-    pending: bool = False  # why there is no judgement: validators must run first
+    fatal: ResultCheck | None = None  # the workunit cannot succeed
+    again_in_s: int = 0  # when to ask again what was not decided; 0: all was
 
 
-class _Interrupted(Exception):
-    """A comparison could not be completed; `fatal` when it never can be."""
-
-    def __init__(self, fatal: ResultCheck | None, *, pending: bool = False) -> None:
-        super().__init__()
-        self.fatal = fatal
-        self.pending = pending
+class _Stop(Exception):
+    """A comparison gave no answer, so that there is no judgement."""
 
 
 def answer(question: Question, validation: Validation) -> Answers:
     """Return the validator's answers to one question."""
-    row = question.workunit_id
-    checks: dict[str, ResultCheck] = {}
-    for name in question.checks:
-        checks[name] = _check(question, name, validation)
-        if checks[name].verdict is ResultVerdict.FATAL:
-            return Answers(row, checks, fatal=checks[name])
-    pairs = {
-        name: _compare(question, question.canonical, name, validation)
-        for name in question.pairs
-    }
-    opinions = {
-        name: _compare(question, question.doubt, name, validation)
-        for name in question.opinions
-        if pairs[name] is PairVerdict.DIFFERENT
-    }
-    if not question.judge:
-        return Answers(row, checks, pairs=pairs, opinions=opinions)
-    try:
-        judgement = _judge(question, validation)
-    except _Interrupted as stop:
-        waits = stop.pending
-        return Answers(row, checks, question.judge, fatal=stop.fatal, pending=waits)
-    return Answers(row, checks, question.judge, judgement)
+    asker = _Asker(question, validation)
+    for action in question.actions:
+        match action:
+            case Check(name):
+                asker.check(name)
+            case Judge(names):
+                asker.judge(names)
+            case Compare(name):
+                asker.compare_late(name)
+        if asker.said.fatal is not None:
+            return asker.said
+    if asker.undecided:
+        waits = asker.undecided == {PairVerdict.PENDING.value}
+        asker.said.again_in_s = PENDING_RETRY_S if waits else INCONCLUSIVE_RETRY_S
+    return asker.said
 
 
-def is_unsure(answers: Answers) -> bool:
-    """Say whether the validator must be asked again later."""
-    if answers.fatal is not None:
-        return False
-    return any(said.undecided for said in _said(answers)) or bool(
-        answers.judged and answers.judgement is None
-    )
+class _Asker:
+    """Puts one question; the server's own trouble makes an answer inconclusive."""
 
+    def __init__(self, question: Question, validation: Validation) -> None:
+        self._view, self._results = question.view, question.results
+        self._validation = validation
+        self.said = Answers(question.workunit_id)
+        self.undecided: set[str] = set()
 
-def is_pending(answers: Answers) -> bool:
-    """Say whether the engine will be told when to ask again, and has no other reason to."""
-    unsure = {said.value for said in _said(answers) if said.undecided}
-    if answers.judged and answers.judgement is None:
-        unsure.add((_WAITS if answers.pending else _TROUBLE).value)
-    return unsure == {_WAITS.value}
+    def check(self, name: str) -> None:
+        """Ask for the verdict about one result."""
+        result = self._results.get(name)
+        try:
+            if result is None or not result.path.exists():
+                lost = "the file is lost"
+                said = ResultCheck(ResultVerdict.INVALID, "STO-E023", lost)
+            else:
+                said = self._validation.check(result)
+        except Exception:  # the server's code must not stop the engine
+            log.exception("check of %s failed", name)
+            said = ResultCheck(ResultVerdict.INCONCLUSIVE)
+        self.said.checks[name] = said
+        if said.verdict.undecided:
+            self.undecided.add(said.verdict.value)
+        if said.verdict is ResultVerdict.FATAL:
+            self.said.fatal = said
 
+    def judge(self, names: tuple[str, ...]) -> None:
+        """Look for a quorum."""
+        self.said.judged = names
+        quorum = self._view.in_force.min_quorum
+        try:
+            self.said.judgement = judge(names, quorum, self._same)
+        except _Stop:
+            pass
 
-def _said(answers: Answers) -> list[ResultVerdict | PairVerdict]:
-    return [
-        *(check.verdict for check in answers.checks.values()),
-        *answers.pairs.values(),
-        *answers.opinions.values(),
-    ]
+    def compare_late(self, name: str) -> None:
+        """Compare what came after the end."""
+        late = next(one for one in self._view.results if one.name == name)
+        doubt = self._view.doubt
+        pair = self.said.pairs[name] = self._compare(self._view.canonical, name)
+        if pair is PairVerdict.DIFFERENT and doubt and late.recheck:
+            self.said.opinions[name] = self._compare(doubt, name)
 
+    def _same(self, left: str, right: str) -> bool:
+        said = self._pair(self._results[left], self._results[right])
+        if said.verdict is PairVerdict.FATAL:
+            self.said.fatal = ResultCheck(ResultVerdict.FATAL, said.code, said.message)
+        if said.verdict in {PairVerdict.SAME, PairVerdict.DIFFERENT}:
+            return said.verdict is PairVerdict.SAME
+        raise _Stop
 
-def _check(question: Question, name: str, validation: Validation) -> ResultCheck:
-    """Return the verdict about one result; the server's own trouble is inconclusive."""
-    result = question.results.get(name)
-    if result is None or not result.path.exists():
-        return ResultCheck(ResultVerdict.INVALID, "STO-E023", "the file is lost")
-    try:
-        return validation.check(result)
-    except Exception:  # the server's code must not stop the engine
-        log.exception("check of %s failed", name)
-        return ResultCheck(ResultVerdict.INCONCLUSIVE)
+    def _compare(self, known: str, name: str) -> PairVerdict:
+        before, result = self._results.get(known), self._results.get(name)
+        if before is None or result is None or not before.path.exists():
+            return PairVerdict.FATAL  # nothing is left to compare
+        return self._pair(before, result).verdict
 
-
-def _judge(question: Question, validation: Validation) -> Judgement:
-    """Look for a quorum; raises `_Interrupted` when a comparison gives no answer."""
-
-    def same(left: str, right: str) -> bool:
-        results = question.results
-        verdict = _pair(results[left], results[right], validation)
-        if verdict.verdict.undecided:
-            pending = verdict.verdict is PairVerdict.PENDING
-            raise _Interrupted(None, pending=pending)
-        if verdict.verdict is PairVerdict.FATAL:
-            fatal = ResultCheck(ResultVerdict.FATAL, verdict.code, verdict.message)
-            raise _Interrupted(fatal)
-        return verdict.verdict is PairVerdict.SAME
-
-    return judge(question.judge, question.quorum, same)
-
-
-def _compare(
-    question: Question, known: str, name: str, validation: Validation
-) -> PairVerdict:
-    before = question.results.get(known)
-    result = question.results.get(name)
-    if before is None or result is None or not before.path.exists():
-        return PairVerdict.FATAL  # nothing is left to compare
-    return _pair(before, result, validation).verdict
-
-
-def _pair(
-    left: ReceivedResult, right: ReceivedResult, validation: Validation
-) -> Comparison:
-    """Compare two results; the server's own trouble is inconclusive."""
-    try:
-        return validation.compare(left, right)
-    except Exception:  # the server's code must not stop the engine
-        log.exception("comparison of %s and %s failed", left.name, right.name)
-        return Comparison(PairVerdict.INCONCLUSIVE)
+    def _pair(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:
+        try:
+            said = self._validation.compare(left, right)
+        except Exception:  # the server's code must not stop the engine
+            log.exception("comparison of %s and %s failed", left.name, right.name)
+            said = Comparison(PairVerdict.INCONCLUSIVE)
+        if said.verdict.undecided:
+            self.undecided.add(said.verdict.value)
+        return said

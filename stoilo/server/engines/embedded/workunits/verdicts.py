@@ -10,30 +10,25 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import exists, insert, select, update
+from sqlalchemy import select, update
 
-from stoilo.server.engines.embedded.accounts.host_trust import note_failed, note_valid
-from stoilo.server.engines.embedded.accounts.preferences import ensure_person
+from stoilo.server.engines.embedded.accounts.host_trust import note_valid
 from stoilo.server.engines.embedded.accounts.quotas import (
-    forgive,
-    note_error,
+    note_bad,
     note_refusal,
     note_success,
-    note_turned_away,
 )
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     CheckVerdict,
-    Result,
     Validity,
     WorkunitView,
     load_view,
 )
 from stoilo.server.engines.embedded.workunits.spot_checks import (
-    all_resumed,
+    both_resumed,
     doubt_check,
     end_check,
-    note_resumption,
     second_verdict,
 )
 from stoilo.server.engines.embedded.workunits.steps import begin_lingering, end_workunit
@@ -51,7 +46,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.server.engines.embedded.db.schema import AnyRow
-    from stoilo.server.engines.embedded.workunits.validator import Answers
+    from stoilo.server.engines.embedded.workunits.validator import Answers, Judgement
 
 
 # A cobblestone is 1/200 of a day of a computer that makes 1 GFLOP/s. What a result is worth
@@ -70,47 +65,37 @@ def credit_of(fpops_est: float) -> float:
     return min(max(0.0, fpops_est * COBBLESTONES_PER_FLOP), MOST_PER_RESULT)
 
 
-def grant(connection: Connection, workunit_id: int, now: int) -> tuple[AnyRow, ...]:
+def grant(connection: Connection, workunit_id: int) -> tuple[AnyRow, ...]:
     """Pay for every valid result of a workunit that was not paid for; return those results.
 
     Call it in the transaction that makes results valid: both are stored or neither, and a
     second call pays nothing.
     """
-    table, paid = schema.results, schema.grants
+    table, of = schema.results, schema.workunits
     fresh = connection.execute(
-        select(table, schema.workunits.c.fpops_est, schema.workunits.c.app)
-        .join(schema.workunits, schema.workunits.c.id == table.c.workunit_id)
+        select(table, of.c.fpops_est, of.c.app)
+        .join(of, of.c.id == table.c.workunit_id)
         .where(
             table.c.workunit_id == workunit_id,
             table.c.outcome == ResultOutcome.SUCCESS.value,
             table.c.validity == Validity.VALID.value,
-            ~exists().where(paid.c.copy_id == table.c.id),
+            table.c.granted.is_(None),
         )
         .order_by(table.c.id)
     ).all()
     for result in fresh:
-        _pay(connection, result, credit_of(result.fpops_est), now)
+        worth = credit_of(result.fpops_est)
+        mine = table.c.id == result.id
+        connection.execute(update(table).where(mine).values(granted=worth))
+        for one, row in (
+            (schema.users, result.user_id),
+            (schema.hosts, result.host_id),
+        ):
+            more = one.c.total_credit + worth
+            connection.execute(
+                update(one).where(one.c.id == row).values(total_credit=more)
+            )
     return tuple(fresh)
-
-
-def _pay(connection: Connection, result: AnyRow, worth: float, now: int) -> None:
-    connection.execute(
-        insert(schema.grants).values(
-            copy_id=result.id,
-            user_id=result.user_id,
-            host_id=result.host_id,
-            granted=worth,
-            granted_at=now,
-        )
-    )
-    ensure_person(connection, result.user_id)
-    people, records = schema.people, schema.host_records
-    for table, mine in (
-        (people, people.c.user_id == result.user_id),
-        (records, records.c.host_id == result.host_id),
-    ):
-        more = table.c.total_credit + worth
-        connection.execute(update(table).where(mine).values(total_credit=more))
 
 
 _OF_VERDICT = {
@@ -140,20 +125,15 @@ def write_answers(
         _write_pairs(connection, view, answers, now)
     elif answers.fatal is not None:
         kind = OutcomeKind.VALIDATOR_FAILED
-        end_workunit(connection, answers.workunit_id, kind, now, answer=answers.fatal)
-    elif answers.judgement is not None and _all_viable(waiting, answers.judged):
-        _write_judgement(connection, answers, now)
+        end_workunit(connection, answers.workunit_id, kind, answer=answers.fatal)
+    elif answers.judgement is not None and all(
+        waiting[name].viable for name in answers.judged
+    ):  # what was compared still counts: its host may be banned meanwhile
+        _write_judgement(connection, answers, answers.judgement, now)
         if answers.judgement.canonical:
-            begin_lingering(connection, answers.workunit_id, now, recheck=spot_check())
-    paid = grant(connection, answers.workunit_id, now)
-    for result in paid:
-        note_success(connection, result.host_id, result.app)
-    forgive(connection, {result.user_id for result in paid})
-
-
-def _all_viable(results: dict[str, Result], names: Iterable[str]) -> bool:
-    """Say whether what was compared still counts: its host may be banned meanwhile."""
-    return all(results[name].viable for name in names)
+            begin_lingering(connection, answers.workunit_id, recheck=spot_check())
+    for paid in grant(connection, answers.workunit_id):
+        note_success(connection, paid)
 
 
 def _write_check(
@@ -161,31 +141,27 @@ def _write_check(
 ) -> None:
     if check.verdict.undecided:
         return
-    if check.verdict is ResultVerdict.INVALID:
-        note_failed(connection, [result])
-        note_error(connection, result, now)
     outcome, validity = _OF_VERDICT[check.verdict]
     connection.execute(
         update(schema.results)
         .where(schema.results.c.name == result)
-        .values(outcome=outcome.value, validity=validity.value, code=check.code[:16])
+        .values(
+            outcome=outcome.value,
+            validity=validity.value,
+            code=check.code[:16],
+            resumed_at=check.resumed_at,
+        )
     )
+    if check.verdict is ResultVerdict.INVALID:
+        note_bad(connection, [result], now)
     if outcome is ResultOutcome.REFUSED:
         note_refusal(connection, result, now)
-        note_turned_away(connection, _user_of(connection, result), 1, now)
-    if check.resumed_at:
-        note_resumption(connection, result, check.resumed_at)
 
 
-def _user_of(connection: Connection, result: str) -> int:
-    table = schema.results
-    query = select(table.c.user_id).where(table.c.name == result)
-    return int(connection.execute(query).scalar_one())
-
-
-def _write_judgement(connection: Connection, answers: Answers, now: int) -> None:
-    assert answers.judgement is not None  # noqa: S101 - the caller has looked
-    canonical, same = answers.judgement.canonical, answers.judgement.same
+def _write_judgement(
+    connection: Connection, answers: Answers, judgement: Judgement, now: int
+) -> None:
+    canonical, same = judgement.canonical, judgement.same
     if not canonical:
         _set_validity(connection, answers.judged, Validity.INCONCLUSIVE)
         return
@@ -193,75 +169,57 @@ def _write_judgement(connection: Connection, answers: Answers, now: int) -> None
     _decide(connection, same, Validity.VALID, now, compared=len(same) > 1)
     _decide(connection, others, Validity.INVALID, now)
     kind = OutcomeKind.CANONICAL
-    end_workunit(connection, answers.workunit_id, kind, now, canonical=canonical)
+    end_workunit(connection, answers.workunit_id, kind, canonical=canonical)
 
 
 def _write_pairs(
     connection: Connection, view: WorkunitView, answers: Answers, now: int
 ) -> None:
-    late = [result for result in view.results if result.undecided]
-    for result in late:
-        if result.name in answers.pairs:
-            pair = answers.pairs[result.name]
-            _write_pair(connection, view, answers, result, pair, now)
-            if result.recheck:  # it may have decided what the next one means
-                view = load_view(connection, answers.workunit_id)
+    """Write what came after the end and was compared with the canonical result."""
+    for result in view.results:
+        pair = answers.pairs.get(result.name, PairVerdict.PENDING)
+        if pair.undecided or not result.undecided:
+            continue
+        found: Validity | None = Validity.TOO_LATE
+        if pair is not PairVerdict.FATAL and not result.recheck:
+            found = Validity.VALID if pair is PairVerdict.SAME else Validity.INVALID
+            _decide(connection, [result.name], found, now)
+            continue
+        if pair is not PairVerdict.FATAL:
+            found = _write_recheck(connection, view, answers, result.name, now)
+            # it may have decided what the next one means
+            view = load_view(connection, answers.workunit_id)
+        if found is not None:
+            _set_validity(connection, [result.name], found)
 
 
-def _write_pair(
-    connection: Connection,
-    view: WorkunitView,
-    answers: Answers,
-    result: Result,
-    pair: PairVerdict,
-    now: int,
-) -> None:
-    if pair.undecided:
-        return
-    same = pair is PairVerdict.SAME
-    if pair is PairVerdict.FATAL:
-        _set_validity(connection, [result.name], Validity.TOO_LATE)
-    elif not result.recheck:
-        found = Validity.VALID if same else Validity.INVALID
-        _decide(connection, [result.name], found, now)
-    elif view.doubt:
-        _write_opinion(connection, view, answers, result.name, now, same=same)
-    elif _check_is_over(view):
-        found = Validity.VALID if same else Validity.TOO_LATE
-        _set_validity(connection, [result.name], found)
+def _write_recheck(
+    connection: Connection, view: WorkunitView, answers: Answers, result: str, now: int
+) -> Validity | None:
+    """Write what a re-check says of the canonical result; return what it is itself.
+
+    None where the second opinion that it may be is not known yet.
+    """
+    row, same = answers.workunit_id, answers.pairs[result] is PairVerdict.SAME
+    if view.doubt:
+        opinion = answers.opinions.get(result)
+        if opinion is not None and opinion.undecided:
+            return None
+        like_first = opinion is PairVerdict.SAME
+        verdict = second_verdict(
+            like_canonical=same,
+            like_first=like_first,
+            both_resumed=both_resumed(connection, view.doubt, result),
+        )
+        end_check(connection, row, verdict, now)
+        return Validity.VALID if same or like_first else Validity.TOO_LATE
+    if all(one.answered for one in view.results if one.recheck):
+        return Validity.VALID if same else Validity.TOO_LATE
+    if same:
+        end_check(connection, row, CheckVerdict.SAME, now)
     else:
-        if same:
-            end_check(connection, answers.workunit_id, CheckVerdict.SAME, now)
-        else:
-            doubt_check(connection, result.name)
-        _set_validity(connection, [result.name], Validity.VALID)
-
-
-def _check_is_over(view: WorkunitView) -> bool:
-    return all(result.answered for result in view.results if result.recheck)
-
-
-def _write_opinion(
-    connection: Connection,
-    view: WorkunitView,
-    answers: Answers,
-    result: str,
-    now: int,
-    *,
-    same: bool,
-) -> None:
-    like_first = answers.opinions.get(result)
-    if like_first is not None and like_first.undecided:
-        return
-    verdict = second_verdict(
-        like_canonical=same,
-        like_first=like_first is PairVerdict.SAME,
-        both_resumed=all_resumed(connection, [view.doubt, result]),
-    )
-    end_check(connection, answers.workunit_id, verdict, now)
-    agrees = same or like_first is PairVerdict.SAME
-    validity = Validity.VALID if agrees else Validity.TOO_LATE
-    _set_validity(connection, [result], validity)
+        doubt_check(connection, result)
+    return Validity.VALID
 
 
 def _decide(
@@ -276,9 +234,7 @@ def _decide(
     names = list(results)
     _set_validity(connection, names, validity)
     if validity is Validity.INVALID:
-        note_failed(connection, names)
-        for name in names:
-            note_error(connection, name, now)
+        note_bad(connection, names, now)
     elif compared:
         note_valid(connection, names)
 

@@ -42,14 +42,15 @@ from stoilo.server.engines.stock.installation.plan import (
 from stoilo.server.engines.stock.project.database import open_database
 from stoilo.server.engines.stock.project.directory import read_project, tool_environment
 from stoilo.server.engines.stock.script_server import ENTRY_POINTS, entry_point_text
-from stoilo.server.release.programs import ReleasedPrograms, read_programs
+from stoilo.server.release.parts import ReleasedPrograms, read_programs
+from stoilo.signer.published.directory import read_release
 
 if TYPE_CHECKING:
     from stoilo.server.engines.programs import SignedFile
     from stoilo.server.engines.stock.app_versions import VersionFolder
     from stoilo.server.engines.stock.installation.plan import Plan, Step
     from stoilo.server.engines.stock.project.directory import StockProject
-    from stoilo.server.release.programs import ReleasedPrograms
+    from stoilo.server.release.parts import ReleasedPrograms
 
 
 TOOL_S: Final = 600.0
@@ -119,7 +120,7 @@ def read_offer(directory: Path) -> ReleasedPrograms:
     Raises:
         UsageError: ``STO-B028`` when there is nothing for them.
         TrustError: the release's codes; ``STO-E002`` a file that is not of its digest;
-            ``STO-E050``, ``STO-E051`` signatures and platforms.
+            ``STO-E050``, ``STO-E001`` signatures and platforms.
     """
     root = directory / "root.json"
     if not root.is_file():
@@ -129,7 +130,10 @@ def read_offer(directory: Path) -> ReleasedPrograms:
             hint="name the folder with root.json, metadata and targets: DATA/keys",
         )
     trust = load_trust(
-        directory, root.read_bytes(), int(time.time()), installed=installed_release()
+        read_release(directory),
+        root.read_bytes(),
+        int(time.time()),
+        installed=installed_release(),
     )
     found = read_programs(directory, trust)
     if not found.programs:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Less than MariaDB's own default: no file of ours lies in these tables.
 PACKET_BYTES: Final = 4 * 1024 * 1024
 
-STOCK = Branch("stock", "stoilo_version", metadata)
+STOCK = Branch("stock", "stoilo_version", metadata, "stock0001")
 
 
 class Database(EngineDatabase):

@@ -22,7 +22,7 @@ from importlib import resources
 from typing import Final
 
 from stoilo.core.boinc.xml import escape
-from stoilo.policies.levels import level_files
+from stoilo.core.levels import level_files
 from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
 
 NO_BATCH: Final = 0

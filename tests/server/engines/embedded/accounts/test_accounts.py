@@ -117,7 +117,7 @@ def test_key_says_whether_it_is_the_weak_one(accounts):
 def test_new_keys_open_the_account_and_old_ones_nothing(accounts):
     old = accounts.ensure("a@example.org", 1)
     other = accounts.ensure("b@example.org", 1)
-    new = accounts.change_keys(old.user_id, 2)
+    new = accounts.change_keys(old.user_id)
     assert accounts.open_by_key(new.key) == new == accounts.ensure("a@example.org", 3)
     with pytest.raises(DeniedError, match="STO-E016"):
         accounts.open_by_key(old.key)
@@ -132,22 +132,22 @@ def test_new_keys_open_the_account_and_old_ones_nothing(accounts):
 
 def test_keys_never_come_back(accounts):
     user = accounts.ensure("a@example.org", 1).user_id
-    made = [accounts.change_keys(user, 2) for _ in range(5)]
+    made = [accounts.change_keys(user) for _ in range(5)]
     assert len({one.key for one in made} | {one.weak_key for one in made}) == 10
 
 
 def test_keys_of_nobody_cannot_be_changed(accounts):
     with pytest.raises(DeniedError, match="STO-E016"):
-        accounts.change_keys(7, 1)
+        accounts.change_keys(7)
 
 
 def test_account_over_the_web_is_unverified_until_the_operator_takes_it_over(accounts):
     squatted = accounts.create("a@example.org", HASH, 1)
     assert not squatted.verified
-    kept = accounts.change_keys(squatted.user_id, 2)
+    kept = accounts.change_keys(squatted.user_id)
     assert not kept.verified
     assert accounts.find("a@example.org", HASH) == kept
-    taken = accounts.take_over("A@example.org", 3)
+    taken = accounts.take_over("A@example.org")
     assert taken.verified
     assert taken.user_id == squatted.user_id
     for call in (accounts.find, lambda *pair: accounts.create(*pair, 4)):

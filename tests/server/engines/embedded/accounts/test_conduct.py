@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from engine_bench import EmbeddedBench
 from hypothesis import given
@@ -9,11 +11,11 @@ from hypothesis import strategies as st
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.types import Redundancy
+from stoilo.server.engines.embedded.accounts.accounts import is_newcomer
 from stoilo.server.engines.embedded.accounts.quotas import (
     CONDUCT_RULES,
     Conduct,
     after_turning_away,
-    is_newcomer,
     pause_of,
 )
 from stoilo.server.engines.embedded.workunits.transitioner import refusal_cap
@@ -55,13 +57,14 @@ def test_pause_is_never_longer_than_an_hour_nor_shortened(before, newcomer):
     [("x", None, True), ("x", 0.0, True), ("x", 0.1, False), ("", None, False)],
 )
 def test_newcomer_is_a_stranger_without_a_valid_result(password, credit, new):
-    assert is_newcomer(password, credit) is new
+    row = SimpleNamespace(password_hash=password, total_credit=credit)
+    assert is_newcomer(row) is new
 
 
 def test_pause_says_until_when_and_ends():
     allowance = pause_of(NOW + 90, NOW)
     assert (allowance.apps, allowance.results, allowance.delay_s) == ((), 0, 90)
-    assert "STO-E111" in allowance.messages[0]
+    assert "STO-E067" in allowance.messages[0]
     assert pause_of(NOW, NOW) is None
 
 
@@ -92,7 +95,7 @@ def test_newcomer_pauses_with_all_his_hosts_until_a_result_is_valid(bench, how):
         turn_away(bench, 1, how)
     reply = bench.request(1, cpid="f" * 32, cpu_req_instances=1.0)
     assert reply.results == ()
-    assert "STO-E111" in reply.messages[0]
+    assert "STO-E067" in reply.messages[0]
     assert 0 < reply.request_delay <= 60
     bench.finish(1, kept, b"x")
     bench.settle()

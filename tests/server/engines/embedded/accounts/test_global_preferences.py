@@ -1,17 +1,17 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.boinc.messages import SchedulerRequest
 from stoilo.core.boinc.xml import escape
-from stoilo.server.engines.embedded.accounts.global_preferences import (
+from stoilo.server.engines.embedded.accounts.preferences import (
     GLOBAL_TAGS,
-    GlobalPreferences,
     exchange_global_preferences,
     parse_global_preferences,
-    render_global_preferences,
 )
 from stoilo.server.engines.embedded.accounts.roster import open_roster
 from stoilo.server.engines.embedded.scheduling.authenticate import find_visitor
@@ -40,10 +40,13 @@ def test_what_goes_on_is_known_names_and_numbers_alone(values):
     found = parse_global_preferences(document(more=inner))
     if found is None:
         return
-    assert {tag for tag, _ in found.settings} <= GLOBAL_TAGS
-    shown = render_global_preferences(found)
-    assert parse_global_preferences(shown).modified_at == NOW
-    assert all(0.0 <= value <= 1e12 for _, value in found.settings)
+    modified_at, shown = found
+    assert parse_global_preferences(shown) == found
+    assert modified_at == NOW
+    settings = re.findall(r"<(\w+)>([0-9.]+)</\1>\n", shown)
+    assert {tag for tag, _ in settings} <= {*GLOBAL_TAGS, "mod_time"}
+    assert all(0.0 <= float(value) <= 1e12 for _, value in settings)
+    assert len(settings) == len(shown.splitlines())
 
 
 def test_clients_own_form_is_read():
@@ -54,10 +57,12 @@ def test_clients_own_form_is_read():
             "</run_if_user_active><start_hour>nan</start_hour><evil>1</evil>"
         )
     )
-    assert found == GlobalPreferences(
-        NOW,
-        (("max_ncpus_pct", 50.0), ("run_if_user_active", 0.0), ("run_on_batteries", 1)),
+    kept = (
+        f"<mod_time>{NOW}</mod_time>\n<max_ncpus_pct>50.000000</max_ncpus_pct>\n"
+        "<run_if_user_active>0.000000</run_if_user_active>\n"
+        "<run_on_batteries>1.000000</run_on_batteries>\n"
     )
+    assert found == (NOW, kept)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +87,8 @@ def exchange(tmp_path):
 
     def call(sent, now=NOW, *, weak=False):
         with roster._database.write() as connection:
-            stored = find_visitor(connection, request).preferences
-            user = account.user_id
-            return exchange_global_preferences(
-                connection, user, stored, sent, now, weak=weak
-            )
+            stored = find_visitor(connection, request).row
+            return exchange_global_preferences(connection, stored, sent, now, weak=weak)
 
     yield call
     roster.close()

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stoilo.core.errors import DeniedError
-from stoilo.server.engines.embedded.accounts.accounts import Turns, hash_password
+from stoilo.server.engines.embedded.accounts.passwords import Turns, hash_password
 
 
 class Crowd:
@@ -45,6 +45,6 @@ def test_turn_that_ended_is_free_again() -> None:
     for _ in range(3):
         with turns:
             pass
-    with turns, pytest.raises(DeniedError, match="STO-E013"):
+    with turns, pytest.raises(DeniedError, match="STO-E068"):
         hash_password("0" * 32, "salt", turns)
     assert hash_password("0" * 32, "salt", turns) == hash_password("0" * 32, "salt")

@@ -23,7 +23,6 @@ from stoilo.server.engines.embedded.accounts.preferences import (
     narrow_wishes,
     project_preferences,
     save_preferences,
-    selected_levels,
 )
 from tests.support.engine import make_spec
 
@@ -51,7 +50,7 @@ def choose(bench, user, **fields):
     account = bench.engine.accounts.ensure(f"u{user}@example.org", bench.clock())
     with bench.engine._database.write() as connection:
         chosen = ProjectPreferences(**fields)
-        save_preferences(connection, account.user_id, chosen, bench.clock())
+        save_preferences(connection, account.user_id, chosen)
     return account
 
 
@@ -111,25 +110,6 @@ def test_server_that_lowers_preferences_lowers_the_host():
 # ------------------------------------------------------------------ rules
 
 
-@given(st.sampled_from(LEVELS), st.none() | st.text(max_size=20))
-def test_selection_never_exceeds_the_accounts_level(level, selection):
-    allowed = LEVELS[: LEVELS.index(level) + 1]
-    assert set(selected_levels(level, selection)) <= set(allowed)
-
-
-@pytest.mark.parametrize(
-    ("level", "selection", "expected"),
-    [
-        ("tensor", None, LEVELS[:3]),
-        ("tensor", "", ("pure",)),
-        ("tensor", ",numeric,", ("numeric",)),
-        ("pure", ",numeric,", ("pure",)),
-    ],
-)
-def test_empty_selection_means_pure_alone(level, selection, expected):
-    assert selected_levels(level, selection) == expected
-
-
 @given(
     st.builds(Wishes, st.just(""), st.booleans(), st.booleans(), TOPICS.map(tuple)),
     CHOICES,
@@ -156,7 +136,7 @@ def test_no_task_can_carry_the_topic_of_nothing():
     ],
 )
 def test_unusable_choices_are_refused(chosen):
-    with pytest.raises(UsageError, match="STO-E060"):
+    with pytest.raises(UsageError, match="STO-E015"):
         check_preferences(chosen)
 
 

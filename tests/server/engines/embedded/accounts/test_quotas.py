@@ -232,5 +232,5 @@ def test_day_of_a_host_ends_with_its_quota_and_says_so(bench, monkeypatch):
         known = quotas.load_quotas(connection, host)
     allowance = quotas.allowed_today(known, ("pure",), 1, NOW, rules)
     assert (allowance.apps, allowance.results) == ((), 0)
-    assert "STO-E066" in allowance.messages[0]
+    assert "STO-E067" in allowance.messages[0]
     assert 0 < allowance.delay_s <= DAY

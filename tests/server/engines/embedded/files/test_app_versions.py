@@ -233,5 +233,5 @@ def test_change_of_key_that_nobody_signed_is_refused(bench):
 @pytest.mark.parametrize("platforms", [("a", "a"), ("../x",), ("",)])
 def test_unusable_platforms_are_refused(bench, platforms):
     programs = [SIGNER.program(platform=one) for one in platforms]
-    with pytest.raises(UsageError, match="STO-E051"):
+    with pytest.raises(UsageError, match="STO-E001"):
         bench.engine.set_programs(programs, SIGNER.key)

@@ -17,7 +17,6 @@ from sqlalchemy import select
 from stoilo.core.boinc.messages import (
     FileInfo,
     ReportedResult,
-    SchedulerReply,
 )
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.accounts.accounts import load_secret
@@ -65,7 +64,7 @@ def test_setting_names_urls():
     ],
 )
 def test_setting_that_makes_no_sense_is_refused(text):
-    with pytest.raises(UsageError, match="STO-B050"):
+    with pytest.raises(UsageError, match="STO-R090"):
         parse_mirrors(text)
 
 
@@ -96,8 +95,7 @@ def board(clock, doubts, monkeypatch):
 
 def named(board, host=1, *, sticky=True, nbytes=LEAST_BYTES + 1):
     file = FileInfo(DIGEST, "http://project/f", nbytes, "0" * 32, sticky)
-    reply = SchedulerReply(files=(file,))
-    (sent,) = board.send(reply, host).files
+    (sent,) = board.name([file], host)
     return sent.mirrors
 
 
@@ -339,7 +337,7 @@ def test_no_copy_that_a_lying_mirror_failed_is_charged(checked, many, first):
     checked.pass_time(3600)
     if many[first:]:
         checked.request(1, results=failures(many[first:]))
-    excused = (ResultOutcome.NOT_NEEDED.value, "STO-B052")
+    excused = (ResultOutcome.NOT_NEEDED.value, "STO-E021")
     assert {outcome_of(checked, copy) for copy in many} == {excused}
     assert checked.record(1) == 10
     checked.settle()
@@ -356,7 +354,7 @@ def test_excuse_survives_a_transaction_that_is_done_again(checked, many, monkeyp
 
     monkeypatch.setattr(type(checked.engine._database), "write_together", twice)
     checked.request(1, results=failures(many))
-    assert {outcome_of(checked, copy)[1] for copy in many} == {"STO-B052"}
+    assert {outcome_of(checked, copy)[1] for copy in many} == {"STO-E021"}
     assert checked.record(1) == 10
 
 

@@ -15,12 +15,11 @@ from stoilo.core.boinc.messages import (
     ResultState,
 )
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.database import is_writing
+from stoilo.server.db.store import is_writing
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import NeedsWritingError, must_write
 from stoilo.server.engines.embedded.scheduling import reports
-from stoilo.server.engines.embedded.scheduling.host_activity import HostActivity
-from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S
+from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S, HostActivity
 from stoilo.server.engines.interface import ResultProgress
 from tests.support.engine import OutcomeRecorder, make_spec
 from tests.support.programs import LINUX, ProgramSigner
@@ -48,7 +47,7 @@ def statements(bench):
     """Yield the statements that are run meanwhile, those of transactions left out."""
     said = []
     database = bench.engine._database
-    engines = {database._engine, database._writing}
+    engines = {database.engine, database._writer}
 
     def note(_connection, _cursor, statement, *_):
         if not statement.startswith(BEGINNINGS):
@@ -255,7 +254,7 @@ def test_engine_moves_many_workunits_in_few_transactions(bench):
     def note(connection):
         commits.append(connection)
 
-    event.listen(bench.engine._database._writing, "commit", note)
+    event.listen(bench.engine._database._writer, "commit", note)
     bench.settle()
     assert len(bench.outcomes.outcomes) == 12
     assert len(commits) <= 8

@@ -7,7 +7,7 @@ from stoilo.core.boinc.messages import ClientVersion, HostInfo, SchedulerRequest
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.scheduling import hosts
 from stoilo.server.engines.embedded.scheduling.authenticate import find_visitor
-from stoilo.server.engines.embedded.scheduling.host_activity import HostActivity
+from stoilo.server.engines.embedded.scheduling.hosts import HostActivity
 from tests.support.engine import make_spec
 
 SLOW = Redundancy(delay_bound_s=10**7)
@@ -74,7 +74,7 @@ def test_copied_state_of_a_banned_host_is_banned(bench, clock):
     first = known(bench)[0].host_id
     bench.engine.roster.ban_host(first, clock())
     reply = call(bench, host_id=first, rpc_seqno=3)
-    assert "STO-E065" in reply.messages[0]
+    assert "STO-E041" in reply.messages[0]
     assert [host.banned for host in known(bench)] == [True, False, True]
 
 

@@ -22,7 +22,7 @@ def bench(tmp_path, clock):
 def asked_for_work(bench):
     """Return the queries of one call that put copies into an order."""
     asked = []
-    engine = bench.engine._database._writing
+    engine = bench.engine._database._writer
 
     def note(_connection, _cursor, statement, values, *_):
         if "priority DESC" in statement:

@@ -240,7 +240,7 @@ def test_success_without_the_file_is_an_error_of_the_host(bench):
     (copy,) = bench.fetch(1)
     bench.report(1, copy)
     status = bench.engine.status("w_1").results[0]
-    assert (status.outcome, status.code) == (ResultOutcome.CLIENT_ERROR, "STO-E020")
+    assert (status.outcome, status.code) == (ResultOutcome.CLIENT_ERROR, "STO-E021")
 
 
 def test_repeated_and_unknown_reports_are_acknowledged(bench):
@@ -393,7 +393,7 @@ def test_host_goes_on_with_its_copies_under_the_new_key(bench):
     (copy,) = bench.fetch(1)
     old = bench.engine.accounts.ensure("u1@example.org", 1)
     (host,) = bench.engine.roster.list_hosts(email=old.email)
-    bench.engine.accounts.change_keys(old.user_id, 2)
+    bench.engine.accounts.change_keys(old.user_id)
     assert bench.request(1, key=old.weak_key).bad_key
     assert bench.request(1, key=old.key).bad_key
     bench.finish(1, copy, b"x")

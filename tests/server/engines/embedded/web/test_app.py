@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.rate_limit import TokenBuckets
-from stoilo.executor.volunteer.scheduler_rpc import find_scheduler, parse_reply
+from stoilo.executor.volunteer.addresses import find_scheduler
+from stoilo.executor.volunteer.scheduler_rpc import parse_reply
 from stoilo.server.engines.embedded.web.app import HttpOptions
 from stoilo.server.engines.embedded.web.body_limit import BodyPace
 from stoilo.server.engines.embedded.web.rate_limit import CallLimits
@@ -352,13 +353,13 @@ def test_complete_upload_may_be_repeated_but_not_replaced(world, copy):
 
 
 BAD_UPLOADS = {
-    "wrong checksum": ({"md5": "0" * 32}, 1, "STO-E033"),
+    "wrong checksum": ({"md5": "0" * 32}, 1, "STO-E034"),
     "larger than allowed": ({"nbytes": 50_001}, -1, "STO-E032"),
     "longer than announced": ({"nbytes": 3}, -1, "STO-E030"),
     "shorter than announced": ({"nbytes": 100}, 1, "STO-E034"),
     "beyond what is held": ({"nbytes": 10, "offset": 5}, 1, "STO-E034"),
     "offset past the end": ({"offset": 10_000}, -1, "STO-E032"),
-    "other name": ({"name": "other_0_r0_0"}, -1, "STO-E031"),
+    "other name": ({"name": "other_0_r0_0"}, -1, "STO-E014"),
     "path as name": ({"name": "../../x"}, -1, "STO-E030"),
     "checksum no hex": ({"md5": "<"}, -1, "STO-E030"),
     "negative size": ({"nbytes": -1}, -1, "STO-E030"),
@@ -375,7 +376,7 @@ def test_bad_upload_is_refused_and_nothing_counts(world, copy, name):
     assert not (world.directory / "uploads" / upload.name).exists()
     world.report(user, copy_name)
     status = world.engine.status(copy_name.rpartition("_")[0])
-    assert status.results[0].code == "STO-E020"
+    assert status.results[0].code == "STO-E021"
 
 
 HOSTILE_UPLOADS = {
@@ -402,14 +403,14 @@ def test_upload_with_anothers_token_is_refused(world, copy):
     stolen = upload.url.rpartition("/")[0] + "/" + "0" * 48
     other = type(upload)(upload.name, stolen, upload.max_nbytes)
     status, text = send(world, other, b"x")
-    assert (status, "STO-E031" in text) == (-1, True)
+    assert (status, "STO-E014" in text) == (-1, True)
 
 
 def test_upload_after_the_end_is_refused(world, copy):
     _, name, upload = copy
     world.engine.cancel(name.rpartition("_")[0])
     status, text = send(world, upload, b"x")
-    assert (status, "STO-E031" in text) == (-1, True)
+    assert (status, "STO-E014" in text) == (-1, True)
 
 
 def test_upload_of_a_reported_copy_is_refused(world, copy):

@@ -9,7 +9,8 @@ import pytest
 import urllib3
 from engine_bench import EmbeddedBench
 
-from stoilo.executor.volunteer.scheduler_rpc import find_scheduler, parse_reply
+from stoilo.executor.volunteer.addresses import find_scheduler
+from stoilo.executor.volunteer.scheduler_rpc import parse_reply
 from stoilo.server.engines.embedded.web.app import HttpOptions
 from tests.support.engine import ProjectServer, make_spec
 from tests.support.programs import LINUX, ProgramSigner

@@ -43,7 +43,7 @@ def test_flood_is_cut_and_the_next_line_counts_it(lines):
 
 @pytest.mark.parametrize("path", ["/upload/0123abcd", "/sched\nforged line", "/" * 999])
 def test_neither_secret_nor_markup_of_a_path_is_repeated(lines, path):
-    RefusalLog().note(request(path), "STO-E031")
+    RefusalLog().note(request(path), "STO-E014")
     (line,) = lines()
     assert "0123" not in line
     assert "\n" not in line
@@ -53,7 +53,7 @@ def test_neither_secret_nor_markup_of_a_path_is_repeated(lines, path):
 @pytest.mark.parametrize(
     ("reply", "codes"),
     [
-        (SchedulerReply(bad_key=True), ["STO-E100"]),
+        (SchedulerReply(bad_key=True), ["STO-E016"]),
         (SchedulerReply(messages=("too many hosts [STO-E017].",)), ["STO-E017"]),
         (SchedulerReply(messages=("No program for you [STO-E050].",)), []),
         (SchedulerReply(), []),

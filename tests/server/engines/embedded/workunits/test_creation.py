@@ -51,7 +51,7 @@ def make(bench, replication, name="w_1", **changes):
 
 def records(bench):
     with bench.engine._database.read() as connection:
-        table = schema.histories
+        table = schema.host_apps
         rows = connection.execute(select(table).order_by(table.c.host_id)).all()
     return [row.consecutive_valid for row in rows]
 
@@ -81,7 +81,7 @@ def test_status_names_the_class_that_copies_wait_for(bench):
     assert bench.fetch(1, host=INTEL)
     bench.request(2, host=ARM)
     explained = bench.engine.status("w_1").explanation
-    assert "1 copies wait for a host of class linux x86" in explained
+    assert "1 results wait for a host of class linux x86" in explained
 
 
 def test_fine_class_tells_makers_apart(bench):

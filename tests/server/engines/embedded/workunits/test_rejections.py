@@ -84,7 +84,7 @@ def gets_work(bench):
 
 def quota(bench):
     with bench.engine._database.read() as connection:
-        host_id = connection.scalar(select(schema.quotas.c.host_id))
+        host_id = connection.scalar(select(schema.host_apps.c.host_id))
         (found,) = load_quotas(connection, host_id).values()
     return found
 

@@ -12,6 +12,7 @@ from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.db.records import (
     Caller,
     Check,
+    CheckVerdict,
     Close,
     Compare,
     Create,
@@ -247,7 +248,10 @@ AFTER_END = {
         (failed("b", ResultOutcome.NO_REPLY, 2),),
         [Close()],
     ),
-    "a re-check waits for a trusted host": ((Result("b", recheck=True),), []),
+    "a re-check waits for a trusted host": (
+        (Result("b", recheck=CheckVerdict.PENDING),),
+        [],
+    ),
 }
 
 
@@ -277,7 +281,7 @@ def test_result_after_the_end_counts_while_there_is_one_to_compare_it_with():
 
 
 def test_recheck_goes_to_trusted_accounts_that_had_no_copy_only():
-    checked = ended(Result("b", recheck=True))
+    checked = ended(Result("b", recheck=CheckVerdict.PENDING))
     ours = Caller(5, "h5", trusted_account=True)
     assert may_recheck(checked, ours, NOW)
     assert not may_issue(checked, ours, NOW)

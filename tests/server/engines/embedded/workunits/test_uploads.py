@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.boinc.messages import UploadInfo
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.volunteer.scheduler_rpc import (
+from stoilo.executor.volunteer.transfer import (
     parse_upload_reply,
     render_size_query,
     render_upload_head,
@@ -129,7 +129,7 @@ def test_resume_with_other_bytes_is_caught_by_the_checksum(bench, copy, wait_unt
         interrupt(server, bench, copy, 40_000)
         wait_until(lambda: count_held(server, bench, copy) == 40_000)
         status, _, message = send(server, bench, copy, other, offset=40_000)
-        assert (status, "STO-E033" in message) == (1, True)
+        assert (status, "STO-E034" in message) == (1, True)
         assert count_held(server, bench, copy) == 0  # from the start, next time
         assert send(server, bench, copy)[0] == 0
 
@@ -159,7 +159,7 @@ def test_neighbours_token_opens_nothing_of_mine(bench, copy):
     theirs = path_of(bench, other)
     with serve(bench) as server:
         status, _, message = send(server, bench, copy, path=theirs)
-        assert (status, "STO-E031" in message) == (-1, True)
+        assert (status, "STO-E014" in message) == (-1, True)
         assert send(server, bench, other)[0] == 0  # the negative control
     assert not file_of(bench, copy).exists()
 
@@ -185,7 +185,7 @@ def test_refusal_of_a_large_body_reaches_its_sender(bench, copy, known):
     path = "" if known else "upload/" + "0" * 48
     with serve(bench) as server:
         status, _, message = send(server, bench, copy, data, path=path)
-    assert (status, "[STO-E03" in message) == (-1, True)
+    assert (status, "[STO-E0" in message) == (-1, True)
 
 
 def test_whole_upload_sent_again_is_read_to_its_end(bench, copy):

@@ -12,7 +12,7 @@ from stoilo.server.engines.stock.installation.facts import DatabaseFacts, read_f
 from stoilo.server.engines.stock.installation.install import Installer, install_project
 from stoilo.server.engines.stock.installation.plan import RunTool, WriteFile, make_plan
 from stoilo.server.engines.stock.project.levels import APPS, plan_classes
-from stoilo.server.release.programs import ReleasedPrograms
+from stoilo.server.release.parts import ReleasedPrograms
 from stoilo.signer.boinc_keys import render_boinc_private, sign_key_change
 from tests.support.programs import ProgramSigner
 from tests.support.stockproject import CONFIG, StockTree
