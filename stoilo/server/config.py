@@ -116,7 +116,7 @@ class ServerConfig:
         with one backup that could take both back in time together.
 
         Raises:
-            UsageError: ``STO-B062`` where a MariaDB would begin empty beside the SQLite
+            UsageError: ``STO-B010`` where a MariaDB would begin empty beside the SQLite
                 file that this project has used so far.
         """
         if self.engine_database:
@@ -126,7 +126,7 @@ class ServerConfig:
             return f"sqlite:///{file}"
         if file.exists():  # else the project's hosts and running work would be gone
             raise UsageError(
-                "STO-B062",
+                "STO-B010",
                 "workunits and volunteers' accounts lie in engine/engine.sqlite, not in "
                 "the database of the settings",
                 hint=f'keep them there with engine_database = "sqlite:///{file}", or move '
@@ -191,10 +191,10 @@ def _check_proxy(address: str) -> None:
 
 
 def _check_watch(address: str) -> None:
-    """Raise ``STO-B060`` where figures would be shown to the network without a token."""
+    """Raise ``STO-B010`` where figures would be shown to the network without a token."""
     if address and not parse_address(address).loopback:
         raise UsageError(
-            "STO-B060",
+            "STO-B010",
             f"watch = {address[:80]!r} is not a loopback address",
             hint="leave it empty; Prometheus needs `stoilo account service-key metrics`",
         )

@@ -129,16 +129,6 @@ def render_plan_class(app: str, wish: HostFilter = ANY) -> str:
     )
 
 
-def missing_plan_classes(text: str) -> tuple[str, ...]:
-    """Return the classes that are not in a ``plan_class_spec.xml`` as they must be."""
-    return tuple(
-        plan_class(app, wish)
-        for app in APPS
-        for wish in HOST_FILTERS
-        if render_plan_class(app, wish) not in text
-    )
-
-
 def set_plan_classes(text: str) -> str:
     """Return a ``plan_class_spec.xml`` with our classes, others left as they are."""
     kept = re.sub(

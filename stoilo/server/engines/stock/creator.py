@@ -17,11 +17,11 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, case, select, update
+from sqlalchemy import select
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.types import Redundancy
@@ -29,14 +29,16 @@ from stoilo.executor.verifier.workunit import ADMISSION
 from stoilo.server.db.bulk import assign_many, insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.database import put_off
+from stoilo.server.engines.stock.project.directory import create_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from stoilo.server.engines.stock.project.database import Database
-    from stoilo.server.engines.stock.project.directory import Tools
+    from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.engines.workunits import WorkunitSpec
 
 
@@ -55,44 +57,43 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 class Job:
     """One workunit to be made, as its row says."""
 
-    row: int  # ours, 0 before it is written
+    row: int  # ours
     name: str
-    app: str
-    redundancy: Redundancy
-    priority: int  # larger goes first
-    input_template: str  # below ``templates``
-    result_template: str
-    files: tuple[str, ...]  # names in the download folder, in the template's order
+    arguments: str  # of the call of the tool, which takes only workunits of the same
+    line: str  # of its input
 
 
-def call_arguments(app: str, redundancy: Redundancy) -> list[str]:
+def call_arguments(app: str, redundancy: Redundancy) -> str:
     """Return the arguments of a call; a line that cannot be made stops no other."""
     # BOINC refuses a target above it; results are judged by the task's own number, which
     # the higher bound does not change
     success = max(redundancy.max_success, redundancy.target_results)
-    return [
-        *("--appname", app, "--stdin", "--continue_on_error"),
-        *("--min_quorum", str(redundancy.min_quorum)),
-        *("--target_nresults", str(redundancy.target_results)),
-        *("--max_error_results", str(redundancy.max_error)),
-        *("--max_total_results", str(redundancy.max_total)),
-        *("--max_success_results", str(success)),
-        *("--delay_bound", str(redundancy.delay_bound_s)),
-    ]
+    return (
+        f"--appname {app} --stdin --continue_on_error"
+        f" --min_quorum {redundancy.min_quorum}"
+        f" --target_nresults {redundancy.target_results}"
+        f" --max_error_results {redundancy.max_error}"
+        f" --max_total_results {redundancy.max_total}"
+        f" --max_success_results {success} --delay_bound {redundancy.delay_bound_s}"
+    )
 
 
-def stdin_line(job: Job) -> str:
+def stdin_line(
+    spec: WorkunitSpec,
+    templates: tuple[str, str],  # of inputs and result, below ``templates``
+    files: Sequence[str],  # names in the download folder, in the template's order
+) -> str:
     """Return a workunit's line, without newline.
 
     Raises:
         UsageError: ``STO-B004`` for words that `create_work` would not read as they are.
     """
     words = [
-        *("--wu_name", job.name),
-        *("--wu_template", f"templates/{job.input_template}"),
-        *("--result_template", f"templates/{job.result_template}"),
-        *("--priority", str(job.priority)),
-        *job.files,
+        *("--wu_name", spec.name),
+        *("--wu_template", f"templates/{templates[0]}"),
+        *("--result_template", f"templates/{templates[1]}"),
+        *("--priority", str(spec.priority)),
+        *files,
     ]
     if len(words) > LINE_WORDS or sum(len(word) + 1 for word in words) > LINE_BYTES:
         raise UsageError(
@@ -106,13 +107,8 @@ def stdin_line(job: Job) -> str:
 
 def batches(jobs: Iterable[Job]) -> Iterator[tuple[Job, ...]]:
     """Yield what to call `create_work` with: one redundancy, `BATCH` workunits at most."""
-
-    def call(job: Job) -> tuple[object, ...]:
-        return (job.app, *astuple(job.redundancy))
-
-    for _, members in groupby(
-        sorted(jobs, key=lambda job: (*call(job), job.row)), call
-    ):
+    in_order = sorted(jobs, key=lambda job: (job.arguments, job.row))
+    for _, members in groupby(in_order, lambda job: job.arguments):
         every = tuple(members)
         for at in range(0, len(every), BATCH):
             yield every[at : at + BATCH]
@@ -120,13 +116,9 @@ def batches(jobs: Iterable[Job]) -> Iterator[tuple[Job, ...]]:
 
 log = logging.getLogger(__name__)
 AT_ONCE: Final = 4000  # workunits that one flush looks at
-# Columns that `create_work` is told of.
-_TOLD: Final = ("name", "app", "priority", "input_template", "result_template")
-_REDUNDANCY: Final = tuple(one.name for one in fields(Redundancy))
-
+# How long what could not be made waits, s, and how often twice as long.
 _WAIT_S: Final = 10
-# From so many tries on, the wait for the next is no longer than after the last.
-_TRIES: Final = 6
+_DOUBLINGS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +126,8 @@ class Draft:
     """A workunit's row to be."""
 
     spec: WorkunitSpec  # what was asked for
-    job: Job  # what `create_work` is told of it
+    line: str  # what `create_work` is told of it
+    files: tuple[str, ...]  # in the download folder: the spec's, then the release
     # the one of its files that holds the release metadata, empty without
     release: str = ""
 
@@ -151,19 +144,16 @@ def insert_drafts(connection: Connection, drafts: Sequence[Draft], now: int) -> 
     table = tables.workunits
     names = [draft.spec.name for draft in drafts]
     columns = [table.c.name, table.c.id]
-    found = select_in(connection, columns, table.c.name, names)
-    known = {str(name): int(row) for name, row in found}
+    known = dict(map(tuple, select_in(connection, columns, table.c.name, names)))
     _check_admissions(connection, drafts, known)
     fresh = {draft.spec.name: draft for draft in drafts if draft.spec.name not in known}
     insert_many(connection, table, [_row(draft, now) for draft in fresh.values()])
-    rows = select_in(connection, [table.c.name, table.c.id], table.c.name, fresh)
     needs = [
-        {"workunit_id": row, "position": position, "file": file}
-        for name, row in rows
-        for position, file in enumerate(fresh[name].job.files)
+        {"workunit_id": row, "file": file}
+        for name, row in select_in(connection, columns, table.c.name, fresh)
+        for file in sorted({*fresh[name].files})
     ]
     insert_many(connection, tables.needs, needs)
-    insert_many(connection, tables.issuing, _last_issues(rows, fresh, now))
 
 
 def _check_admissions(
@@ -175,45 +165,33 @@ def _check_admissions(
     made. One that claims no files any more is over, and found as such (`settled`).
     """
     needs = tables.needs
-    columns = [needs.c.workunit_id, needs.c.position, needs.c.file]
+    columns = [needs.c.workunit_id, needs.c.file]
     found = select_in(connection, columns, needs.c.workunit_id, list(known.values()))
-    claimed = {(row, position): file for row, position, file in found}
+    claimed: dict[int, set[str]] = {}
+    for row, file in found:
+        claimed.setdefault(row, set()).add(file)
     for draft in drafts:
-        row = known.get(draft.spec.name, 0)
-        for position, file in enumerate(draft.spec.files):
-            wanted = draft.job.files[position]
-            there = claimed.get((row, position), wanted)
-            if file.open_name == ADMISSION and there != wanted:
+        there = claimed.get(known.get(draft.spec.name, 0))
+        for file, name in zip(draft.spec.files, draft.files, strict=False):
+            if file.open_name == ADMISSION and there and name not in there:
                 raise UsageError(
                     "STO-B097", f"{draft.spec.name} is there with another admission"
                 )
 
 
-def _last_issues(
-    rows: Sequence[tuple[str, int]], fresh: Mapping[str, Draft], now: int
-) -> list[dict[str, object]]:
-    last = {
-        row: fresh[name].spec.not_after - fresh[name].spec.redundancy.delay_bound_s
-        for name, row in rows
-    }
-    return [
-        {"workunit_id": row, "last_at": moment}
-        for row, moment in last.items()
-        if moment >= now
-    ]
-
-
 def _row(draft: Draft, now: int) -> dict[str, object]:
     spec = draft.spec
-    late = now + spec.redundancy.delay_bound_s > spec.not_after
+    last_at = spec.not_after - spec.redundancy.delay_bound_s
+    late = now > last_at
     return {
         "name": spec.name,
         "app": spec.app,
-        **asdict(spec.redundancy),
-        "priority": spec.priority,
-        "not_after": spec.not_after,
-        "input_template": draft.job.input_template,
-        "result_template": draft.job.result_template,
+        "min_quorum": spec.redundancy.min_quorum,
+        "max_error": spec.redundancy.max_error,
+        "max_total": spec.redundancy.max_total,
+        "arguments": call_arguments(spec.app, spec.redundancy),
+        "last_at": last_at,
+        "line": draft.line,
         "release_file": draft.release,
         "created_at": now,
         "outcome": OutcomeKind.ADMISSION_ENDED.value if late else None,
@@ -226,7 +204,7 @@ class Creator:
 
     Args:
         database: the project's.
-        tools: BOINC's.
+        project: whose tool is called.
         now: s since 1970.
 
     Attributes:
@@ -236,11 +214,11 @@ class Creator:
     def __init__(
         self,
         database: Database,
-        tools: Tools,
+        project: StockProject,
         now: Callable[[], int],
     ) -> None:
         self._database = database
-        self._tools = tools
+        self._project = project
         self._now = now
         self.turn = threading.Lock()
 
@@ -259,7 +237,8 @@ class Creator:
             made, trouble = len(jobs) - len(wanted), None
             for members in batches(wanted):
                 left, error = self._make(members)
-                self._postpone(left)
+                rows = [job.row for job in left]
+                put_off(self._database, rows, self._now(), _WAIT_S, _DOUBLINGS)
                 made += len(members) - len(left)
                 trouble = trouble or error
         if trouble is not None and not made:
@@ -271,14 +250,13 @@ class Creator:
 
         Returns what was not made, and why when the tool itself failed.
         """
-        arguments = call_arguments(members[0].app, members[0].redundancy)
+        arguments = members[0].arguments.split()
         left, before = list(members), len(members) + 1
         trouble: StoiloError | None = None
         while left and len(left) < before:
             before, trouble = len(left), None
             try:
-                lines = [stdin_line(job) for job in left]
-                self._tools.create_work(arguments, lines)
+                create_work(self._project, arguments, [job.line for job in left])
             except StoiloError as error:
                 trouble = error
             left = self._note_made(left)
@@ -287,24 +265,11 @@ class Creator:
             log.warning("%d workunits wait for another try: %s", len(left), why)
         return left, trouble
 
-    def _postpone(self, jobs: Sequence[Job]) -> None:
-        """Let others go first."""
-        table = tables.workunits
-        tries = case((table.c.attempts < _TRIES, table.c.attempts + 1), else_=_TRIES)
-        query = (
-            update(table)
-            .where(table.c.id == bindparam("row"), table.c.outcome.is_(None))
-            .values(retry_at=self._now() + _WAIT_S * tries, attempts=tries)
-        )
-        if jobs:
-            with self._database.write() as connection:
-                connection.execute(query, [{"row": job.row} for job in jobs])
-
     def _pending(self) -> list[Job]:
         """Return what has no BOINC row and is due: what was tried less often first."""
-        table, needs = tables.workunits, tables.needs
+        table = tables.workunits
         query = (
-            select(table.c.id, *(table.c[name] for name in (*_TOLD, *_REDUNDANCY)))
+            select(table.c.id, table.c.name, table.c.arguments, table.c.line)
             .where(
                 table.c.boinc_id == 0,
                 table.c.outcome.is_(None),
@@ -314,29 +279,15 @@ class Creator:
             .limit(AT_ONCE)
         )
         with self._database.read() as connection:
-            rows = connection.execute(query).all()
-            found = select_in(
-                connection,
-                [needs.c.workunit_id, needs.c.position, needs.c.file],
-                needs.c.workunit_id,
-                [row.id for row in rows],
-            )
-            files: dict[int, list[tuple[int, str]]] = {row.id: [] for row in rows}
-            for workunit, position, file in found:
-                if position >= 0:
-                    files[workunit].append((position, file))
-        return [_job(row, files[row.id]) for row in rows]
+            return [Job(*row) for row in connection.execute(query)]
 
     def _note_made(self, jobs: Sequence[Job]) -> list[Job]:
         """Write down which of `jobs` BOINC has; return the others."""
         there = boinc_tables.workunits
+        columns, names = [there.c.name, there.c.id], [job.name for job in jobs]
         with self._database.read() as connection:
-            columns = [there.c.name, there.c.id]
-            names = [job.name for job in jobs]
-            found = dict(
-                tuple(row)
-                for row in select_in(connection, columns, there.c.name, names)
-            )
+            rows = select_in(connection, columns, there.c.name, names)
+        found = dict(map(tuple, rows))
         made = {job.row: found[job.name] for job in jobs if job.name in found}
         if made:
             column, key = tables.workunits.c.boinc_id, tables.workunits.c.id
@@ -344,13 +295,3 @@ class Creator:
             with self._database.write() as connection:
                 assign_many(connection, column, key, made, fixed)
         return [job for job in jobs if job.name not in found]
-
-
-def _job(row: Row, files: list[tuple[int, str]]) -> Job:  # type: ignore[type-arg]  # a row of `workunits`
-    found = row._mapping  # noqa: SLF001 - SQLAlchemy's name for it
-    return Job(
-        row=row.id,
-        redundancy=Redundancy(**{name: found[name] for name in _REDUNDANCY}),
-        files=tuple(file for _, file in sorted(files)),
-        **{name: found[name] for name in _TOLD},
-    )

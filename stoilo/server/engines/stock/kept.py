@@ -23,7 +23,7 @@ from stoilo.server.engines.stock.project.directory import place
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stoilo.server.engines.stock.project.boinc_rows import (
+    from stoilo.server.engines.stock.project.boinc_tables import (
         OwnWorkunit,
         ResultRow,
     )

@@ -4,7 +4,7 @@ import pytest
 from stock_bench import StockBench
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.server.engines.stock.installation.app_versions import signatures_in
+from stoilo.server.engines.stock.app_versions import signatures_in
 from tests.support.programs import LINUX, ProgramSigner
 
 

@@ -30,15 +30,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError
-from stoilo.server.engines.stock.project.directory import OutputName, output_of
-from stoilo.server.engines.stock.scripts import script
+from stoilo.server.engines.stock import script
+from stoilo.server.engines.stock.project.directory import output_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from stoilo.server.engines.stock.assimilator import ScriptAssimilator
     from stoilo.server.engines.stock.project.directory import OutputName
-    from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
-    from stoilo.server.engines.stock.scripts.validator import ScriptValidator
+    from stoilo.server.engines.stock.validator import ScriptValidator
 
 
 CHECK: Final = "stoilo_validate"
@@ -52,54 +52,36 @@ REQUEST_BYTES: Final = 8192
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _WORKUNIT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+# How many files each script names.
+_FILES: Final = {CHECK: 1, COMPARE: 2, PING: 0}
 _PLAIN: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
-class CheckCall:
-    """Is this result well formed and acceptable?"""
+class Call:
+    """What a script asks, by its name."""
 
-    output: OutputName
-
-
-@dataclass(frozen=True, slots=True)
-class CompareCall:
-    """Are these two results the same?"""
-
-    left: OutputName
-    right: OutputName
-
-
-@dataclass(frozen=True, slots=True)
-class AssimilateCall:
-    """A workunit has ended; by name or by BOINC's row."""
-
+    script: str
+    outputs: tuple[OutputName, ...] = ()  # one to check, two to compare
+    # the workunit that has ended: its name, or BOINC's row
     name: str = ""
     boinc_id: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PingCall:
-    """Is anybody there?"""
-
-
-Call = CheckCall | CompareCall | AssimilateCall | PingCall
 
 
 def parse_call(data: bytes) -> Call:
     """Return what a script asks; raises ``STO-B003``."""
     if len(data) > REQUEST_BYTES or not data.isascii():
         raise TrustError("STO-B003", "the script's call is too long or not ASCII")
-    name, *arguments = data.decode().split("\0")
-    if name == CHECK:
-        return CheckCall(*_outputs(arguments, 1))
-    if name == COMPARE:
-        return CompareCall(*_outputs(arguments, 2))
-    if name == ASSIMILATE:
+    script, *arguments = data.decode().split("\0")
+    if script == ASSIMILATE:
         return _assimilate(arguments)
-    if name == PING:
-        return PingCall()
-    raise TrustError("STO-B003", "no such script is known")
+    if script not in _FILES:
+        raise TrustError("STO-B003", "no such script is known")
+    # ids and run times may stand beside the files
+    paths = [one for one in arguments if not _PLAIN.fullmatch(one)]
+    if len(paths) != _FILES[script]:
+        raise TrustError("STO-B003", f"the script was given {len(paths)} files")
+    return Call(script, tuple(map(output_of, paths)))
 
 
 def answer_unreadable(data: bytes) -> int:
@@ -108,15 +90,7 @@ def answer_unreadable(data: bytes) -> int:
     return _TAKEN if name == ASSIMILATE.encode() else _LATER
 
 
-def _outputs(arguments: list[str], count: int) -> list[OutputName]:
-    """Return the files among arguments; ids and run times may stand beside them."""
-    paths = [one for one in arguments if not _PLAIN.fullmatch(one)]
-    if len(paths) != count:
-        raise TrustError("STO-B003", f"the script was given {len(paths)} files")
-    return [output_of(path) for path in paths]
-
-
-def _assimilate(arguments: list[str]) -> AssimilateCall:
+def _assimilate(arguments: list[str]) -> Call:
     """Return the call for an end or a failure, as BOINC's versions put them.
 
     ``ID FILE…``; ``--error MASK NAME ID BATCH``, before that ``--error MASK ID``. A name
@@ -124,13 +98,13 @@ def _assimilate(arguments: list[str]) -> AssimilateCall:
     """
     match arguments:
         case ["--error", _, number] if _NUMBER.fullmatch(number):
-            return AssimilateCall(boinc_id=int(number))
+            return Call(ASSIMILATE, boinc_id=int(number))
         case ["--error", _, name, *_] if _WORKUNIT.fullmatch(name):
-            return AssimilateCall(name=name)
+            return Call(ASSIMILATE, name=name)
         case ["--error", _, _, number, *_] if _NUMBER.fullmatch(number):
-            return AssimilateCall(boinc_id=int(number))
+            return Call(ASSIMILATE, boinc_id=int(number))
         case [number, *_] if _NUMBER.fullmatch(number):
-            return AssimilateCall(boinc_id=int(number))
+            return Call(ASSIMILATE, boinc_id=int(number))
         case _:
             raise TrustError("STO-B003", "the assimilator's arguments make no sense")
 
@@ -145,36 +119,17 @@ TALK_S: Final = 10.0
 _PAUSE_S: Final = 0.5
 
 
-def answer_call(
-    call: Call, validator: ScriptValidator, assimilator: ScriptAssimilator
-) -> int:
-    """Return the exit status for a call; our own trouble is "again", never "no"."""
-    try:
-        match call:
-            case CheckCall(output):
-                return validator.check(output).value
-            case CompareCall(left, right):
-                return validator.compare(left, right).value
-            case AssimilateCall(name, boinc_id):
-                assimilator.hear(name=name, boinc_id=boinc_id)
-                return 0
-            case PingCall():
-                return 0
-    except StoiloError as error:
-        log.warning("a call of BOINC's waits: %s", error)
-    except Exception:  # a bug of ours must neither blame a host nor lose an end
-        log.exception("a call of BOINC's waits")
-    return AGAIN
-
-
 class ScriptServer:
-    """Listens at `path` from `open` to `close`.
+    """Listens at `path` until `close`.
 
     Args:
         path: of the socket; one left by a process that died is replaced.
         validator: for BOINC's validators.
         assimilator: for BOINC's assimilators.
         workers: calls answered at a time.
+
+    Raises:
+        InternalError: ``STO-B007``: the socket cannot be made.
     """
 
     def __init__(
@@ -187,56 +142,38 @@ class ScriptServer:
         self._path = path
         self._validator = validator
         self._assimilator = assimilator
-        self._workers = workers
-        self._socket: socket.socket | None = None
-        self._thread: threading.Thread | None = None
-        self._pool: ThreadPoolExecutor | None = None
         self._closing = threading.Event()
-        self._inode = 0
-
-    def open(self) -> None:
-        """Begin to answer; raises ``STO-B007`` when the socket cannot be made."""
         try:
-            self._path.parent.mkdir(mode=0o750, exist_ok=True)
-            self._path.unlink(missing_ok=True)
-            self._socket = _listen(self._path)
-            self._inode = self._path.stat().st_ino
+            path.parent.mkdir(mode=0o750, exist_ok=True)
+            path.unlink(missing_ok=True)
+            self._socket = _listen(path)
+            self._inode = path.stat().st_ino
         except OSError as error:
             raise InternalError(
                 "STO-B007", f"BOINC's scripts cannot be heard (errno {error.errno})"
             ) from error
-        self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="boinc-call")
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="boinc-call")
         self._thread = threading.Thread(
-            target=self._accept, args=(self._socket,), name="boinc-calls", daemon=True
+            target=self._accept, name="boinc-calls", daemon=True
         )
         self._thread.start()
 
     def close(self) -> None:
         """Stop; returns when every call in progress has its answer."""
-        if self._socket is None:
-            return
         self._closing.set()
-        self._remove_own()
+        with contextlib.suppress(FileNotFoundError):
+            if self._path.stat().st_ino == self._inode:  # else another's by now
+                self._path.unlink()
         self._socket.shutdown(socket.SHUT_RDWR)
-        assert self._thread is not None  # noqa: S101 - opened together
-        assert self._pool is not None  # noqa: S101 - opened together
         self._thread.join()
         self._pool.shutdown()
         self._socket.close()
-        self._socket = None
 
-    def _remove_own(self) -> None:
-        """Take the socket away unless another has come in its place."""
-        with contextlib.suppress(FileNotFoundError):
-            if self._path.stat().st_ino == self._inode:
-                self._path.unlink()
-
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self) -> None:
         """Hand calls on until closed; what the system refuses now, it allows later."""
-        assert self._pool is not None  # noqa: S101 - opened together
         while not self._closing.is_set():
             try:
-                connection, _ = listener.accept()
+                connection, _ = self._socket.accept()
             except OSError as error:
                 if not self._closing.wait(_PAUSE_S):
                     log.error("BOINC's scripts wait (errno %s)", error.errno)  # noqa: TRY400 - says it all
@@ -257,31 +194,75 @@ class ScriptServer:
                 log.warning("a call of BOINC's was cut off (errno %s)", error.errno)
 
     def _answer(self, data: bytes) -> int:
+        """Return the exit status for a call; our own trouble is "again", never "no"."""
         try:
             call = parse_call(data)
         except StoiloError as error:
             log.error("BOINC's scripts are not set up as they should be: %s", error)  # noqa: TRY400 - ours, complete
             return answer_unreadable(data)
-        return answer_call(call, self._validator, self._assimilator)
+        try:
+            if call.script == CHECK:
+                return self._validator.check(*call.outputs).value
+            if call.script == COMPARE:
+                return self._validator.compare(*call.outputs).value
+            if call.script == ASSIMILATE:
+                self._assimilator.hear(name=call.name, boinc_id=call.boinc_id)
+        except StoiloError as error:
+            log.warning("a call of BOINC's waits: %s", error)
+        except Exception:  # a bug of ours must neither blame a host nor lose an end
+            log.exception("a call of BOINC's waits")
+        else:
+            return _TAKEN
+        return AGAIN
 
 
 def _listen(path: Path) -> socket.socket:
-    """Return a listening socket that the project's group may use.
-
-    It is bound through its folder's descriptor: names of sockets are short, paths not.
-    """
+    """Return a listening socket that the project's group may use."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
-        made.bind(f"/proc/self/fd/{folder}/{path.name}")
+        with _short_name(path) as name:
+            made.bind(name)
         path.chmod(_MODE)
         made.listen(_BACKLOG)
     except OSError:
         made.close()
         raise
+    return made
+
+
+@contextlib.contextmanager
+def _short_name(path: Path) -> Iterator[str]:
+    """Yield a socket's name by its folder's descriptor: names are short, paths are not."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
-    return made
+
+
+PING_S: Final = 10.0
+
+
+def ask_socket(path: Path, wait_s: float = PING_S) -> str:
+    """Return why nothing answers behind a socket, empty when something does."""
+    try:
+        with (
+            _short_name(path) as name,
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made,
+        ):
+            made.settimeout(wait_s)
+            made.connect(name)
+            made.sendall(PING.encode())
+            made.shutdown(socket.SHUT_WR)
+            answer = made.recv(8)
+    except TimeoutError:
+        return (
+            f"it takes calls and answers none within {wait_s:.0f} s:"
+            " every worker is busy, or its thread has ended"
+        )
+    except OSError as error:
+        return error.strerror or "no answer"
+    return "" if answer.isdigit() else "it hangs up without an answer"
 
 
 def read_request(

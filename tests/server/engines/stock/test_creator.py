@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stoilo.core.errors import UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.stock.creation.creator import (
+from stoilo.server.engines.stock.creator import (
     BATCH,
     LINE_BYTES,
     Job,
@@ -18,18 +18,22 @@ from stoilo.server.engines.stock.creation.creator import (
     call_arguments,
     stdin_line,
 )
-from stoilo.server.engines.stock.creation.input_files import (
+from stoilo.server.engines.stock.input_files import (
     InputSlot,
     input_template,
     result_template,
 )
+from stoilo.server.engines.stock.outcomes import kind_of
 from stoilo.server.engines.stock.project.boinc_tables import ErrorMask
-from stoilo.server.engines.stock.results.outcomes import kind_of
 from tests.support.engine import make_spec
 
 
-def job(row, redundancy=Redundancy(), files=("f1",)):  # noqa: B008 - frozen
-    return Job(row, f"w_{row}", "pure", redundancy, 0, "in", "out", files)
+def job(row, redundancy=Redundancy()):  # noqa: B008 - frozen
+    return Job(row, f"w_{row}", call_arguments("pure", redundancy), "a line")
+
+
+def line_of(files):
+    return stdin_line(make_spec("w_1"), ("in", "out"), files)
 
 
 def test_each_redundancy_has_calls_of_its_own():
@@ -44,12 +48,12 @@ def test_long_lists_are_cut():
 
 
 def test_target_above_the_bound_of_successes_raises_that_bound():
-    words = call_arguments("pure", Redundancy(target_results=3, max_success=2))
+    words = call_arguments("pure", Redundancy(target_results=3, max_success=2)).split()
     assert words[words.index("--max_success_results") + 1] == "3"
 
 
 def test_quorum_is_said_on_the_command_line_and_in_no_template():
-    words = call_arguments("pure", Redundancy())
+    words = call_arguments("pure", Redundancy()).split()
     assert words[words.index("--min_quorum") + 1] == "2"
     template = input_template(make_spec("w_1"), (InputSlot("arguments", sticky=True),))
     for word in ("quorum", "nresults", "results", "delay_bound"):
@@ -71,7 +75,7 @@ def test_templates_of_about_the_same_cost_are_one():
 @pytest.mark.parametrize("files", [("f" * 60,) * 70, ("f",) * 99, ("a b",), ("a'b",)])
 def test_line_that_create_work_would_misread_is_refused(files):
     with pytest.raises(UsageError, match="STO-B004"):
-        stdin_line(job(1, files=files))
+        line_of(files)
 
 
 @given(
@@ -79,7 +83,7 @@ def test_line_that_create_work_would_misread_is_refused(files):
 )
 def test_line_is_read_as_it_was_meant_or_refused(files):
     try:
-        line = stdin_line(job(1, files=tuple(files)))
+        line = line_of(files)
     except UsageError:
         return
     assert len(line.encode()) < LINE_BYTES + 1

@@ -10,9 +10,9 @@ from stock_bench import StockBench
 from stoilo.core.background import Repeater
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.stock.creation import creator
-from stoilo.server.engines.stock.results import early_ends
-from stoilo.server.engines.stock.results.early_ends import _AT_ONCE
+from stoilo.server.engines.stock import creator
+from stoilo.server.engines.stock.project.directory import create_work
+from stoilo.server.engines.stock.rounds import AT_ONCE
 from tests.support.engine import make_spec
 
 SINGLE = Redundancy(
@@ -78,7 +78,7 @@ def look_around(bench):
 
 
 def test_frozen_workunits_keep_no_other_from_being_frozen(bench):
-    names = [f"w_{number}" for number in range(_AT_ONCE + 1)]
+    names = [f"w_{number}" for number in range(AT_ONCE + 1)]
     end = bench.engine.now() + 200
     create(bench, *names, redundancy=SHORT, not_after=end)
     copies = bench.fetch(1, room=len(names))
@@ -117,67 +117,17 @@ def test_cancellation_that_waits_for_boinc_lets_the_engine_rest(bench):
     assert count(bench, "stoilo_workunit", "cancelling = 1") == 1
 
 
-def test_tool_that_fails_is_called_again_later_and_for_others_first(bench):
-    create(bench, "w_1", "w_2")
-    bench.fetch(1)
-    mend, calls = break_tool(bench, "cancel_jobs")
-    for name in ("w_1", "w_2"):
-        bench.engine.cancel(name)
-    bench.settle()
-    assert calls() == 2
-    mend()
-    bench.pass_time(10)
-    bench.settle()
-    assert count(bench, "stoilo_workunit", "cancelling = 1") == 0
-    assert count(bench, "workunit", "error_mask = 16") == 2
-
-
-def test_tool_that_says_yes_and_does_nothing_is_called_again_later(bench):
-    create(bench, "w_1")
-    bench.fetch(1)
-    mend, calls = break_tool(bench, "cancel_jobs", status=0)
-    bench.engine.cancel("w_1")
-    bench.settle()
-    assert calls() == 1
-    bench.pass_time(10)
-    bench.settle()
-    assert calls() == 2
-    mend()
-    bench.pass_time(10)
-    bench.settle()
-    assert count(bench, "workunit", "error_mask = 16") == 1
-
-
-def count_calls(bench, name):
-    """Note each call of one of BOINC's programs, which works as before."""
-    tool = bench.fake.project.tool(name)
-    aside = tool.rename(tool.with_suffix(".aside"))
-    tool.write_text(f'#!/bin/sh\necho "$@" >> $0.calls\nexec {aside} "$@"\n')
-    tool.chmod(0o755)
-    calls = tool.with_name(f"{name}.calls")
-    return lambda: calls.read_text().splitlines() if calls.exists() else []
-
-
-def test_many_are_cancelled_by_one_call_of_the_tool(bench):
+def test_many_are_cancelled_and_no_other_between_them(bench):
     names = [f"w_{number}" for number in range(60)]
     create(bench, *names)
     bench.engine.create_workunits([make_spec("other"), make_spec("last")])
     bench.fetch(1)
-    calls = count_calls(bench, "cancel_jobs")
     bench.engine.cancel(*names, "last", "never made")
-    assert len(calls()) == 2  # one run, and one behind the other's
     assert count(bench, "workunit", "error_mask = 16") == 61
     assert count(bench, "workunit", "name = 'other' AND error_mask = 0") == 1
     bench.settle()
     assert {bench.outcomes.kind(name) for name in names} == {OutcomeKind.CANCELLED}
-
-
-def test_range_that_bridges_a_gap_cancels_anothers_work(bench, monkeypatch):
-    """The control: where a run may have gaps, somebody else's workunit goes as well."""
-    monkeypatch.setattr(early_ends, "_runs", lambda rows: [list(rows)])
-    create(bench, "w_1", "other", "w_2")
-    bench.engine.cancel("w_1", "w_2")
-    assert count(bench, "workunit", "name = 'other' AND error_mask = 16") == 1
+    assert count(bench, "stoilo_workunit", "cancelling = 1") == 0
 
 
 def test_workunit_cancelled_before_its_number_was_noted_is_cancelled(bench):
@@ -352,9 +302,10 @@ def test_files_that_a_crash_left_go_at_a_start(bench):
 
 def test_programs_of_boinc_see_no_secret_of_ours(bench, monkeypatch):
     monkeypatch.setenv("STOILO_SERVER_DATABASE", "mariadb://u:secret@h/d")
-    tool = bench.fake.project.tool("cancel_jobs")
+    project = bench.fake.project
+    tool = project.tool("create_work")
     tool.write_text('#!/bin/sh\nenv > "$BOINC_PROJECT_DIR/seen"\n')
-    bench.engine._tools.cancel(1, 1)
+    create_work(project, [], [])
     seen = (bench.fake.root / "seen").read_text()
     assert "secret" not in seen
     assert "PATH=" in seen

@@ -11,7 +11,7 @@ result of the workunit. Told "yes", a refusal could become canonical. So BOINC i
 "no" and does the rest by itself: a further result at once, to somebody else. What "no"
 costs is put right: the workunit's bounds are raised by one error and one result before
 BOINC hears it, and the host gets back what BOINC's validator takes from its record
-(`boinc_rows`). Below the project's daily quota BOINC takes nothing for a "no". After
+(`boinc_tables`). Below the project's daily quota BOINC takes nothing for a "no". After
 `refusal_cap` of them the workunit ends: nobody wants it.
 
 *Quorum.* BOINC is content when a majority of `min_quorum` agrees. A researcher reads
@@ -50,29 +50,27 @@ from stoilo.server.engines.interface import (
     ResultVerdict,
     Waits,
 )
+from stoilo.server.engines.stock import verdicts
 from stoilo.server.engines.stock.project import boinc_tables
-from stoilo.server.engines.stock.project.boinc_rows import (
+from stoilo.server.engines.stock.project.boinc_tables import (
     find_own,
     note_boinc_row,
     raise_bounds,
     results_of,
 )
-from stoilo.server.engines.stock.results import verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Connection
-
     from stoilo.server.engines.interface import ReceivedResult, Validation
-    from stoilo.server.engines.stock.project.boinc_rows import (
+    from stoilo.server.engines.stock.outcomes import Outcomes
+    from stoilo.server.engines.stock.project.boinc_tables import (
         OwnWorkunit,
         ResultRow,
     )
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.project.directory import OutputName
-    from stoilo.server.engines.stock.results.outcomes import Outcomes
-    from stoilo.server.engines.stock.results.verdicts import Said
+    from stoilo.server.engines.stock.verdicts import Said
 
 
 log = logging.getLogger(__name__)
@@ -294,42 +292,29 @@ class ScriptValidator:
     def _settle(self, case: _Case, look: _Look) -> None:
         match look.verdict:
             case ResultVerdict.VALID:
-                self._note_passed(case, look)
-            case ResultVerdict.INVALID:
-                with self._database.write() as connection:
-                    self._note(connection, case, look)
-            case ResultVerdict.NOT_FOR_THIS_HOST:
-                self._take_refusal(case, look)
+                if case.said is None and look.result is not None:
+                    with self._database.write() as connection:
+                        verdicts.note_passed(connection, case.own.row, look.result)
+            case ResultVerdict.INVALID | ResultVerdict.NOT_FOR_THIS_HOST:
+                self._take_no(case, look.check)
             case ResultVerdict.FATAL:
-                self._end_fatal(case.own, look.check.code, look.check.message)
+                self._end(case.own, OutcomeKind.VALIDATOR_FAILED, look.check)
             case ResultVerdict.INCONCLUSIVE | ResultVerdict.PENDING:
                 self._ask_later(case.own)
 
-    def _note_passed(self, case: _Case, look: _Look) -> None:
-        if case.said is None and look.result is not None:
-            digest, name = look.result.digest, case.row.name
-            with self._database.write() as connection:
-                verdicts.note_passed(connection, case.own, name, digest, self._now())
-
-    def _note(self, connection: Connection, case: _Case, look: _Look) -> None:
-        """Write a "no" down; its bytes are of no more use."""
-        own, row = case.own, case.row
-        verdicts.note_verdict(connection, own, row, look.check, self._now())
-        self._outcomes.kept.drop(own.row, row.name)
-
-    def _take_refusal(self, case: _Case, look: _Look) -> None:
-        """Write a refusal down, and let it cost nobody anything; may be repeated."""
-        own = case.own
+    def _take_no(self, case: _Case, check: ResultCheck) -> None:
+        """Write a "no" down; a refusal costs nobody anything. May be repeated."""
+        own, refusals = case.own, 0
         cap = refusal_cap(own.max_total)
         with self._database.write() as connection:
-            self._note(connection, case, look)
-            refusals = verdicts.count_refusals(connection, own)
-            if refusals <= cap:
+            verdicts.note_verdict(connection, own.row, case.row, check)
+            if check.verdict is ResultVerdict.NOT_FOR_THIS_HOST:
+                refusals = verdicts.count_refusals(connection, own.row)
+            if 0 < refusals <= cap:
                 raise_bounds(connection, own, refusals)
+        self._outcomes.kept.drop(own.row, case.row.name)  # of no more use
         if refusals > cap:
-            kind = OutcomeKind.TOO_MANY_REFUSALS
-            code, message = look.check.code, look.check.message
-            self._outcomes.end(own.row, kind, code=code, message=message, cancel=True)
+            self._end(own, OutcomeKind.TOO_MANY_REFUSALS, check)
 
     def _pair(self, left: _Case, right: _Case) -> PairVerdict:
         """Ask about a pair; one that cannot be compared is our own trouble."""
@@ -363,7 +348,7 @@ class ScriptValidator:
             log.exception("comparison of %s and %s failed", one.name, other.name)
             said = Comparison(PairVerdict.INCONCLUSIVE)
         if said.verdict is PairVerdict.FATAL:
-            self._end_fatal(own, said.code, said.message)
+            self._end(own, OutcomeKind.VALIDATOR_FAILED, said)
         return said.verdict
 
     def _enough(self, one: _Case) -> PairVerdict:
@@ -396,16 +381,13 @@ class ScriptValidator:
                 self._settle(other, look)
                 return PairVerdict.DIFFERENT
 
-    def _end_fatal(self, own: OwnWorkunit, code: str, message: str) -> None:
-        self._outcomes.end(
-            own.row,
-            OutcomeKind.VALIDATOR_FAILED,
-            code=code,
-            message=message,
-            cancel=True,
-        )
+    def _end(
+        self, own: OwnWorkunit, kind: OutcomeKind, said: ResultCheck | Comparison
+    ) -> None:
+        code, message = said.code, said.message
+        self._outcomes.end(own.row, kind, code=code, message=message, cancel=True)
 
     def _ask_later(self, own: OwnWorkunit) -> None:
         """Remember to let BOINC ask again; each time after twice as long."""
         with self._database.write() as connection:
-            verdicts.ask_later(connection, own, self._now())
+            verdicts.ask_later(connection, own.row, self._now())

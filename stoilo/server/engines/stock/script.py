@@ -1,7 +1,7 @@
 """The scripts that BOINC's validator and assimilator run: ask the engine, exit as told.
 
 Installed as ``bin/stoilo_validate``, ``bin/stoilo_compare`` and ``bin/stoilo_assimilate``
-(`write_entry_points` of `entrypoints`); its own name says which it is. It runs once for
+(`entry_point_text` of `script_server`); its own name says which it is. It runs once for
 every question, so it needs nothing but a bare interpreter.
 
 While the engine is away it waits. For a validator that ends after `PATIENCE_S` with

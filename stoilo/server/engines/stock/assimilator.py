@@ -18,33 +18,35 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
-from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_rows import (
-    find_own,
-    note_boinc_row,
-    results_of,
-)
-from stoilo.server.engines.stock.project.boinc_tables import StageState, Validate
-from stoilo.server.engines.stock.results.outcomes import (
+from stoilo.server.engines.stock.outcomes import (
     kind_of,
     result_code,
     result_outcome,
 )
-from stoilo.server.engines.stock.results.verdicts import forget_judged, message_of
+from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.boinc_tables import (
+    StageState,
+    Validate,
+    find_own,
+    note_boinc_row,
+    results_of,
+)
+from stoilo.server.engines.stock.project.database import put_off
+from stoilo.server.engines.stock.verdicts import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.stock.project.boinc_rows import OwnWorkunit, ResultRow
+    from stoilo.server.engines.stock.outcomes import Outcomes
+    from stoilo.server.engines.stock.project.boinc_tables import OwnWorkunit, ResultRow
     from stoilo.server.engines.stock.project.database import Database
-    from stoilo.server.engines.stock.results.outcomes import Outcomes
-    from stoilo.server.engines.stock.scripts.validator import ScriptValidator
+    from stoilo.server.engines.stock.validator import ScriptValidator
 
 
 log = logging.getLogger(__name__)
@@ -162,10 +164,11 @@ class ScriptAssimilator:
             changed = connection.execute(
                 update(table)
                 .where(table.c.id == row, table.c.outcome.is_(None))
-                .values(boinc_id=0, retry_at=0, attempts=0)
+                .values(boinc_id=0, retry_at=0, attempts=0, ask_at=0, asked=0)
             )
             if changed.rowcount:
-                forget_judged(connection, [row])
+                mine = tables.results.c.workunit_id == row
+                connection.execute(delete(tables.results).where(mine))
         if changed.rowcount:
             self._outcomes.kept.forget(row)
 
@@ -185,16 +188,7 @@ class ScriptAssimilator:
             self._put_off(own.row)
 
     def _put_off(self, row: int) -> None:
-        table = tables.workunits
-        with self._database.write() as connection:
-            query = select(table.c.attempts).where(table.c.id == row)
-            attempts = int(connection.scalar(query) or 0)
-            wait = _FIRST_WAIT_S * 2 ** min(attempts, _DOUBLINGS)
-            connection.execute(
-                update(table)
-                .where(table.c.id == row, table.c.outcome.is_(None))
-                .values(retry_at=self._now() + wait, attempts=attempts + 1)
-            )
+        put_off(self._database, [row], self._now(), _FIRST_WAIT_S, _DOUBLINGS)
 
     def _take_canonical(
         self, own: OwnWorkunit, end: _End, needed: Sequence[ResultRow]

@@ -11,7 +11,6 @@ only looks whether they are there (`check_app_versions`).
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
@@ -21,16 +20,15 @@ from sqlalchemy import text
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.server.engines.programs import check_programs
-from stoilo.server.engines.stock.creation.staging import file_md5
-from stoilo.server.engines.stock.installation.private_keys import read_small
 from stoilo.server.engines.stock.project.levels import plan_classes
+from stoilo.server.engines.stock.staging import file_md5
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
+    from stoilo.core.boinc.xml import Element
     from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
 
 FIRST_VERSION: Final = 100
@@ -38,18 +36,6 @@ FIRST_VERSION: Final = 100
 API_VERSION: Final = "7.20.5"
 
 VERIFIER_OPEN_NAME: Final = "stoilo-verifier.tar"
-_NAME: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,2}))?")
-
-
-@dataclass(frozen=True, slots=True)
-class KnownVersion:
-    """One app version that lies below ``apps/``."""
-
-    app: str  # the level
-    number: int  # of the version, 100 for 1.00
-    platform: str  # its directory's name, plan class included
-    # name of each file → its text or digest, as `VersionFolder.content`
-    content: frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +60,6 @@ class VersionFolder:
             (launcher_name(self.program), self.program.launcher),
             (verifier_name(self.program), self.program.verifier),
         )
-
-    @property
-    def content(self) -> frozenset[tuple[str, str]]:
-        """Return what makes it this version: names of files and signatures."""
-        named = {(f"{name}.sig", file.signature.strip()) for name, file in self.files}
-        return frozenset(named | {("version.xml", version_xml(self.program).strip())})
 
 
 def launcher_name(program: AppProgram) -> str:
@@ -108,73 +88,32 @@ def version_xml(program: AppProgram) -> str:
 def new_versions(
     apps: Sequence[str],
     programs: Sequence[AppProgram],
-    known: Collection[KnownVersion],
+    offered: Sequence[OfferedVersion],
+    numbers: Mapping[str, int],  # app → the highest number that it has ever had
 ) -> tuple[VersionFolder, ...]:
-    """Return the app versions that are not there yet, under the next numbers.
+    """Return the app versions that are not offered yet, under the next numbers.
 
-    A number goes up for every app and platform on its own and never comes back; a program
-    that is already the newest of its app and platform is left as it is.
+    A number goes up for every app and never comes back; a program that is already the
+    newest of its app and platform is left as it is.
     """
-    made = []
-    for app in apps:
-        numbers = [one.number for one in known if one.app == app]
-        following = max(numbers, default=FIRST_VERSION - 1) + 1
-        for program, name in product(programs, plan_classes(app)):
-            folder = VersionFolder(
-                app, following, f"{program.platform}__{name}", program
-            )
-            newest = _newest(known, app, folder.platform)
-            if newest is None or newest.content != folder.content:
-                made.append(folder)
-    return tuple(made)
-
-
-def _newest(
-    known: Collection[KnownVersion], app: str, platform: str
-) -> KnownVersion | None:
-    of_it = [one for one in known if (one.app, one.platform) == (app, platform)]
-    return max(of_it, key=lambda one: one.number, default=None)
-
-
-def parse_version_name(name: str) -> int | None:
-    """Return the number of a version's directory, None for a name that is none."""
-    match = _NAME.fullmatch(name)
-    if match is None:
-        return None
-    return int(match[1]) * 100 + int(match[2]) if match[2] else int(match[1])
-
-
-MOST_ENTRIES: Final = 10_000  # of one directory that are looked at
-
-
-def known_versions(apps: Path) -> Iterator[KnownVersion]:
-    """Yield the app versions below ``apps/``."""
-    for app in _folders(apps):
-        for version in _folders(app):
-            number = parse_version_name(version.name)
-            if number is None:
-                continue
-            for platform in _folders(version):
-                yield KnownVersion(app.name, number, platform.name, _content(platform))
-
-
-def _folders(folder: Path) -> list[Path]:
-    return [path for path in _entries(folder) if path.is_dir() and path.name[0] != "."]
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())[:MOST_ENTRIES]
-    except OSError:
-        return []
-
-
-def _content(folder: Path) -> frozenset[tuple[str, str]]:
-    return frozenset(
-        (path.name, (read_small(path) or "").strip())
-        for path in _entries(folder)
-        if path.is_file() and (path.suffix == ".sig" or path.name == "version.xml")
+    newest = {(one.platform, one.plan_class): one.xml for one in offered}
+    return tuple(
+        VersionFolder(
+            app,
+            numbers.get(app, FIRST_VERSION - 1) + 1,
+            f"{program.platform}__{name}",
+            program,
+        )
+        for app in apps
+        for program, name in product(programs, plan_classes(app))
+        if not _runs(newest.get((program.platform, name), b""), program)
     )
+
+
+def _runs(description: bytes, program: AppProgram) -> bool:
+    """Whether an app version is a program: its signatures are over these files."""
+    wanted = {_plain(one.signature) for one in (program.launcher, program.verifier)}
+    return wanted <= signatures_in(description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +133,12 @@ _OFFERED: Final = text(
  WHERE app.id = app_version.appid AND platform.id = app_version.platformid
  AND app_version.deprecated = 0 ORDER BY app_version.version_num"""
 )
-_BYTES: Final = 65_536
-_BOUNDS: Final = XmlBounds(_BYTES + 32, depth=8, elements=2000)
+_BOUNDS: Final = XmlBounds(65_536 + 32, depth=8, elements=2000)
+
+
+def parse_description(xml: bytes) -> Element:
+    """Return an app version's description below one element; raises `TrustError`."""
+    return parse_xml(b"<x>" + xml + b"</x>", _BOUNDS)
 
 
 def read_offered(connection: Connection) -> tuple[OfferedVersion, ...]:
@@ -229,8 +172,7 @@ def check_app_versions(
     there = {*connection.scalars(text("SELECT name FROM app"))}
     newest = {(one.app, one.platform): one.xml for one in read_offered(connection)}
     for app, program in product(there.intersection(apps), programs):
-        wanted = {_plain(one.signature) for one in (program.launcher, program.verifier)}
-        if not wanted <= signatures_in(newest.get((app, program.platform), b"")):
+        if not _runs(newest.get((app, program.platform), b""), program):
             raise UsageError(
                 "STO-B008",
                 f"app {app} does not run the release's program on {program.platform}",
@@ -241,7 +183,7 @@ def check_app_versions(
 def signatures_in(description: bytes) -> frozenset[str]:
     """Return the signatures in an app version's description, empty for a broken one."""
     try:
-        root = parse_xml(b"<app>" + description + b"</app>", _BOUNDS)
+        root = parse_description(description)
     except TrustError:
         return frozenset()
     texts = [one.find("file_signature") for one in root.every("file_info")]

@@ -26,12 +26,12 @@ from stoilo.core.boinc.xml import escape
 from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE, RESULT
 from stoilo.server.db.bulk import select_in
-from stoilo.server.engines.stock.creation.creator import Draft, Job, stdin_line
-from stoilo.server.engines.stock.creation.staging import Stage, StagedFile
+from stoilo.server.engines.stock.creator import Draft, stdin_line
 from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_rows import renew_description
+from stoilo.server.engines.stock.project.boinc_tables import renew_description
 from stoilo.server.engines.stock.project.directory import fan_out
 from stoilo.server.engines.stock.project.levels import NO_BATCH, batch_of
+from stoilo.server.engines.stock.staging import Stage, StagedFile
 from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
@@ -218,18 +218,8 @@ class InputFiles:
         outputs = result_template(spec.result_max_bytes)
         for template in (inputs, outputs):
             self.stage.write(self._templates / template.name, template.text)
-        job = Job(
-            row=0,
-            name=spec.name,
-            app=spec.app,
-            redundancy=spec.redundancy,
-            priority=spec.priority,
-            input_template=inputs.name,
-            result_template=outputs.name,
-            files=tuple(names),
-        )
-        stdin_line(job)  # refuses what BOINC could not be told
-        return Draft(spec, job, release)
+        line = stdin_line(spec, (inputs.name, outputs.name), names)
+        return Draft(spec, line, tuple(names), release)
 
 
 def _parse_release(text: str) -> StagedFile | None:
@@ -273,68 +263,49 @@ def replace_file(description: str, old: str, new: StagedFile, url: str) -> str:
     )
 
 
-class ReleaseRenewal:
-    """Gives open workunits the release metadata of today."""
+def renew_release(project: StockProject, database: Database, new: StagedFile) -> bool:
+    """Give some open workunits the release metadata of today.
 
-    def __init__(self, project: StockProject, database: Database) -> None:
-        self._project = project
-        self._database = database
-
-    def url_of(self, name: str) -> str:
-        """Return where hosts get a file."""
-        folder = fan_out(name, self._project.fanout)
-        parts = (self._project.download_url, folder, name)
-        return "/".join(part for part in parts if part)
-
-    def renew(self, new: StagedFile) -> bool:
-        """Rewrite some workunits with an older release; returns whether there were any."""
-        table = tables.workunits
-        query = (
-            select(table.c.id, table.c.boinc_id, table.c.release_file)
-            .where(
-                table.c.outcome.is_(None),
-                table.c.release_file > "",
-                (table.c.release_file < new.name) | (table.c.release_file > new.name),
-                table.c.boinc_id != 0,
-            )
-            .limit(_AT_ONCE)
+    Returns:
+        Whether there were any with another.
+    """
+    table = tables.workunits
+    query = (
+        select(table.c.id, table.c.boinc_id, table.c.release_file)
+        .where(
+            table.c.outcome.is_(None),
+            table.c.release_file > "",
+            (table.c.release_file < new.name) | (table.c.release_file > new.name),
+            table.c.boinc_id != 0,
         )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-            old = {row.id: _description(connection, row.boinc_id) for row in rows}
-        for row in rows:
-            self._renew_one(row, old[row.id], new)
-        return bool(rows)
+        .limit(_AT_ONCE)
+    )
+    with database.read() as connection:
+        rows = connection.execute(query).all()
+        texts = [_description(connection, row.boinc_id) for row in rows]
+    folder = fan_out(new.name, project.fanout)
+    url = "/".join(filter(None, (project.download_url, folder, new.name)))
+    for row, old in zip(rows, texts, strict=True):
+        text = old.decode("utf-8", "surrogateescape")
+        text = replace_file(text, row.release_file, new, url)
+        made = text.encode("utf-8", "surrogateescape")
+        renew_description(database, row.boinc_id, old, made)
+        with database.write() as connection:
+            _note_release(connection, row, new)
+    return bool(rows)
 
-    def _renew_one(self, row: Row, old: bytes, new: StagedFile) -> None:  # type: ignore[type-arg]  # columns of `workunits`
-        text = replace_file(
-            old.decode("utf-8", "surrogateescape"),
-            row.release_file,
-            new,
-            self.url_of(new.name),
-        )
-        renew_description(
-            self._database, row.boinc_id, old, text.encode("utf-8", "surrogateescape")
-        )
-        table, needs = tables.workunits, tables.needs
-        with self._database.write() as connection:
-            connection.execute(
-                update(table).where(table.c.id == row.id).values(release_file=new.name)
-            )
-            mine = needs.c.workunit_id == row.id
-            lowest = connection.scalar(select(func.min(needs.c.position)).where(mine))
-            connection.execute(
-                update(needs)
-                .where(mine, needs.c.file == row.release_file, needs.c.position >= 0)
-                .values(file=new.name)
-            )
-            connection.execute(
-                insert(needs).values(
-                    workunit_id=row.id,
-                    position=min(lowest or 0, 0) - 1,
-                    file=row.release_file,
-                )
-            )
+
+def _note_release(connection: Connection, row: Row, new: StagedFile) -> None:  # type: ignore[type-arg]  # columns of `workunits`
+    table, needs = tables.workunits, tables.needs
+    # should BOINC lose the workunit, it is made anew with this one
+    line = func.replace(table.c.line, row.release_file, new.name)
+    mine = update(table).where(table.c.id == row.id)
+    connection.execute(mine.values(release_file=new.name, line=line))
+    claim = {"workunit_id": row.id, "file": new.name}
+    there = [needs.c[name] == value for name, value in claim.items()]
+    # results issued earlier were told of the old one: it stays claimed
+    if connection.scalar(select(needs.c.file).where(*there)) is None:
+        connection.execute(insert(needs).values(claim))
 
 
 def _description(connection: Connection, boinc_id: int) -> bytes:

@@ -12,17 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, StoiloError
-from stoilo.server.engines.stock.scripts.server import (
+from stoilo.server.engines.stock.script_server import (
     REQUEST_BYTES,
     TALK_S,
-    AssimilateCall,
-    CheckCall,
-    CompareCall,
+    Call,
     ScriptServer,
     parse_call,
     read_request,
 )
-from stoilo.server.engines.stock.scripts.validator import Answer
+from stoilo.server.engines.stock.validator import Answer
 from tests.support.stocktools.project import make_fake_project, write_entry_points
 
 LEFT, RIGHT = "/u/1/t_1_0_r12_0", "/u/2/t_1_1_r34_0"
@@ -62,7 +60,6 @@ def fake(tmp_path):
 def oracle(fake):
     made = Oracle()
     handover = ScriptServer(fake.project.socket, made, made, workers=2)
-    handover.open()
     yield made
     made.gate.set()
     handover.close()
@@ -132,7 +129,6 @@ def test_scripts_wait_for_an_engine_that_is_away(fake, start):
     waiting = start("stoilo_assimilate", "17", LEFT)
     oracle = Oracle()
     handover = ScriptServer(fake.project.socket, oracle, oracle)
-    handover.open()
     assert waiting.wait(60) == 0
     handover.close()
     assert oracle.heard == [17]
@@ -152,7 +148,6 @@ def test_socket_left_by_a_killed_engine_is_replaced(fake):
         stale.bind(f"/proc/self/fd/{folder}/validate.sock")
         os.close(folder)
     handover = ScriptServer(fake.project.socket, Oracle(), Oracle())
-    handover.open()
     assert fake.project.socket.stat().st_mode & 0o777 == 0o660
     handover.close()
     assert not fake.project.socket.exists()
@@ -162,7 +157,6 @@ def test_socket_in_a_deep_folder_is_reached(tmp_path, start):
     deep = tmp_path.joinpath(*["a-long-name-of-a-folder"] * 6)
     deep_one = make_fake_project(deep)
     handover = ScriptServer(deep_one.project.socket, Oracle(), Oracle())
-    handover.open()
     assert start("stoilo_validate", LEFT, project=deep_one).wait(60) == 0
     handover.close()
 
@@ -250,13 +244,13 @@ def test_any_request_is_a_call_or_our_error(data):
         except StoiloError as error:
             assert error.code == "STO-B003"
         else:
-            assert isinstance(found, CheckCall | CompareCall | AssimilateCall)
+            assert isinstance(found, Call)
 
 
 def test_ids_and_run_times_beside_the_files_are_no_matter():
     words = ["stoilo_compare", LEFT, "7", "1.5", RIGHT, "8"]
-    call = parse_call("\0".join(words).encode())
-    assert (call.left.result, call.right.result) == ("t_1_0", "t_1_1")
+    left, right = parse_call("\0".join(words).encode()).outputs
+    assert (left.result, right.result) == ("t_1_0", "t_1_1")
 
 
 def test_scripts_run_bare_and_are_installed_whole(fake):

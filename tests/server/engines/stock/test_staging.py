@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError
-from stoilo.server.engines.stock.creation import staging
-from stoilo.server.engines.stock.creation.staging import Stage
+from stoilo.server.engines.stock import staging
 from stoilo.server.engines.stock.project.directory import fan_out, output_of, place
+from stoilo.server.engines.stock.staging import Stage
 from stoilo.server.engines.workunits import WorkunitFile
 
 BODY = b"some bytes"
