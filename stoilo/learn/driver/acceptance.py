@@ -25,7 +25,7 @@ from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Reply, refuse_answer
 from stoilo.learn.core.states import Plain
-from stoilo.learn.core.tensors import Form, Tensors, add, forms_of
+from stoilo.learn.core.tensors import Form, Tensors, add, forms_of, safe_norm
 from stoilo.learn.driver.probing import Look, look_at, runs_here
 from stoilo.learn.kernels import checks
 from stoilo.learn.methods import robust
@@ -208,7 +208,7 @@ class Guard:
         if not reply.tensors:
             return reply
         base: Tensors = order.snapshot.parameters
-        is_place = order.settings.get("give") == "parameters"
+        is_place = order.gives_parameters
         with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
             moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
         if not robust.is_sound(replace(reply, tensors=moved)):
@@ -223,7 +223,7 @@ class Guard:
         )
         if cut.tensors is moved:
             return reply
-        times = robust.safe_norm(moved) / max(robust.safe_norm(cut.tensors), _TINY)
+        times = safe_norm(moved) / max(safe_norm(cut.tensors), _TINY)
         # Cut and counted all the same, but its host is named to the place.
         if times > FAR:
             self.doubt = f"{times:.2g} times as large as the largest that counts"

@@ -337,7 +337,7 @@ class Jobs:
         """Return the job of an order whose answer must be as `expected`."""
         order = flight.order
         told = asked(order)
-        is_place = order.settings.get("give") == "parameters"
+        is_place = order.gives_parameters
         return Job(
             key=self._key(flight, arguments),
             function=self._model.kernel(order.kernel),
