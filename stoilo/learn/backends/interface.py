@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 from stoilo.client.capture.arguments import StoredValue
+from stoilo.core.errors import UnreachableError
+from stoilo.core.rate_limit import RECONNECTING
 from stoilo.learn.core.models import Kernel
+
+Reached = TypeVar("Reached")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,25 @@ class OwnBackend(Backend):
         """Return the value's handle."""
         stored, _ = StoredValue.of(value)
         return Handle(stored.digest, stored.size, value)
+
+
+async def reach(
+    call: Callable[[], Awaitable[Reached]], backend: Backend, outage_s: float
+) -> Reached:
+    """Await `call()` again and again while the backend cannot be reached.
+
+    Raises:
+        UnreachableError: as the backend's, when `outage_s` have passed.
+    """
+    pauses = RECONNECTING()
+    end = backend.now() + outage_s
+    while True:
+        try:
+            return await call()
+        except UnreachableError:
+            if backend.now() >= end:
+                raise
+        await asyncio.sleep(pauses.next_pause())
 
 
 def resolve(arguments: Mapping[str, object]) -> dict[str, object]:
