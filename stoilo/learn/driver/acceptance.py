@@ -20,7 +20,7 @@ import numpy as np
 
 from stoilo.client.results import UserError
 from stoilo.core.errors import StoiloError
-from stoilo.learn.backends.interface import Backend
+from stoilo.learn.backends import Backend
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Reply, refuse_answer
@@ -117,13 +117,6 @@ def check_reply(raw: object, expected: Expectation) -> Reply:
     )
 
 
-def tensors_expected(kernel: str, parameters: Tensors) -> Mapping[str, Form]:
-    """Return the forms of the arrays that `kernel` returns."""
-    if kernel == "evaluate":  # numbers only
-        return {}
-    return {n: Form(str(a.dtype), a.shape) for n, a in parameters.items()}
-
-
 FAR = 10.0  # answers so many times as large as what may count are no honest accident
 _TINY = 1e-300
 LOGGER = logging.getLogger(__name__)
@@ -178,7 +171,10 @@ class Guard:
         return Expectation(
             version=order.snapshot.version,
             samples=order.samples,
-            tensors=tensors_expected(order.kernel, order.snapshot.parameters),
+            # An evaluation gives numbers only
+            tensors={}
+            if order.kernel == "evaluate"
+            else forms_of(order.snapshot.parameters),
             buffers={} if frozen else self._forms,
             least_loss=least * order.samples if np.isfinite(least) else -np.inf,
             may_lack=self._looks.get(order.kernel, Look()).lacking,

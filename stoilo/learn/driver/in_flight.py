@@ -14,7 +14,7 @@ import numpy as np
 
 from stoilo.client.results import UserError
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.learn.backends.interface import Backend, Handle, Job
+from stoilo.learn.backends import Backend, Handle, Job
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Snapshot

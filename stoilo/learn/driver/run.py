@@ -25,7 +25,7 @@ from stoilo.core.errors import (
     StoiloError,
     TrustError,
 )
-from stoilo.learn.backends.interface import Backend, JobEnd, Reached, reach
+from stoilo.learn.backends import Backend, JobEnd, Reached, reach
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Method, Reply, Snapshot, Update
