@@ -1,6 +1,3 @@
-import pytest
-
-from stoilo.core.errors import UsageError
 from stoilo.core.levels import load_levels
 from stoilo.core.types import Verdict
 from stoilo.policies.explanation import (
