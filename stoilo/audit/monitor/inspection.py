@@ -19,7 +19,7 @@ from stoilo.audit.format.records import Mention, check_record, mentions, record_
 from stoilo.audit.format.tiles import (
     TILE_WIDTH,
 )
-from stoilo.audit.monitor.finding import FindingKind
+from stoilo.audit.monitor.finding import FindingKind, MonitorSettings
 from stoilo.audit.monitor.state import TOLD, MonitorState
 from stoilo.audit.read.source import LogSource, read_entries
 from stoilo.core.digests import Digest

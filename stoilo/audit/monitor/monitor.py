@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from stoilo.audit.format.merkle import Checkpoint, NodeReader
 from stoilo.audit.format.misbehaviour import (
@@ -279,14 +278,6 @@ class MonitorReport:
     exit_code: int
 
 
-class Stop(Protocol):
-    """Who may end the watch, as a `threading.Event` can."""
-
-    def wait(self, timeout: float) -> bool:
-        """Wait that long, s, or until it is to end; returns whether it is."""
-        ...
-
-
 def run_monitor(
     monitor: Monitor,  # of the log
     state: MonitorState,  # its memory
@@ -296,9 +287,10 @@ def run_monitor(
     *,
     once: bool = False,  # one poll only
     interval_s: float = 60.0,  # pause between polls, s
-    stop: Stop,  # when to end
+    # waits so long, s, or until the watch is to end; returns whether it is
+    wait: Callable[[float], bool],
 ) -> MonitorReport:
-    """Poll until `stop` says so or the log has misbehaved (or once).
+    """Poll until `wait` says so or the log has misbehaved (or once).
 
     Raises:
         TrustError: ``STO-L124`` the state is damaged.
@@ -315,7 +307,7 @@ def run_monitor(
             shown += 1
             if finding.severity is not Severity.NOTICE:
                 worst = _VERIFICATION_FAILED
-        if once or state.memory.condemned or stop.wait(interval_s):
+        if once or state.memory.condemned or wait(interval_s):
             break
     if failure is not None:
         worst = worst or failure.exit_code

@@ -117,16 +117,6 @@ class LogView:
         """
         return read_entries(self.source.tile, number, self.size)
 
-    def bundles(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield every bundle with the index of its first leaf.
-
-        At the end the tree was built again from them: nothing is missing or made up.
-
-        Raises:
-            TrustError: ``STO-L010``, ``STO-L031``, at the end ``STO-L033``.
-        """
-        yield from self._walk(lambda _tile, _data: None)
-
     def check(self) -> int:
         """Compare every tile with the entries; return how many there are; see `bundles`.
 
@@ -148,15 +138,23 @@ class LogView:
                 text = f"{render_tile_path(tile)} does not hold what the log says"
                 raise TrustError("STO-L032", text)
 
-        for _ in self._walk(compare, read):
+        for _ in self.bundles(compare, read):
             pass
         return checked
 
-    def _walk(
+    def bundles(
         self,
-        take: Callable[[Tile, bytes], None],  # gets each tile as the entries make it
-        read: Callable[[Tile], bytes | None] | None = None,
+        # gets each tile as the entries make it
+        take: Callable[[Tile, bytes], None] = lambda _tile, _data: None,
+        read: Callable[[Tile], bytes | None] | None = None,  # where bundles come from
     ) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield every bundle with the index of its first leaf.
+
+        At the end the tree was built again from them: nothing is missing or made up.
+
+        Raises:
+            TrustError: ``STO-L010``, ``STO-L031``, at the end ``STO-L033``.
+        """
         builder = TileBuilder()
         for number in range(-(-self.size // TILE_WIDTH)):
             leaves = read_entries(read or self.source.tile, number, self.size)
