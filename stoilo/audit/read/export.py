@@ -94,7 +94,12 @@ def _collect(
     yield "policy.txt", render_policy(policy or find_policy(log.source))
     tiles: dict[Tile, bytes] = {}
     written: set[str] = set()
-    for start, leaves in log.bundles(tiles.__setitem__):
+
+    def take(tile: Tile, data: bytes) -> None:
+        log.compare(tile, data)
+        tiles[tile] = data
+
+    for start, leaves in log.bundles(take):
         number, texts = start // TILE_WIDTH, list[bytes | None]()
         found = log.source.records_of(number, leaves)
         for data, text in zip(leaves, found, strict=True):
