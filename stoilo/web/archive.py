@@ -19,7 +19,12 @@ from stoilo.audit.format.merkle import Checkpoint, leaf_hash, parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
-from stoilo.audit.format.records import Mention, check_record, task_commitment
+from stoilo.audit.format.records import (
+    Mention,
+    check_record,
+    parse_mention,
+    task_commitment,
+)
 from stoilo.audit.format.tiles import TILE_WIDTH
 from stoilo.audit.log.side import ObjectKind, SideStore, side_path
 from stoilo.audit.read.source import (
@@ -189,7 +194,6 @@ def _read_head(note: bytes, source: LogSource) -> Head:
 MAX_QUERY_CHARS = 128
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _HEX64 = re.compile(r"[0-9a-f]{64}")
-_CODE = re.compile(r"STO-[A-Z][0-9]{3}")
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -209,8 +213,8 @@ def parse_query(text: str) -> Query:
         raise _unknown()
     if _INDEX.fullmatch(word):
         return Query(int(word))
-    if _CODE.fullmatch(word.upper()):
-        return Query(None, (Mention(MentionKind.CODE, word.upper()),))
+    if code := parse_mention(MentionKind.CODE, word.upper()):
+        return Query(None, (code,))
     if _HEX64.fullmatch(word.lower()):
         kinds = (MentionKind.COMMITMENT, MentionKind.DIGEST, MentionKind.KEY)
         return Query(None, tuple(Mention(kind, word.lower()) for kind in kinds))

@@ -30,7 +30,6 @@ from stoilo.core.errors import TrustError
 TILE_HEIGHT = 8
 TILE_WIDTH = 1 << TILE_HEIGHT
 ENTRIES = -1  # the level of entry bundles
-MAX_LEVEL = 7  # 256^8 leaves exceed what a checkpoint can say
 MAX_BUNDLE_BYTES = TILE_WIDTH * (MAX_LEAF_BYTES + 2)
 
 _PATH = re.compile(

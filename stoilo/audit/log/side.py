@@ -225,23 +225,6 @@ class SideStore:
         row = self._one(query, (kind,))
         return int(str(row[0])) if row else 0
 
-    def sources(self) -> Iterator[str]:
-        """Yield the digests of the sources that are here."""
-        query = "SELECT digest FROM object WHERE kind = ? AND data IS NOT NULL"
-        with self._lock, damaged("side store"):
-            rows = self._connection.execute(query, (ObjectKind.SOURCE,)).fetchall()
-        yield from (bytes(row[0]).hex() for row in rows)
-
-    def find(self, mention: Mention, *, start: int = 0, limit: int = 1000) -> list[int]:
-        """Return places ≥ `start` of leaves whose record mentions this, lowest first."""
-        query = (
-            "SELECT place FROM mention WHERE key = ? AND place >= ? "
-            "ORDER BY place LIMIT ?"
-        )
-        with self._lock, damaged("side store"):
-            rows = self._connection.execute(query, (index_key(mention), start, limit))
-            return [place for (place,) in rows]
-
     def find_newest(
         self, mention: Mention, *, end: int, limit: int = 1000
     ) -> list[int]:

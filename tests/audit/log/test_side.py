@@ -82,9 +82,9 @@ def test_records_of_leaves_come_in_order_with_gaps(side: SideStore) -> None:
 
 def test_mention_leads_to_places(side: SideStore) -> None:
     mention = Mention(MentionKind.DIGEST, "a" * 64)
-    assert side.find(mention) == [0, 1, 2, 3, 4]
-    assert side.find(mention, start=2, limit=2) == [2, 3]
-    assert side.find(Mention(MentionKind.COMMITMENT, "a" * 64)) == []
+    assert side.find_newest(mention, end=9) == [4, 3, 2, 1, 0]
+    assert side.find_newest(mention, end=4, limit=2) == [3, 2]
+    assert side.find_newest(Mention(MentionKind.COMMITMENT, "a" * 64), end=9) == []
 
 
 def test_changed_object_is_refused_with_its_name(side: SideStore) -> None:
