@@ -8,7 +8,7 @@ import pytest
 
 from stoilo.audit.format.policy import render_policy
 from stoilo.cli.main import main
-from stoilo.web import commands
+from stoilo.web import wording as commands
 from tests.support.archive import ORIGIN
 from tests.support.faulty_log import LogKey
 
