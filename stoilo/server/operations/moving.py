@@ -38,7 +38,7 @@ from stoilo.server.engines.embedded.accounts.accounts import (
     Accounts,
     load_secret,
 )
-from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
+from stoilo.server.engines.embedded.accounts.preferences import LEVELS
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import ENGINE, Database
 from stoilo.server.engines.stock.project.levels import CHOICE, chosen_work

@@ -13,6 +13,11 @@ from stoilo.core.background import Repeater
 from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
+from stoilo.server.engines.embedded.accounts.host_trust import (
+    Owners,
+    of_one_owner,
+    reject_results,
+)
 from stoilo.server.engines.embedded.accounts.roster import Roster
 from stoilo.server.engines.embedded.db.database import Database, NeedsWritingError
 from stoilo.server.engines.embedded.files.app_versions import (
@@ -27,21 +32,16 @@ from stoilo.server.engines.embedded.files.mirrors import Mirrors, is_mirror_key
 from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
 from stoilo.server.engines.embedded.scheduling.sticky_files import forget_lost_hosts
-from stoilo.server.engines.embedded.workunits.mover import Mover
 from stoilo.server.engines.embedded.workunits.purge import (
     PURGED_TOGETHER,
     Retention,
     purge,
 )
-from stoilo.server.engines.embedded.workunits.rejections import (
-    Owners,
-    of_one_owner,
-    reject_results,
-)
 from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
 from stoilo.server.engines.embedded.workunits.store import Store
 from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
 from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
+from stoilo.server.engines.embedded.workunits.validator import Mover
 from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.workunits import WorkunitFile
 
@@ -152,7 +152,6 @@ class EmbeddedEngine:
             on_report=self._round.wake,
             chance=Chance(self._options.draw, self._options.lots),
             mirrors=self.mirrors,
-            now=self.now(),
         )
         self._purge_at = 0.0
         self._mover = Mover(
@@ -258,7 +257,7 @@ class EmbeddedEngine:
             return read_status(connection, name, since)
 
     def check_database(self) -> None:
-        """Ask the database for a row; see `engines.figures.MeasuredEngine`."""
+        """Ask the database for a row; see `interface.MeasuredEngine`."""
         with self._database.read() as connection:
             connection.exec_driver_sql("SELECT id FROM engine_user LIMIT 1").first()
 

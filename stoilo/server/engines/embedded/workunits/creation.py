@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, insert, select
 
 from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
-from stoilo.server.engines.embedded.accounts.host_filter import join_words
+from stoilo.server.engines.embedded.accounts.preferences import join_words
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import Validity
 from stoilo.server.engines.interface import ResultOutcome, ResultProgress
