@@ -63,6 +63,8 @@ PURGE_EVERY_S = 600.0
 CHECK_EVERY_S = 60.0  # of mirrors
 SAMPLES = 64  # shared files that a check of the mirrors draws from
 PURGE_AGAIN_S = 1.0
+# A host counts as attached when it called within that time
+SEEN_WITHIN_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,7 @@ class EngineOptions:
     """Settings of one embedded engine."""
 
     pace: Pace = field(default_factory=Pace)  # how fast work is handed out
-    batch: int = 64  # workunits moved in one step
-    validators: int = 2  # validator questions asked at the same time
     idle_s: float = 1.0  # pause of the moving thread when nothing happens, s
-    # a host counts as attached when it called within that time, s
-    seen_within_s: int = 600
     # share of canonical results that a trusted host computes again, 0..1
     spot_check_rate: float = 0.0
     # how long rows are kept that nobody needs
@@ -154,12 +152,7 @@ class EmbeddedEngine:
             mirrors=self.mirrors,
         )
         self._purge_at = 0.0
-        self._mover = Mover(
-            self._store,
-            self.now,
-            batch=self._options.batch,
-            validators=self._options.validators,
-        )
+        self._mover = Mover(self._store, self.now)
         with self._database.read() as connection:
             self._depot.sweep(connection)
         with self._database.write() as connection:
@@ -252,7 +245,7 @@ class EmbeddedEngine:
 
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is; see `interface.Engine`."""
-        since = self.now() - self._options.seen_within_s
+        since = self.now() - SEEN_WITHIN_S
         with self._database.read() as connection:
             return read_status(connection, name, since)
 

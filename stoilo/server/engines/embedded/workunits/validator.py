@@ -49,6 +49,10 @@ INCONCLUSIVE_RETRY_S: Final = 5
 PENDING_RETRY_S: Final = 600
 # Workunits in one transaction: hosts that call wait as long for the write lock.
 MOVED_TOGETHER: Final = 16
+# Workunits moved, and outcomes delivered, in one step
+BATCH: Final = 64
+# Questions asked at the same time
+ASKED_AT_ONCE: Final = 2
 
 
 def judge(
@@ -165,27 +169,16 @@ class _Asker:
 class Mover:
     """Moves workunits; `step` is for one thread, `ask_again` for any."""
 
-    def __init__(
-        self,
-        store: Store,
-        now: Callable[[], int],  # s since 1970
-        *,
-        batch: int,  # workunits moved in one step
-        validators: int,  # questions asked at the same time, once started
-    ) -> None:
+    def __init__(self, store: Store, now: Callable[[], int]) -> None:
         self._store = store
-        self._now = now
-        self._batch = batch
-        self._validators = validators
+        self._now = now  # s since 1970
         self._answered: SimpleQueue[str] = SimpleQueue()
         self._pool: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
         """Begin to ask several questions at a time; what waits is due at once."""
         self._store.retry_outcomes()
-        self._pool = ThreadPoolExecutor(
-            self._validators, thread_name_prefix="stoilo-validate"
-        )
+        self._pool = ThreadPoolExecutor(ASKED_AT_ONCE, "stoilo-validate")
 
     def close(self) -> None:
         """Return when no question is being asked."""
@@ -203,10 +196,10 @@ class Mover:
         """Move what can be moved; return whether anything was, and was delivered."""
         now = self._now()
         self._hasten()
-        due = self._store.due(now, self._batch)
+        due = self._store.due(now, BATCH)
         for at in range(0, len(due), MOVED_TOGETHER):
             self._move(due[at : at + MOVED_TOGETHER], validation)
-        outcomes = self._store.outcomes(now, self._batch)
+        outcomes = self._store.outcomes(now, BATCH)
         taken = [one.workunit for one in outcomes if self._deliver(one, assimilator)]
         self._store.taken(taken, self._now())
         return bool(due), bool(outcomes)
@@ -220,7 +213,7 @@ class Mover:
 
     def _hasten(self) -> None:
         """Look again at what was told of; in the thread that may just have put it off."""
-        count = min(self._answered.qsize(), self._batch)
+        count = min(self._answered.qsize(), BATCH)
         names = {self._answered.get() for _ in range(count)}
         try:
             if names:
