@@ -74,7 +74,7 @@ def account(
     with open_project(data) as roster:
         made = roster.accounts.ensure(email, now(), max_level=max_level)
         if new_key:
-            made = roster.change_keys(email)
+            made = roster.accounts.take_over(email)
     url = url or project_url(data)
     file = None
     if folder is not None:

@@ -23,7 +23,7 @@ from typing import Final
 
 from stoilo.core.boinc.xml import escape
 from stoilo.core.levels import level_files
-from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
+from stoilo.server.engines.embedded.accounts.preferences import LEVELS
 
 NO_BATCH: Final = 0
 # In an order in which each wish is one range, and far from those that BOINC counts up by

@@ -7,10 +7,10 @@ from engine_bench import EmbeddedBench
 from sqlalchemy import select
 
 from stoilo.core.types import Redundancy
+from stoilo.server.engines.embedded.accounts import host_trust
+from stoilo.server.engines.embedded.accounts.host_trust import REJECTED
 from stoilo.server.engines.embedded.accounts.quotas import DAY_S, RULES, load_quotas
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.workunits import rejections
-from stoilo.server.engines.embedded.workunits.rejections import REJECTED
 from stoilo.server.engines.interface import OutcomeKind
 from tests.support.engine import make_spec
 
@@ -22,8 +22,8 @@ PATIENCE = 4
 
 @pytest.fixture
 def bench(tmp_path, clock, engine_url, monkeypatch):
-    monkeypatch.setattr(rejections, "RULES", replace(RULES, patience=PATIENCE))
-    monkeypatch.setattr(rejections, "MOST_OF_ONE", PATIENCE // 2)
+    monkeypatch.setattr(host_trust, "RULES", replace(RULES, patience=PATIENCE))
+    monkeypatch.setattr(host_trust, "MOST_OF_ONE", PATIENCE // 2)
     made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
@@ -110,7 +110,7 @@ def test_one_owner_alone_lets_no_host_pause(bench):
 
 
 def test_result_followed_by_many_others_is_not_counted(bench, monkeypatch):
-    monkeypatch.setattr(rejections, "LOOKED_AT", 3)
+    monkeypatch.setattr(host_trust, "LOOKED_AT", 3)
     names = believe_many(bench, 4)
     bench.set_record(1, 12)
     assert bench.engine.reject(names[0], owned_by_two) == 0
