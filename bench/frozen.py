@@ -29,7 +29,7 @@ from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.report import TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_directory import pack_release, read_release
 from tests.support.gate import GateBench
 from tests.support.release import certify_parts
 from tests.support.slots import BoincData

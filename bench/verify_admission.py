@@ -10,7 +10,7 @@ from stoilo.audit.format.merkle import leaf_hash
 from stoilo.executor.verifier.trust import load_trust, parse_release_pack
 from stoilo.signer.process.protocol import Admission, SignAdmissions
 from stoilo.signer.process.service import SignerService
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_directory import pack_release, read_release
 from tests.support.gate import INSTALLED, NOW, GateBench, host_state, verify_bundle
 
 LEAVES = 1 << 16

@@ -21,7 +21,7 @@ from stoilo.flavors.build import BuiltPart, build_flavor, build_verifier
 from stoilo.flavors.freeze import make_empty
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.flavors.manifest import FlavorManifest
-from stoilo.signer.published.directory import marks_of
+from stoilo.signer.release_directory import marks_of
 
 FORMAT: Final = "stoilo-part/1"
 

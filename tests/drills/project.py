@@ -24,7 +24,7 @@ from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
 from stoilo.executor.volunteer.installed import InstalledExecutor
 from stoilo.server.revocation.wishes import FOLDER
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_directory import pack_release, read_release
 from stoilo.testing.deployment import Deployment
 
 __all__ = ["CODE", "DrillHost", "DrillProject", "Packet", "running_witness"]

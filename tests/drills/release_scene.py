@@ -23,7 +23,7 @@ from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.requests import online_role
 from stoilo.signer.ceremony.signatures import combine, signable
 from stoilo.signer.offline_keys import OfflineKey
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import CeremonyBench, new_key
 from tests.support.metadata import NOTHING_INSTALLED

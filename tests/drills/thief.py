@@ -38,7 +38,7 @@ from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.flavors.manifest import find_flavor
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.drills.project import DrillProject, Packet
 from tests.support.memory_tree import MemoryTree
 

@@ -27,7 +27,7 @@ from stoilo.core.errors import TrustError
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.key_files import read_private_key
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from stoilo.signer.repository import newest
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject, flavor_files

@@ -66,7 +66,7 @@ from stoilo.signer.process.online_keys import (
     make_online_keys,
     renew_online_metadata,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from stoilo.signer.repository import (
     publishing,
     refresh_online_metadata,

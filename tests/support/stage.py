@@ -83,7 +83,7 @@ from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.signatures import sign_proposal
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.offline_keys import Hardness, OfflineKey, create_key, open_key
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW

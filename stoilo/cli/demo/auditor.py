@@ -28,7 +28,7 @@ from stoilo.executor.verifier.admission import verify_admission
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.witness import WitnessProcess, write_log_policy
 

@@ -50,7 +50,7 @@ from stoilo.signer.offline_keys import (
     group_digest,
 )
 from stoilo.signer.process.online_keys import find_key, renew_online_metadata
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 
 
 @click.command()

@@ -273,7 +273,7 @@ class Engine(Protocol):
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.
 
-        `bundle` comes from `signer.published.directory`; every result dispatched later
+        `bundle` comes from `signer.release_directory`; every result dispatched later
         carries it under the open name ``release``.
         """
         ...

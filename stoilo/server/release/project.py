@@ -29,7 +29,7 @@ from stoilo.server.release.released import (
 )
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.client import ForeignSigner, SignerClient, SignerProcess
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_directory import pack_release, read_release
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy

@@ -18,7 +18,7 @@ from stoilo.audit.witness.client import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.trust import DEVELOPMENT_MARK
 from stoilo.signer.process.online_keys import awaits_ceremony
-from stoilo.signer.published.directory import marks_of
+from stoilo.signer.release_directory import marks_of
 from stoilo.signer.roles import RoleExpiry, role_limits
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ offline keys lie beside the online ones: the root is marked and release-built ve
 it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.signer.published.directory`
+    DIR/metadata, targets    public, see `stoilo.signer.release_directory`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -87,7 +87,7 @@ from stoilo.signer.process.online_keys import (
     REQUESTED_FILE,
     epochs_ahead,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from stoilo.signer.repository import (
     newest,
     publishing,

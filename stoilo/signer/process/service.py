@@ -74,7 +74,7 @@ from stoilo.signer.process.protocol import (
     Signed,
     SignRevocation,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from stoilo.signer.repository import publishing, refresh_online_metadata
 
 MINUTE_S: Final = 60

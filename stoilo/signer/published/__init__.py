@@ -1,6 +1,5 @@
 """Checking a published release as anybody can: nothing is believed but a root.
 
-directory  what of a release's directory travels with every workunit
 places     where the files come from: a directory or a web server
 history    every version of every role, from the first root on, in its one spelling
 contents   every target's bytes, archives and trees inside

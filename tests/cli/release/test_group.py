@@ -15,7 +15,7 @@ from stoilo.cli.main import main
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.offline_keys import Hardness, create_key, render_public_file
 from stoilo.signer.process.online_keys import make_online_keys, render_online_keys
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.support.ceremony import DAY_S, NOW, ORIGIN, PEOPLE
 from tests.support.gate import INSTALLED
 

@@ -18,7 +18,7 @@ from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.verifier.workunit import Disposition, Work, parse_result
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.flavors.manifest import find_flavor
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_directory import pack_release, read_release
 from tests.support.boincslot import state_of, wait_for
 from tests.support.descendants import descendants
 from tests.support.gate import GateBench

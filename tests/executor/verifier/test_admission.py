@@ -48,7 +48,7 @@ from stoilo.executor.verifier.targets import RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.executor.verifier.workunit import HostState, InputFile, VerifiedTask
 from stoilo.signer.development.lists import revoke, withdraw_reviewer
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

@@ -27,7 +27,7 @@ from stoilo.executor.verifier.checkpoints import (
 from stoilo.executor.verifier.installation import installed_release, render_built
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.process.exchange import Exchange
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_directory import pack_release, read_release
 from tests.support.boincslot import (
     FakeClient,
     VerifierProcess,

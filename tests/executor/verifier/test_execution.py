@@ -24,7 +24,7 @@ from stoilo.executor.verifier.workunit import Disposition, HostState, Work, pars
 from stoilo.executor.volunteer.installed import InstalledExecutor
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.key_files import read_private_key
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_directory import pack_release, read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import Admitted, GateBench
 

@@ -18,7 +18,7 @@ from stoilo.executor.volunteer.installed import InstalledRuntimes
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.signer.key_files import read_private_key
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_directory import pack_release, read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import GateBench
 from tests.support.slots import BoincData, built_for, installed_runtimes, run_in_slot

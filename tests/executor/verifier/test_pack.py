@@ -2,7 +2,7 @@ import pytest
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.trust import ReleaseFiles, parse_release_pack, travels
-from stoilo.signer.published.directory import pack_release
+from stoilo.signer.release_directory import pack_release
 
 
 @pytest.mark.parametrize(

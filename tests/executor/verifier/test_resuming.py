@@ -12,7 +12,7 @@ from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.workunit import HostState, Work, parse_result
 from stoilo.executor.volunteer.installed import InstalledRuntimes
 from stoilo.flavors.manifest import find_flavor
-from stoilo.signer.published.directory import pack_release, read_release
+from stoilo.signer.release_directory import pack_release, read_release
 from tests.support.gate import GateBench
 
 STEPS = b"""

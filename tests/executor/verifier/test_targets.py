@@ -21,7 +21,7 @@ from stoilo.executor.verifier.targets import (
 )
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.development.root import create_development_root
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.support.gate import INSTALLED, NOW
 from tests.support.metadata import MetadataBench
 from tests.support.release import certify_parts

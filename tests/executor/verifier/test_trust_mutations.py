@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.trust import parse_release_pack
-from stoilo.signer.published.directory import pack_release
+from stoilo.signer.release_directory import pack_release
 from tests.support.gate import NOW
 from tests.support.metadata import ORIGIN, MetadataBench
 

@@ -7,7 +7,7 @@ import pytest
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.support.gate import (
     DAY_S,
     NOW,

@@ -12,7 +12,7 @@ from stoilo.server.release.changes import (
     note_changes,
     revoked_keys,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.support.gate import NOW, GateBench
 from tests.support.serverbench import Bench
 

@@ -29,7 +29,7 @@ from stoilo.server.release.changes import (
     read_transcript,
     release_record,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW, GateBench
 from tests.support.release import ReleasedProject, flavor_files

@@ -13,7 +13,7 @@ from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.requests import named_record
 from stoilo.signer.ceremony.review import review
 from stoilo.signer.ceremony.signatures import combine
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.support.ceremony import NOW, ORIGIN, CeremonyBench
 from tests.support.gate import INSTALLED
 

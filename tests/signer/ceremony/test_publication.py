@@ -12,7 +12,7 @@ from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import ReleaseWriter, publish
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import NOW, CeremonyBench, new_key
 from tests.support.gate import INSTALLED

@@ -29,7 +29,7 @@ from stoilo.signer.ceremony.requests import (
     take_online_keys,
     withdraw,
 )
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.ceremony import NOW, ORIGIN, CeremonyBench, new_key
 from tests.support.gate import INSTALLED, small_level

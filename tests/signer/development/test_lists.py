@@ -20,7 +20,7 @@ from stoilo.signer.development.lists import (
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.protocol import RevocationSigned, SignRevocation
 from stoilo.signer.process.service import SignerService
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.support.gate import DAY_S, INSTALLED, NOW, GateBench, epoch_at
 
 KEY = PrivateKey.generate().public.raw.hex()

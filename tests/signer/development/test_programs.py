@@ -17,7 +17,7 @@ from stoilo.signer.development.programs import (
     publish_programs,
 )
 from stoilo.signer.development.root import create_development_root
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 from tests.support.gate import INSTALLED, NOW
 from tests.support.slots import built_for
 from tests.support.stage import PLATFORM, make_flavor, make_verifier, write_build

@@ -18,7 +18,7 @@ from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, load_trust
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
 from stoilo.signer.process.memory import LEDGER_FILE, CheckpointLedger
-from stoilo.signer.published.directory import marks_of, read_release
+from stoilo.signer.release_directory import marks_of, read_release
 from tests.support.gate import DAY_S, INSTALLED, NOW, epoch_at
 from tests.support.notekeys import NoteKey
 

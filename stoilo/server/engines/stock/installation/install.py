@@ -43,7 +43,7 @@ from stoilo.server.engines.stock.project.database import open_database
 from stoilo.server.engines.stock.project.directory import read_project, tool_environment
 from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
 from stoilo.server.release.programs import ReleasedPrograms, read_programs
-from stoilo.signer.published.directory import read_release
+from stoilo.signer.release_directory import read_release
 
 if TYPE_CHECKING:
     from stoilo.server.engines.programs import SignedFile
