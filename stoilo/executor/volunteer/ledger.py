@@ -18,7 +18,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -192,14 +191,6 @@ class Ledger:
         """Return the names of the inputs that are kept after their task."""
         kept = [path for path in self.files.iterdir() if path.suffix != ".part"]
         return tuple(sorted(path.name for path in kept if _is_sticky(path)))
-
-    def used_bytes(self) -> int:
-        """Return what the kept inputs take, bytes; downloads may end meanwhile."""
-        total = 0
-        for path in self.files.iterdir():
-            with suppress(FileNotFoundError):
-                total += path.stat().st_size
-        return total
 
     def drop_files(self, names: Iterable[str]) -> None:
         """Remove inputs that the project will not name again, unless a copy needs one."""
