@@ -28,7 +28,7 @@ import msgspec
 from stoilo.core.boinc.messages import FileInfo
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import sync_directory
-from stoilo.executor.verifier.installation import replace_file
+from stoilo.executor.verifier.installation import disk_trouble, replace_file
 
 
 class Phase(StrEnum):
@@ -155,7 +155,9 @@ class Ledger:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = _take_lock(directory / "lock")
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_trouble(
+                "the state directory cannot be written", error
+            ) from error
         try:
             self.host = self._load_host(project)
             self._known = {record.result: record for record in self._load_copies()}
@@ -217,7 +219,9 @@ class Ledger:
             made.replace(self._copies / record.result)
             sync_directory(self._copies)
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_trouble(
+                "the state directory cannot be written", error
+            ) from error
         self._known[record.result] = record
 
     def save(self, record: ResultRecord) -> None:
@@ -244,7 +248,9 @@ class Ledger:
         try:
             (self._copies / result).replace(trash)
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_trouble(
+                "the state directory cannot be written", error
+            ) from error
         shutil.rmtree(trash, ignore_errors=True)
 
     def trim_files(self, cap_bytes: int) -> None:
@@ -319,9 +325,3 @@ def touch(paths: Iterable[Path]) -> None:
 
 def _is_sticky(path: Path) -> bool:
     return path.stat().st_mode & 0o200 == 0
-
-
-def _disk(error: OSError) -> InternalError:
-    return InternalError(
-        "STO-X008", f"the state directory cannot be written (errno {error.errno})"
-    )
