@@ -60,7 +60,8 @@ def assert_each_finished_once(url: str, count: int) -> None:
     assert ask(url, outcomes) == [(count,)]
     ended = "SELECT COUNT(*) FROM engine_workunit WHERE outcome IS NOT NULL"
     assert ask(url, ended) == [(count,)]
-    assert ask(url, "SELECT COUNT(*) FROM engine_outbox") == [(0,)]
+    untold = "SELECT COUNT(*) FROM engine_workunit WHERE tell_at IS NOT NULL"
+    assert ask(url, untold) == [(0,)]
 
 
 def wait_for_copies_under_way(url: str) -> None:
