@@ -50,7 +50,7 @@ pythons: ## the sandbox's tests and the attack corpus under each later Python th
 
 test-stock: setup ## the engine contract on a live stock project (PROJECT_DIR=…; with DATA_DIR=…, real clients too)
 	@[ -n "$(PROJECT_DIR)" ] || { echo "make test-stock PROJECT_DIR=DIR"; exit 2; }
-	@$(VENV)/stoilo boinc doctor "$(PROJECT_DIR)" --quiet || true
+	@$(VENV)/stoilo boinc doctor "$(PROJECT_DIR)" || true
 	@STOILO_STOCK_PROJECT="$(PROJECT_DIR)" STOILO_STOCK_DATA="$(DATA_DIR)" $(VENV)/python -m pytest tests/server/engines/stock/live
 
 lint: setup ## format, lint, types, layers, docstrings, the house's figures

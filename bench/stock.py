@@ -31,12 +31,12 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.engines.stock.creation.input_files import (
+from stoilo.server.engines.stock.engine import StockEngine
+from stoilo.server.engines.stock.input_files import (
     InputSlot,
     input_template,
     result_template,
 )
-from stoilo.server.engines.stock.engine import StockEngine
 from stoilo.server.engines.stock.project.database import owner_name
 from stoilo.server.engines.stock.project.directory import StockProject, read_project
 from stoilo.server.validation.answers import parse_answer

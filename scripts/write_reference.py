@@ -148,7 +148,7 @@ outcome is still compared, for its host's record; the outcome stays as it is.
 | outcome | when |
 |---|---|
 | value, or `UserError` | the first class of `min_quorum` agreeing results |
-| `SystemError` STO-R050 | more than `max_error_results` copies failed |
+| `SystemError` STO-R050 | more than `max_error_results` results failed |
 | `SystemError` STO-R052 | one more copy is needed and `max_total_results` are used up |
 | `SystemError` STO-R052 | successes do not agree |
 | `SystemError` STO-R053 … R057, R059 | [a validator](../howto/write-validators.md) |

@@ -39,7 +39,7 @@ from stoilo.server.engines.embedded.scheduling.dispatch import (
     CANDIDATES_PER_RESULT,
     WINDOW_LEAST,
 )
-from stoilo.server.engines.embedded.workunits.spot_checks import second_verdict
+from stoilo.server.engines.embedded.workunits.steps import second_verdict
 from stoilo.server.engines.embedded.workunits.transitioner import (
     can_receive,
     deadline_of,

@@ -50,8 +50,8 @@ def backup(data: Path, output: Path, offline_keys: bool, as_json: bool) -> None:
         click.echo(json.dumps(_summary(made)))
         return
     click.echo(
-        f"{output}: {len(made.files)} files, {len(made.tables)} tables, "
-        f"{_bytes(made)} bytes; the log {made.log.origin} with {made.log.size} leaves"
+        f"{output}: {len(made.files)} files, {_bytes(made)} bytes; "
+        f"the log {made.log.origin} with {made.log.size} leaves"
     )
     _say_keys(made)
 
@@ -122,7 +122,6 @@ def _summary(made: Manifest) -> dict[str, object]:
     return {
         "taken_at": made.taken_at,
         "files": len(made.files),
-        "tables": len(made.tables),
         "bytes": _bytes(made),
         "log": made.log.origin,
         "leaves": made.log.size,
@@ -132,7 +131,7 @@ def _summary(made: Manifest) -> dict[str, object]:
 
 
 def _bytes(made: Manifest) -> int:
-    return sum(one.size for one in made.files) + sum(one.size for one in made.tables)
+    return sum(one.size for one in made.files)
 
 
 def _say_keys(made: Manifest) -> None:

@@ -1,4 +1,4 @@
-"""`stoilo explain`: what a code means, what levels make of a source, who hands a name out."""
+"""`stoilo explain`: what a code means, what levels make of a source."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from stoilo.cli.policy import REFUSED, read_as_task, read_policy, read_source
 from stoilo.core.codebook import CodeEntry, find_entry, load_codebook, render_entry
 from stoilo.core.levels import load_levels
 from stoilo.policies.explanation import (
-    explain_name,
     explain_source,
-    render_name,
     render_source,
 )
 from stoilo.policies.gate import GateRequest
@@ -50,7 +48,7 @@ _AREAS = {
 
 
 @click.command()
-@click.argument("subject", metavar="CODE|FILE|NAME", required=False)
+@click.argument("subject", metavar="CODE|FILE", required=False)
 @click.option(
     "--entry", default="", help="Of FILE, the function; default: the last def."
 )
@@ -75,8 +73,7 @@ def explain(
     """Say what an error CODE means and what to do; without one, list them.
 
     Of FILE (- for stdin): what every level makes of it; nothing in it is run. Exit code
-    0: some open level admits it, 3: none does. NAME is a module, a name in one, a built-in
-    or a library type: the levels that hand it out.
+    0: some open level admits it, 3: none does.
 
     Example: stoilo explain STO-P040
     """
@@ -88,10 +85,6 @@ def explain(
         return 0
     if subject == "-" or Path(subject).is_file():
         return _explain_source(subject, entry, policy_file, as_json=output == "json")
-    if not subject.strip().upper().startswith("STO-"):
-        named = explain_name(subject, load_levels())
-        click.echo(_encode(named) if output == "json" else render_name(named))
-        return 0
     click.echo(_render([find_entry(subject)], output, listing=False), nl=False)
     return 0
 

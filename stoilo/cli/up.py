@@ -55,8 +55,11 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
     """Run a server; prints one JSON line when it is ready."""
     del as_json  # the line is JSON anyway; main renders errors
     try:
-        from stoilo.server.app.process_limits import settle_collector  # noqa: PLC0415 - extra
-        from stoilo.server.app.run import UpLine, run_server  # noqa: PLC0415 - extra
+        from stoilo.server.app.run import (  # noqa: PLC0415 - extra
+            UpLine,
+            run_server,
+            settle_collector,
+        )
         from stoilo.server.config import load_config  # noqa: PLC0415 - extra
     except ModuleNotFoundError as error:
         raise UsageError(

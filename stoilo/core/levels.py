@@ -77,6 +77,10 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         overrides: library classes that a task may extend, dotted, each with the names that
             an own class may define; ``*`` stands for all but private and guarded ones, a
             ``+`` after a class for what its library derives from it, too.
+        writable: library classes whose instances, and those of every class below, take
+            assignment, dotted, each with the attributes: only those that the library
+            checks itself, or that hold no more than what the task put there. ``*`` stands
+            for all that are not members of the class, a ``-`` before a name takes it out.
         extends: the next narrower level; this one's tables are added to its.
         digest: domain-separated digest of the file's bytes and of what it extends; set
             by `parse_level`.
@@ -93,6 +97,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     travelling_types: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     overrides: dict[str, tuple[str, ...]] = {}
+    writable: dict[str, tuple[str, ...]] = {}
     extends: str = ""
     digest: str = ""
 
@@ -144,6 +149,7 @@ def _widen(base: Level, own: Level) -> Level:
         travelling_types=base.travelling_types | own.travelling_types,
         members=base.members | own.members,
         overrides=base.overrides | own.overrides,
+        writable=base.writable | own.writable,
     )
 
 

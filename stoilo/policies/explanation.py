@@ -12,7 +12,6 @@ from enum import StrEnum
 import msgspec
 
 from stoilo.core.codebook import load_codebook
-from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level
 from stoilo.core.types import Finding, Severity, Verdict
 from stoilo.policies.policy import EVERYBODY, Policy
@@ -35,16 +34,6 @@ class SourceExplained(msgspec.Struct, frozen=True):
     policy: str
     lowest: str
     levels: tuple[AtLevel, ...]
-
-
-class NameExplained(msgspec.Struct, frozen=True):
-    """Where a module, a module's name, a built-in or a type occurs."""
-
-    name: str  # as asked
-    kind: str  # `module`, `name`, `builtin` or `type`
-    levels: tuple[str, ...]  # the levels that hand it out, narrowest first
-    # for a module, what its narrowest level hands out of it
-    holds: tuple[str, ...] = ()
 
 
 def explain_source(
@@ -74,25 +63,6 @@ def explain_source(
     return SourceExplained(policy.name, lowest, tuple(rows))
 
 
-def explain_name(name: str, levels: Iterable[Level]) -> NameExplained:
-    """Return where the dotted `name` occurs, or raise ``STO-U001``.
-
-    A module wins over a name of its parent; `levels` are narrowest first.
-    """
-    every = tuple(levels)
-    for kind, holds in _KINDS.items():
-        found = [level for level in every if holds(level, name)]
-        if found:
-            inside = _names_of(found[0], name) if kind == "module" else ()
-            here = tuple(level.name for level in found)
-            return NameExplained(name, kind, here, tuple(sorted(inside)))
-    raise UsageError(
-        "STO-U001",
-        f"{escape(name[:80])!r} is no file, no code and nothing that a level hands out",
-        hint="`stoilo policy show LEVEL` lists every name; codes look like STO-P040",
-    )
-
-
 def render_source(explained: SourceExplained, filename: str) -> str:
     """Return the explanation as text: each level, its findings, and why each exists."""
     shown = escape(filename)
@@ -108,34 +78,6 @@ def render_source(explained: SourceExplained, filename: str) -> str:
         for found in row.findings:
             parts += _render_finding(found, told)
     return "\n".join(parts)
-
-
-def render_name(explained: NameExplained) -> str:
-    """Return the explanation of a name as text."""
-    levels = ", ".join(explained.levels)
-    text = f"{explained.name}: {explained.kind} at level {levels}"
-    if explained.holds:
-        text += f"\n  {', '.join(explained.holds)}"
-    return text
-
-
-def _names_of(level: Level, module: str) -> tuple[str, ...]:
-    rule = level.modules.get(module)
-    return rule.names if rule else ()
-
-
-def _holds_name(level: Level, name: str) -> bool:
-    module, _, attribute = name.rpartition(".")
-    return attribute in _names_of(level, module)
-
-
-# Kind of name → whether a level has it, in the order in which they are tried
-_KINDS: dict[str, Callable[[Level, str], bool]] = {
-    "module": lambda level, name: name in level.modules,
-    "type": lambda level, name: name in level.travelling_types,
-    "name": _holds_name,
-    "builtin": lambda level, name: name in level.builtins,
-}
 
 
 def _sum(row: AtLevel) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.policies.findings import FINDINGS_SHOWN, Lines, make_finding
+from stoilo.sandbox.language.names import bindings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,13 +42,6 @@ def find_needs(tree: ast.Module) -> list[Need]:
         elif isinstance(node, ast.ImportFrom):
             needs += _from_needs(node)
     return [*needs, *_attribute_needs(tree)]
-
-
-def imported_modules(tree: ast.Module) -> frozenset[str]:
-    """Return the full dotted names of all modules that the tree imports."""
-    return frozenset(
-        need.module for need in find_needs(tree) if need.form in {"module", "name"}
-    )
 
 
 def find_import_problems(
@@ -169,27 +163,13 @@ def _module_names(tree: ast.Module) -> dict[str, str]:
     }
 
 
-_NAMED = (
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-    ast.ExceptHandler,
-    ast.MatchAs,
-    ast.MatchStar,
-)
-
-
 def _bound_names(tree: ast.Module) -> Iterator[str]:
     """Yield every name that something other than an import binds, anywhere."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, ast.arg):
+        if isinstance(node, ast.arg):
             yield node.arg
-        elif isinstance(node, _NAMED) and node.name:
-            yield node.name
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            yield node.rest
+        elif not isinstance(node, ast.alias | ast.Global | ast.Nonlocal):
+            yield from bindings(node)
 
 
 def _dotted(node: ast.Attribute) -> tuple[str, ...]:

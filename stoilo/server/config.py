@@ -27,12 +27,6 @@ _PROJECT_URL = re.compile(
     r"https?://[A-Za-z0-9.\[\]:-]{1,100}/(?:[A-Za-z0-9][A-Za-z0-9._-]{0,39}/)*"
 )
 
-__all__ = [
-    "DEFAULT_ORIGIN",
-    "ServerConfig",
-    "load_config",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
@@ -116,7 +110,7 @@ class ServerConfig:
         with one backup that could take both back in time together.
 
         Raises:
-            UsageError: ``STO-B062`` where a MariaDB would begin empty beside the SQLite
+            UsageError: ``STO-B010`` where a MariaDB would begin empty beside the SQLite
                 file that this project has used so far.
         """
         if self.engine_database:
@@ -126,7 +120,7 @@ class ServerConfig:
             return f"sqlite:///{file}"
         if file.exists():  # else the project's hosts and running work would be gone
             raise UsageError(
-                "STO-B062",
+                "STO-B010",
                 "workunits and volunteers' accounts lie in engine/engine.sqlite, not in "
                 "the database of the settings",
                 hint=f'keep them there with engine_database = "sqlite:///{file}", or move '
@@ -155,47 +149,38 @@ def load_config(
             values[name] = _convert(name, value, origin)
             origins[name] = origin
     config = ServerConfig(data=data, **values)  # type: ignore[arg-type]  # converted
-    for address in (config.grpc, config.http):
-        parse_address(address)
+    _check_addresses(config)
     parse_replication(config.homogeneous, config.adaptive)
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
     parse_mirrors(config.mirrors)
-    _check_project_url(config.project_url)
-    _check_proxy(config.trusted_proxy)
-    _check_watch(config.watch)
     return config, origins
 
 
-def _check_project_url(url: str) -> None:
-    """Raise ``STO-R090`` for what no BOINC client could attach to."""
-    if url and not _PROJECT_URL.fullmatch(url):
+def _check_addresses(config: ServerConfig) -> None:
+    """Raise ``STO-R090`` or ``STO-B060`` for an address that cannot be what it is for."""
+    for address in (config.grpc, config.http):
+        parse_address(address)
+    if config.project_url and not _PROJECT_URL.fullmatch(config.project_url):
         raise UsageError(
             "STO-R090",
-            f"{url[:80]!r} is no project's URL",
+            f"{config.project_url[:80]!r} is no project's URL",
             hint="like https://boinc.example.org/project/ , with the final slash",
         )
-
-
-def _check_proxy(address: str) -> None:
-    """Raise ``STO-R090`` for what is no single address: nobody else may say who calls."""
-    try:
-        if address:
-            ip_address(address)
+    try:  # a single address: nobody else may say who calls
+        if config.trusted_proxy:
+            ip_address(config.trusted_proxy)
     except ValueError as error:
         raise UsageError(
             "STO-R090",
-            f"trusted_proxy {address[:80]!r} is no address",
+            f"trusted_proxy {config.trusted_proxy[:80]!r} is no address",
             hint="like 127.0.0.1: from where the proxy connects",
         ) from error
-
-
-def _check_watch(address: str) -> None:
-    """Raise ``STO-B060`` where figures would be shown to the network without a token."""
-    if address and not parse_address(address).loopback:
+    # Else figures would be shown to the network without a token.
+    if config.watch and not parse_address(config.watch).loopback:
         raise UsageError(
-            "STO-B060",
-            f"watch = {address[:80]!r} is not a loopback address",
+            "STO-B010",
+            f"watch = {config.watch[:80]!r} is not a loopback address",
             hint="leave it empty; Prometheus needs `stoilo account service-key metrics`",
         )
 

@@ -8,17 +8,23 @@ what it is, a fault, and never hidden.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.facts import Record
+from stoilo.audit.format.facts import MentionKind, Record
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash, parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
-from stoilo.audit.format.records import Mention, check_record
+from stoilo.audit.format.records import (
+    Mention,
+    check_record,
+    parse_mention,
+    task_commitment,
+)
 from stoilo.audit.format.tiles import TILE_WIDTH
 from stoilo.audit.log.side import ObjectKind, SideStore, side_path
 from stoilo.audit.read.source import (
@@ -28,7 +34,7 @@ from stoilo.audit.read.source import (
     read_entries,
 )
 from stoilo.core.digests import Digest
-from stoilo.core.errors import StoiloError, TrustError, UnreachableError
+from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +172,9 @@ def look(data_dir: Path) -> Iterator[View]:
     with ExitStack() as opened:
         side = None
         if side_path(data_dir).is_file():
-            side = opened.enter_context(closing(SideStore.read(data_dir)))
+            side = opened.enter_context(
+                closing(SideStore.read_file(side_path(data_dir)))
+            )
         yield View(source, head, side)
 
 
@@ -179,3 +187,82 @@ def _read_head(note: bytes, source: LogSource) -> Head:
     except StoiloError as error:
         return Head(note, checkpoint, text, fault=error.message)
     return Head(note, checkpoint, text, tuple(sorted(signed.witnesses)), signed.time)
+
+
+# -- what a visitor typed into the search field: hostile text to one kind of question ---
+
+MAX_QUERY_CHARS = 128
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+_HEX64 = re.compile(r"[0-9a-f]{64}")
+_WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One question to the log."""
+
+    index: int | None  # a place in the log, if a number was asked for
+    # else, what entries may mention; any of them is a hit
+    mentions: tuple[Mention, ...] = ()
+
+
+def parse_query(text: str) -> Query:
+    """Return what `text` asks for; raises ``STO-L063`` when it asks for nothing known."""
+    word = text.strip()
+    if len(word) > MAX_QUERY_CHARS:
+        raise _unknown()
+    if _INDEX.fullmatch(word):
+        return Query(int(word))
+    if code := parse_mention(MentionKind.CODE, word.upper()):
+        return Query(None, (code,))
+    if _HEX64.fullmatch(word.lower()):
+        kinds = (MentionKind.COMMITMENT, MentionKind.DIGEST, MentionKind.KEY)
+        return Query(None, tuple(Mention(kind, word.lower()) for kind in kinds))
+    if _WORD.fullmatch(word):
+        task = Mention(MentionKind.COMMITMENT, task_commitment(word))
+        return Query(None, (task, Mention(MentionKind.KEY, word.lower())))
+    raise _unknown()
+
+
+def name_task(text: str) -> str:
+    """Return the commitment of a task that a path names by its id or commitment.
+
+    Raises:
+        UsageError: ``STO-L063``.
+    """
+    if _HEX64.fullmatch(text):
+        return text
+    if _WORD.fullmatch(text):
+        return task_commitment(text)
+    raise _unknown()
+
+
+def run_query(
+    view: View, query: Query, limit: int, before: int | None = None
+) -> list[Entry]:
+    """Return the newest entries that answer `query`, newest first, at most `limit`.
+
+    Args:
+        view: the log.
+        query: the question.
+        limit: the most entries.
+        before: only places below this, to read on; None for all.
+    """
+    if query.index is not None:
+        entry = view.entry(query.index)
+        return [] if entry is None else [entry]
+    found = {
+        entry.index: entry
+        for mention in query.mentions
+        for entry in view.find(mention, before=before, limit=limit)
+    }
+    return [found[index] for index in sorted(found, reverse=True)][:limit]
+
+
+def _unknown() -> UsageError:
+    return UsageError(
+        "STO-L063",
+        "this is nothing that the log can be searched for",
+        hint="give an entry's number, a task's id, a digest or commitment of 64 digits, "
+        "a code like STO-P034 or a key's role",
+    )

@@ -18,7 +18,7 @@ from stoilo.audit.format.facts import (
 from stoilo.audit.format.proof import LeafKind
 from stoilo.audit.format.records import Mention, record_digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.web import commands, wording
+from stoilo.web import wording
 from stoilo.web.archive import Entry, View
 from stoilo.web.details import (
     Shape,
@@ -85,7 +85,7 @@ class Pages:
             Shape=Shape,
             url=url,
             assets={name: one.name for name, one in self.assets.items()},
-            commands=commands,
+            commands=wording,
         )
         environment.filters.update(
             amount=wording.render_amount,

@@ -19,11 +19,16 @@ from stoilo.audit.log.store import LogPaths
 from stoilo.audit.read.reader import open_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.server.http.web_server import PublicPlace
-from stoilo.web.archive import look
-from stoilo.web.commands import proof_name
+from stoilo.web.archive import (
+    MAX_QUERY_CHARS,
+    look,
+    name_task,
+    parse_query,
+    run_query,
+)
 from stoilo.web.pages import PAGE_ENTRIES, Pages
-from stoilo.web.search import MAX_QUERY_CHARS, name_task, parse_query, run_query
 from stoilo.web.timeline import read_timeline
+from stoilo.web.wording import proof_name
 
 FOREVER = "public, max-age=31536000, immutable"
 _FRESH = "no-cache"

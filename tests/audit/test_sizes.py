@@ -8,13 +8,13 @@ import pytest
 
 from stoilo.audit.format.merkle import leaf_hashes
 from stoilo.audit.format.proof import check_proof
-from stoilo.audit.format.tiles import tiles_of
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.store import LogPaths
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.audit.read.reader import verify_log
 from tests.support.faulty_log import LogKey
+from tests.support.memory_tree import tiles_of
 
 Opener = Callable[..., Sequencer]
 EDGES = (1, 255, 256, 257, 65_535, 65_536, 65_537)

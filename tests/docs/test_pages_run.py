@@ -33,7 +33,6 @@ EXPECTED = {
         "\nhalves: True True",
         "\nstale: True True",
         "\nvcasgd: True",
-        "\nby loaders: True True",
         "\ndownpour: True",
         "\nsandblaster: True",
         "\nlarge minibatch: True",

@@ -77,7 +77,7 @@ class Scene:
         path, history = self.folder / "run.json", self.folder / "history.jsonl"
         if not history.exists() or not path.exists():
             return []
-        size = json.loads(path.read_bytes())["state"]["history"]["bytes"]
+        size = json.loads(path.read_bytes())["state"]["run"]["history"]
         lines = history.read_bytes()[:size].splitlines()
         return [json.loads(line)["key"] for line in lines]
 
@@ -91,7 +91,7 @@ class Scene:
     def flights(self):
         """Return the keys of the orders that were out at the last save."""
         state = json.loads((self.folder / "run.json").read_bytes())["state"]
-        return [order["key"] for order in state["flights"]["orders"]]
+        return [order["key"] for order in state["flights"]["flights"]]
 
     def struck(self):
         """Return whom a strike kills beside the server."""

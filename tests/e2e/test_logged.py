@@ -24,15 +24,16 @@ from stoilo.audit.format.facts import (
 )
 from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
 from stoilo.audit.format.records import check_record, salted_commitment, task_commitment
-from stoilo.audit.format.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
-from stoilo.audit.log.fsck_beside import find_unfit_leaves
-from stoilo.audit.log.side import SideStore
+from stoilo.audit.format.tiles import ENTRIES, decode_bundle, tile_at
+from stoilo.audit.log.fsck import find_unfit_leaves
+from stoilo.audit.log.side import SideStore, side_path
 from stoilo.audit.read.source import open_source
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.server.log.public_records import read_sealed
 from stoilo.server.operations.retention import What, retain
 from stoilo.testing.deployment import Deployment
+from tests.support.memory_tree import tiles_of
 from tests.support.wire import RawClient
 
 OPEN = b"def shown_entry(kwargs):\n    return kwargs['x'] * 2  # shown marker\n"
@@ -252,7 +253,7 @@ def test_cache_headers_say_what_may_be_kept(logged: Logged) -> None:
 
 
 def test_side_store_and_log_agree(logged: Logged) -> None:
-    with closing(SideStore.read(logged.data)) as side:
+    with closing(SideStore.read_file(side_path(logged.data))) as side:
         assert list(side.scrub()) == []
         found = find_unfit_leaves(side, enumerate(logged.leaves()))
         assert not any(fault for _, fault in found)

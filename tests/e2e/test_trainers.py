@@ -85,22 +85,9 @@ async def loader_of_2025(place):
     return trainer.epochs
 
 
-async def vcasgd_of_the_later_text(place):
-    async with stoilo.ddl.VCASGDTrainer(
-        conn=place, model=Network(), loss_fn=nn.CrossEntropyLoss(),
-        optimizer_class=torch.optim.Adam, optimizer_kwargs={"lr": 0.05}, alpha=0.5,
-        local_steps=2,
-    ) as trainer:  # fmt: skip
-        for _ in range(2):
-            async for update in trainer.train_epoch(make_loader()):
-                assert 1 <= update.accepted_tasks <= 4
-    return trainer.epochs
-
-
 TRAININGS = {method: by_fit(method) for method in METHODS} | {
     "DPBGDTrainer.train_epoch": dataset_of_the_thesis,
     "DPBGDTrainer.epoch": loader_of_2025,
-    "VCASGDTrainer.train_epoch": vcasgd_of_the_later_text,
 }
 
 

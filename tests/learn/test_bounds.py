@@ -7,11 +7,10 @@ from stoilo.core.errors import InternalError
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
 from stoilo.learn.core.data import split
 from stoilo.learn.core.orders import Order
-from stoilo.learn.core.tensors import add
+from stoilo.learn.core.tensors import add, safe_norm
 from stoilo.learn.driver.in_flight import Pace
 from stoilo.learn.driver.probing import look_at, measure_seconds
 from stoilo.learn.driver.run import Run, RunSettings
-from stoilo.learn.methods import robust
 from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
@@ -49,7 +48,7 @@ async def move_of_first_answer(run):
         before = run.method.snapshot.parameters
         while run.method.snapshot.version == 0:
             await run.step()
-    return robust.safe_norm(add(run.method.snapshot.parameters, before, -1.0))
+    return safe_norm(add(run.method.snapshot.parameters, before, -1.0))
 
 
 @pytest.mark.parametrize("kind", ["gradient", "local_steps"])

@@ -10,7 +10,7 @@ from torch import nn
 from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import user_error
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
-from stoilo.learn.backends.interface import Handle, JobEnd
+from stoilo.learn.backends import Handle, JobEnd
 from stoilo.learn.backends.local import LocalBackend, run_job
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
 from stoilo.learn.core.data import split

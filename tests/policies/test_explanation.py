@@ -1,13 +1,8 @@
-import pytest
-
-from stoilo.core.errors import UsageError
 from stoilo.core.levels import load_levels
 from stoilo.core.types import Verdict
 from stoilo.policies.explanation import (
     SourceExplained,
-    explain_name,
     explain_source,
-    render_name,
     render_source,
 )
 from stoilo.policies.gate import GateRequest, judge
@@ -50,25 +45,3 @@ def test_source_that_no_level_admits() -> None:
     assert explained.lowest == ""
     assert "no level admits it" in render_source(explained, "\x1b[31m.py")
     assert "\x1b" not in render_source(explained, "\x1b[31m.py")
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "first"),
-    [
-        ("math", "module", "pure"),
-        ("math.pi", "name", "pure"),
-        ("len", "builtin", "pure"),
-        ("numpy.linalg", "module", "numeric"),
-        ("numpy.ndarray", "type", "numeric"),
-    ],
-)
-def test_name_is_found_at_its_narrowest_level(name, kind, first) -> None:
-    found = explain_name(name, load_levels())
-    assert (found.kind, found.levels[0]) == (kind, first)
-    assert name in render_name(found)
-
-
-@pytest.mark.parametrize("name", ["os", "math.nothing", "", "\x1b", "numpy.fromfile"])
-def test_name_that_no_level_hands_out_is_an_error(name: str) -> None:
-    with pytest.raises(UsageError, match="STO-U001"):
-        explain_name(name, load_levels())

@@ -7,7 +7,6 @@ from stoilo.policies.findings import Lines
 from stoilo.policies.imports import (
     find_import_problems,
     find_needs,
-    imported_modules,
 )
 
 
@@ -110,8 +109,3 @@ def test_hint_names_the_level_that_opens_the_module() -> None:
     )
     assert "level=high" in finding.hint
     assert (finding.column, finding.end_column) == (8, 10)
-
-
-def test_imported_modules_are_full_dotted_names() -> None:
-    tree = ast.parse("import a.b, c as d\nfrom e.f import g\nd.x\nfrom . import h")
-    assert imported_modules(tree) == {"a.b", "c", "e.f"}

@@ -43,13 +43,10 @@ def test_nodes_up_to_the_limit_pass() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * 130 + "]" * 130,
-        "not " * 130 + "x",
-        "lambda: " * 130 + "1",
-        "\n".join(" " * level + "if x:" for level in range(60))
-        + " pass\n"
-        + "not " * 130
-        + "x",
+        "[" * 60 + "]" * 60,
+        "not " * 60 + "x",
+        "lambda: " * 60 + "1",
+        "\n".join(" " * level + "if x:" for level in range(60)) + " pass",
         "x" + ".a" * 130,
         " + ".join("x" * 130),
     ],

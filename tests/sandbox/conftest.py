@@ -1,5 +1,6 @@
 """Jails shared by the tests of this folder."""
 
+import copy
 import dataclasses
 import enum
 import types
@@ -157,7 +158,9 @@ def binding(runtimes):
     for name, base in (("Net", nn.Module), ("Plain", object)):
         setattr(own, name, type(name, (base,), {"__module__": own.__name__}))
     facades = {"torch.nn": nn, "torch.optim": torch.optim}
+    guards = copy.copy(runtimes["pure"].guards)
+    guards._writable = load_level("tensor").writable
     runtime = types.SimpleNamespace(
-        guards=runtimes["pure"].guards, facades=types.SimpleNamespace(modules=facades)
+        guards=guards, facades=types.SimpleNamespace(modules=facades)
     )
     return lambda node: from_node(node, TaskReferences(own, runtime))

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import UsageError
-from stoilo.core.listen import parse_address
 from stoilo.server.app.run import check_addresses
 from stoilo.server.config import load_config
 from stoilo.server.engines.workunits import Homogeneity, Replication, parse_replication
@@ -30,28 +29,6 @@ def test_unknown_key_or_wrong_kind_is_refused(tmp_path: Path, page: str) -> None
     (tmp_path / "stoilo.toml").write_text(page)
     with pytest.raises(UsageError, match="STO-R090"):
         load_config(tmp_path, {}, {})
-
-
-@pytest.mark.parametrize("text", ["", "localhost", ":1", "a:b", "h:65536", "h:٣"])
-def test_bad_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="STO-R090"):
-        parse_address(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "loopback"),
-    [
-        ("127.0.0.1:0", True),
-        ("[::1]:5", True),
-        ("localhost:5", True),
-        ("0.0.0.0:5", False),
-        ("[::]:5", False),
-        ("lab.example:5", False),
-    ],
-)
-def test_loopback_is_known(text: str, loopback: bool) -> None:
-    assert parse_address(text).loopback is loopback
-    assert parse_address(str(parse_address(text))) == parse_address(text)
 
 
 def test_address_beyond_loopback_without_tls_is_refused(tmp_path: Path) -> None:

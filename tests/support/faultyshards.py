@@ -19,8 +19,8 @@ class Careless(shards.LocalShard):
 
     def _write(self, file: Connection, rows: list[tuple[str, bytes]]) -> None:
         for key, body in rows:
-            value = values.decode(body, Cell).value
-            super()._write(file, [(key, values.encode(Cell(value)))])
+            unmarked = values.encode(Cell(values.decode(body, Cell).value))
+            file.execute("INSERT OR REPLACE INTO cell VALUES (?, ?)", (key, unmarked))
         super()._write(file, rows)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoilo.audit.format.merkle import node_hash
+from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile
 
 
 class MemoryTree:
@@ -35,3 +36,14 @@ class MemoryTree:
     def node(self, level: int, index: int) -> bytes:
         """Return the root of one perfect subtree."""
         return self._levels[level][index]
+
+
+def tiles_of(size: int) -> list[Tile]:
+    """Return every tile that a checkpoint of `size` leaves demands, by arithmetic."""
+    tiles = []
+    for level in range(ENTRIES, 8):
+        hashes = size >> (8 * max(level, 0))
+        for index in range(-(-hashes // TILE_WIDTH)):
+            width = min(hashes - index * TILE_WIDTH, TILE_WIDTH)
+            tiles.append(Tile(level, index, width))
+    return tiles

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stoilo.learn.backends.interface import Backend
+from stoilo.learn.backends import Backend
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel

@@ -27,7 +27,7 @@ from stoilo.audit.format.facts import (
     ReviewRecord,
 )
 from stoilo.audit.format.records import task_commitment
-from stoilo.audit.log.side import SideStore
+from stoilo.audit.log.side import SideStore, side_path
 from stoilo.core.digests import content_digest
 from stoilo.server.http.log_files import log_routes, side_routes
 from stoilo.server.http.web_server import PublicPlace
@@ -117,7 +117,7 @@ def serve(make):
 
 def make_app(data, url):
     """Return the application of an archive's pages and of its log."""
-    log, side = data / "audit" / "log", SideStore.read(data)
+    log, side = data / "audit" / "log", SideStore.read_file(side_path(data))
     pages = audit_pages(PublicPlace(data, url))
     return Starlette(routes=[*pages, *log_routes(log), *side_routes(log, side)])
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from stoilo.audit.format.facts import MentionKind
 from stoilo.audit.format.records import task_commitment
 from stoilo.core.errors import UsageError
-from stoilo.web.search import name_task, parse_query
+from stoilo.web.archive import name_task, parse_query
 
 HEX = "ab" * 32
 

@@ -30,7 +30,6 @@ from stoilo.core.errors import TrustError
 TILE_HEIGHT = 8
 TILE_WIDTH = 1 << TILE_HEIGHT
 ENTRIES = -1  # the level of entry bundles
-MAX_LEVEL = 7  # 256^8 leaves exceed what a checkpoint can say
 MAX_BUNDLE_BYTES = TILE_WIDTH * (MAX_LEAF_BYTES + 2)
 
 _PATH = re.compile(
@@ -94,14 +93,6 @@ def tile_at(level: int, index: int, size: int) -> Tile:
     return Tile(level, index, min(hashes - index * TILE_WIDTH, TILE_WIDTH))
 
 
-def tiles_of(size: int) -> Iterator[Tile]:
-    """Yield every tile that a checkpoint of `size` leaves demands, bundles first."""
-    for level in range(ENTRIES, MAX_LEVEL + 1):
-        hashes = size >> (TILE_HEIGHT * max(level, 0))
-        for index in range(-(-hashes // TILE_WIDTH)):
-            yield tile_at(level, index, size)
-
-
 def is_within(tile: Tile, size: int) -> bool:
     """Return whether a log of `size` leaves has (or had) such a tile."""
     return tile.width <= tile_at(tile.level, tile.index, size).width
@@ -112,19 +103,27 @@ def encode_bundle(entries: list[bytes]) -> bytes:
     return b"".join([len(entry).to_bytes(2, "big") + entry for entry in entries])
 
 
+def split_bundle(data: bytes, most: int = TILE_WIDTH) -> tuple[list[bytes], bytes]:
+    """Return up to `most` entries of a hostile bundle, and the bytes after them."""
+    entries: list[bytes] = []
+    at = 0
+    while len(entries) < most:
+        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+        if at + 2 > len(data) or end > len(data):
+            break
+        entries.append(data[at + 2 : end])
+        at = end
+    return entries, data[at:]
+
+
 def decode_bundle(data: bytes, width: int) -> list[bytes]:
     """Return exactly `width` leaves of a hostile bundle; raises ``STO-L010``.
 
     A longer bundle (the full one, read in a partial one's stead) gives its first ones.
     """
-    entries: list[bytes] = []
-    at = 0
-    while len(entries) < width:
-        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-        if at + 2 > len(data) or end > len(data):
-            raise TrustError("STO-L010", "an entry bundle ends before its entries do")
-        entries.append(data[at + 2 : end])
-        at = end
+    entries, _ = split_bundle(data, width)
+    if len(entries) < width:
+        raise TrustError("STO-L010", "an entry bundle ends before its entries do")
     return entries
 
 

@@ -79,11 +79,6 @@ class AppendQueue:
         self._last = 0
         self._wanted = 1  # how many requests the writer waits for: it is woken once
 
-    @property
-    def is_open(self) -> bool:
-        """Whether requests are still taken."""
-        return self._open
-
     def put(self, request: AppendRequest) -> bool:
         """Queue a request; False when the queue is closed."""
         size = len(request.leaves)

@@ -24,6 +24,7 @@ from stoilo.audit.format.tiles import (
     BlockTree,
     Tile,
     encode_bundle,
+    split_bundle,
     tile_at,
 )
 from stoilo.audit.log.fsck_databases import LeafRows, States
@@ -77,19 +78,6 @@ def split_hashes(data: bytes) -> Hashes:
     """Return the whole hashes in a tile's bytes."""
     whole = len(data) - len(data) % HASH_BYTES
     return [data[at : at + HASH_BYTES] for at in range(0, whole, HASH_BYTES)]
-
-
-def read_bundle(data: bytes, width: int) -> list[bytes]:
-    """Return the leaves of a hostile bundle as far as they can be told apart."""
-    entries: list[bytes] = []
-    at = 0
-    while len(entries) < width:
-        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-        if at + 2 > len(data) or end > len(data):
-            break
-        entries.append(data[at + 2 : end])
-        at = end
-    return entries
 
 
 class TreeCheck:
@@ -309,9 +297,8 @@ def _hash_rows(leaves: list[bytes | None]) -> Hashes:
 
 def _hash_bundle(data: bytes, width: int) -> Hashes:
     """Return the hashes of a bundle's leaves, and one of nothing for bytes left over."""
-    entries = read_bundle(data, width)
-    over = len(data) - sum(map(len, entries)) - 2 * len(entries)
-    return [*leaf_hashes(entries), *([None] if over else [])]
+    entries, rest = split_bundle(data, width)
+    return [*leaf_hashes(entries), *([None] if rest else [])]
 
 
 def _more(wrong: Sequence[int] | dict[int, bytes | None]) -> str:

@@ -30,7 +30,7 @@ from stoilo.audit.format.records import (
     mentions,
     record_digest,
 )
-from stoilo.audit.format.tiles import TILE_WIDTH, encode_bundle
+from stoilo.audit.format.tiles import TILE_WIDTH, encode_bundle, split_bundle
 from stoilo.audit.log.sqlite import connect, damaged, insert_rows, transaction
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import TrustError, UnreachableError
@@ -81,14 +81,6 @@ class SideObject:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SideFault:
-    """Something wrong in the side store."""
-
-    where: str  # the object (``record 0123…``), ``leaf 17`` or the file
-    message: str  # what is wrong with it
-
-
 def side_path(data_dir: Path) -> Path:
     """Return where the side store of a data directory lies."""
     return data_dir / "audit" / SIDE_FILE
@@ -113,24 +105,10 @@ def parse_records(data: bytes) -> list[bytes | None]:
     Raises:
         TrustError: ``STO-L010``.
     """
-    return [record or None for record in split_bundle(data, MAX_RECORD_BYTES)]
-
-
-def split_bundle(data: bytes, max_bytes: int) -> list[bytes]:
-    """Return the at most 256 texts of a hostile bundle, each with its length before it.
-
-    Raises:
-        TrustError: ``STO-L010`` when it is cut, too long or one is past `max_bytes`.
-    """
-    found: list[bytes] = []
-    at = 0
-    while at < len(data):
-        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-        if end > len(data) or end - at > max_bytes + 2 or len(found) == TILE_WIDTH:
-            raise TrustError("STO-L010", "the bundle of a tile is cut or too long")
-        found.append(data[at + 2 : end])
-        at = end
-    return found
+    records, rest = split_bundle(data)
+    if rest or any(len(record) > MAX_RECORD_BYTES for record in records):
+        raise TrustError("STO-L010", "the records of a tile are cut or too long")
+    return [record or None for record in records]
 
 
 class SideStore:
@@ -170,18 +148,13 @@ class SideStore:
         return cls(_checked(connection))
 
     @classmethod
-    def read(cls, data_dir: Path) -> SideStore:
-        """Open the store for reading, also beside a writer; changes nothing.
+    def read_file(cls, path: Path) -> SideStore:
+        """Open the store that is the file `path` for reading, also beside a writer.
 
         Raises:
             UnreachableError: ``STO-L002`` there is none.
             TrustError: ``STO-L049`` made by another version.
         """
-        return cls.read_file(side_path(data_dir))
-
-    @classmethod
-    def read_file(cls, path: Path) -> SideStore:
-        """Open the store that is the file `path` for reading; see `read`."""
         if not path.is_file():
             raise UnreachableError("STO-L002", f"{path.name} does not exist")
         with damaged("side store"):
@@ -252,23 +225,6 @@ class SideStore:
         row = self._one(query, (kind,))
         return int(str(row[0])) if row else 0
 
-    def sources(self) -> Iterator[str]:
-        """Yield the digests of the sources that are here."""
-        query = "SELECT digest FROM object WHERE kind = ? AND data IS NOT NULL"
-        with self._lock, damaged("side store"):
-            rows = self._connection.execute(query, (ObjectKind.SOURCE,)).fetchall()
-        yield from (bytes(row[0]).hex() for row in rows)
-
-    def find(self, mention: Mention, *, start: int = 0, limit: int = 1000) -> list[int]:
-        """Return places ≥ `start` of leaves whose record mentions this, lowest first."""
-        query = (
-            "SELECT place FROM mention WHERE key = ? AND place >= ? "
-            "ORDER BY place LIMIT ?"
-        )
-        with self._lock, damaged("side store"):
-            rows = self._connection.execute(query, (index_key(mention), start, limit))
-            return [place for (place,) in rows]
-
     def find_newest(
         self, mention: Mention, *, end: int, limit: int = 1000
     ) -> list[int]:
@@ -285,7 +241,7 @@ class SideStore:
         """Return the record of each leaf, None where it has none."""
         return [self._record_of(entry) for entry in entries]
 
-    def scrub(self) -> Iterator[SideFault]:
+    def scrub(self) -> Iterator[tuple[str, str]]:
         """Yield the sources whose bytes changed, and rows of no known kind.
 
         Records are checked against their leaves, which takes the same hash.
@@ -354,18 +310,20 @@ class SideStore:
             yield self._connection
 
 
-def _object_faults(kind: object, digest: object, data: object) -> Iterator[SideFault]:
+def _object_faults(
+    kind: object, digest: object, data: object
+) -> Iterator[tuple[str, str]]:
     name = f"object {kind}/{digest!r}"[:96]
     known = isinstance(kind, int) and kind in set(ObjectKind)
     if not known or not isinstance(digest, bytes):
-        yield SideFault(name, "a row of no kind that this version writes")
+        yield name, "a row of no kind that this version writes"
         return
     object_kind = ObjectKind(int(str(kind)))
     name = f"{object_kind.name.lower()} {digest.hex()}"
     if data is None and object_kind is ObjectKind.SOURCE:
         return  # deleted by a retention command
     if not isinstance(data, bytes) or object_kind.digest(data) != digest.hex():
-        yield SideFault(name, "its bytes do not have this digest")
+        yield name, "its bytes do not have this digest"
 
 
 def index_key(mention: Mention) -> bytes:

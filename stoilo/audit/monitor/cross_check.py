@@ -9,7 +9,7 @@ import msgspec
 from stoilo.audit.format.facts import MentionKind
 from stoilo.audit.format.merkle import Checkpoint
 from stoilo.audit.format.note import MAX_NOTE_BYTES
-from stoilo.audit.format.policy import LogPolicy, log_keys_of, open_checkpoint
+from stoilo.audit.format.policy import log_keys_of, open_checkpoint
 from stoilo.audit.format.records import Mention
 from stoilo.audit.log.seen import (
     PAGE_ROWS,
@@ -21,11 +21,9 @@ from stoilo.audit.log.seen import (
 from stoilo.audit.monitor.finding import (
     Finding,
     FindingKind,
-    MonitorSettings,
     Severity,
 )
-from stoilo.audit.monitor.state import MonitorState
-from stoilo.audit.read.source import LogSource
+from stoilo.audit.monitor.inspection import Look
 from stoilo.audit.witness.protocol import hash_origin
 from stoilo.core.errors import TrustError, UnreachableError
 
@@ -44,29 +42,23 @@ class SeenCheck:
 
     def __init__(
         self,
-        source: LogSource,  # of the rows, hostile
-        policy: LogPolicy,  # whose signature a row's checkpoint needs
-        state: MonitorState,  # the monitor's memory; each page is one change of it
-        settings: MonitorSettings,  # what its owner wants
+        look: Look,
         # signed note → finding with the proof that it contradicts our hashes
         prove: Callable[[bytes], Finding],
     ) -> None:
+        self._look = look
         self._prove = prove
-        self._origin = state.memory.note.partition(b"\n")[0].decode()
-        self._source = source
-        self._policy = policy
-        self._state = state
-        self._settings = settings
+        self._state = look.state
         self._ahead = 0
 
-    def run(self, now: int) -> None:
+    def run(self) -> None:
         """Check what is new, and what could not be checked before.
 
         Raises:
             UnreachableError: ``STO-L002``.
             TrustError: ``STO-L010`` a page is malformed.
         """
-        self._look_again(now)
+        self._look_again()
         query = "SELECT count(*) FROM ahead"
         (self._ahead,) = self._state.connection.execute(query).fetchone()
         for _ in range(_MOST_PAGES):
@@ -76,47 +68,48 @@ class SeenCheck:
             start = self._state.memory.seen
             with self._state.change():
                 for place, row in enumerate(fresh, start):
-                    self._check(place, row, now)
-                self._state.remember(seen=start + len(fresh), seen_lost=False)
+                    self._check(place, row)
+                self._state.remember(seen=start + len(fresh))
+                self._state.settle("seen")
             if (start + len(fresh)) % PAGE_ROWS:
                 return
 
     def _next_rows(self) -> tuple[SeenRow, ...]:
         """Return the unchecked rows of the page where we are."""
         number, offset = divmod(self._state.memory.seen, PAGE_ROWS)
-        data = self._source.seen(number)
+        data = self._look.source.seen(number)
         rows = () if data is None else parse_seen_page(data)
-        if len(rows) < offset and not self._state.memory.seen_lost:
+        if len(rows) < offset:
             with self._state.change():
-                self._state.remember(seen_lost=True)
                 text = f"{offset - len(rows)} published rows are gone again"
-                self._state.alarm(FindingKind.SEEN, "STO-L137", text)
+                if self._state.is_due("seen", self._look.now):
+                    self._state.alarm(FindingKind.SEEN, "STO-L137", text)
         return rows[offset:]
 
-    def _check(self, place: int, row: SeenRow, now: int) -> None:
+    def _check(self, place: int, row: SeenRow) -> None:
         """Check one row now, or later if it is ahead of us."""
         self._match(place, row)
         try:
-            shown = open_seen(row.checkpoint, self._policy)
+            shown = open_seen(row.checkpoint, self._look.policy)
         except TrustError as error:
             self._alarm(f"row {place} holds no checkpoint: {error.message}")
             return
-        if shown.origin != self._origin:  # the policy may trust several logs
+        if shown.origin != self._look.origin:  # the policy may trust several logs
             self._alarm(f"row {place} is of another log, {shown.origin!r}")
             return
         if shown.size > self._state.memory.size:
-            self._wait_for(place, row, now)
+            self._wait_for(place, row)
             return
         self._compare(place, row, shown)
 
-    def _wait_for(self, place: int, row: SeenRow, now: int) -> None:
+    def _wait_for(self, place: int, row: SeenRow) -> None:
         """Keep a row until the log gets there, unless too many wait already."""
         # Rows are hostile: a signed future checkpoint would otherwise fill our disk.
         if self._ahead >= _MOST_AHEAD:
             self._alarm(f"row {place} is one too many that the log is behind of")
             return
         self._ahead += 1
-        values = (place, render_seen_row(row), now)
+        values = (place, render_seen_row(row), self._look.now)
         self._state.connection.execute("INSERT INTO ahead VALUES (?, ?, ?)", values)
 
     def _compare(self, place: int, row: SeenRow, shown: Checkpoint) -> None:
@@ -143,15 +136,15 @@ class SeenCheck:
                 f"attempt {row.attempt} of task {row.task}"
             )
 
-    def _look_again(self, now: int) -> None:
+    def _look_again(self) -> None:
         """Compare rows that were ahead of us; raise the alarm for what stays hidden."""
         with self._state.change():
             connection = self._state.connection
             query = "SELECT place, row, since FROM ahead ORDER BY place"
             for place, data, since in connection.execute(query).fetchall():
                 row = msgspec.json.decode(data, type=SeenRow)
-                shown = open_seen(row.checkpoint, self._policy)
-                late = now - since > self._settings.explain_s
+                shown = open_seen(row.checkpoint, self._look.policy)
+                late = self._look.now - since > self._look.settings.explain_s
                 if shown.size <= self._state.memory.size:
                     self._compare(place, row, shown)
                 elif late:
@@ -165,7 +158,7 @@ class SeenCheck:
 
     def _match(self, place: int, row: SeenRow) -> None:
         """Report the watches that a row fulfils: its result, task or admission."""
-        found = self._settings.watches.find(
+        found = self._look.settings.watches.find(
             (
                 Mention(MentionKind.COMMITMENT, row.result),
                 Mention(MentionKind.COMMITMENT, row.task),
@@ -182,56 +175,38 @@ class SeenCheck:
         self._state.alarm(FindingKind.SEEN, "STO-L138", message)
 
 
-_TOLD = 2**62
-
-
 def witness_url(prefix: str, origin: str) -> str:
     """Return where a witness shows the newest checkpoint of a log that it cosigned."""
     return f"{prefix.rstrip('/')}/{hash_origin(origin)}/checkpoint"
 
 
 def check_witnesses(
-    policy: LogPolicy,  # names the log's keys and the witnesses
-    state: MonitorState,  # the monitor's memory, of a log that was seen before
-    settings: MonitorSettings,  # how long a checkpoint may stay hidden
+    look: Look,  # at a log that was seen before
     # signed note → finding with the proof that it contradicts our hashes
     prove: Callable[[bytes], Finding],
     # (URL, most bytes) → hostile bytes, None when there are none
     fetch: Callable[[str, int], bytes | None],
-    now: int,  # our clock, s
 ) -> None:
-    """Ask each witness of `policy`; report contradictions, and what stays hidden from us."""
-    origin = state.memory.note.partition(b"\n")[0].decode()
-    for witness in policy.witnesses:
+    """Ask each witness of the policy; report contradictions, and what stays hidden from us."""
+    state, origin = look.state, look.origin
+    for witness in look.policy.witnesses:
         if not witness.url:
             continue
         try:
             note = fetch(witness_url(witness.url, origin), MAX_NOTE_BYTES)
-            keys = log_keys_of(policy)
+            keys = log_keys_of(look.policy)
             shown = open_checkpoint(note, keys).checkpoint if note else None
         except (UnreachableError, TrustError):
             continue  # a witness's rubbish is not the log's
         if note is None or shown is None or shown.origin != origin:
             continue
+        name = f"hidden {witness.name} "
         with state.change():
-            if shown.size > state.memory.size:
-                _note_hidden(state, witness.name, shown, now, settings.explain_s)
-                continue
-            hidden = (one for one in state.memory.hidden if one[0] != witness.name)
-            state.remember(hidden=tuple(hidden))
-            if state.mirror.root_at(shown.size) != shown.root:
-                state.report(prove(note))
-
-
-def _note_hidden(
-    state: MonitorState, name: str, shown: Checkpoint, now: int, patience_s: int
-) -> None:
-    """Remember since when a witness knows more than the log shows; alarm when it is long."""
-    hidden = dict(state.memory.hidden)
-    since = hidden.setdefault(name, now)
-    if now - since > patience_s:
-        message = f"witness {name} cosigned {shown.size} leaves, which the log hides"
-        state.alarm(FindingKind.SEEN, "STO-L138", message)
-        # Told once: from here on its age never passes the limit again.
-        hidden[name] = _TOLD
-    state.remember(hidden=tuple(sorted(hidden.items())))
+            if shown.size <= state.memory.size:
+                state.settle(name)
+                if state.mirror.root_at(shown.size) != shown.root:
+                    state.report(prove(note))
+            elif state.is_due(name, look.now, look.settings.explain_s):
+                text = f"cosigned {shown.size} leaves, which the log hides"
+                text = f"witness {witness.name} {text}"
+                state.alarm(FindingKind.SEEN, "STO-L138", text)

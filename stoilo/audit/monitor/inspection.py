@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from stoilo.audit.format.facts import (
@@ -12,18 +13,33 @@ from stoilo.audit.format.facts import (
     WorkunitRecord,
 )
 from stoilo.audit.format.merkle import Checkpoint, leaf_hash
+from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf, render_leaf
 from stoilo.audit.format.records import Mention, check_record, mentions, record_digest
 from stoilo.audit.format.tiles import (
     TILE_WIDTH,
 )
 from stoilo.audit.monitor.finding import FindingKind, MonitorSettings
-from stoilo.audit.monitor.state import Mirror, MonitorState
+from stoilo.audit.monitor.state import TOLD, MonitorState
 from stoilo.audit.read.source import LogSource, read_entries
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 
-_TOLD = 2**62  # time since when a record is missing, once the alarm was raised
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a log: what it is measured by, and when."""
+
+    source: LogSource  # hostile in every byte
+    policy: LogPolicy  # whose signatures count
+    state: MonitorState  # the monitor's memory
+    settings: MonitorSettings  # what its owner wants
+    now: int  # our clock, s
+
+    @property
+    def origin(self) -> str:
+        """The log's name, empty before anything was seen of it."""
+        return self.state.memory.note.partition(b"\n")[0].decode()
 
 
 class Inspection:
@@ -31,18 +47,16 @@ class Inspection:
 
     def __init__(
         self,
-        state: MonitorState,  # the monitor's memory
-        settings: MonitorSettings,  # what its owner wants
+        look: Look,
         origin: str,  # of the log; records must say the same
-        now: int,  # our clock, s
         *,
         # nothing was seen before, so ages come from the leaves' own times
         first: bool = False,
     ) -> None:
-        self._state = state
-        self._settings = settings
+        self._state = look.state
+        self._settings = look.settings
+        self._now = look.now
         self._origin = origin
-        self._now = now
         self._first = first
 
     def take(self, place: int, entry: bytes, record: bytes | None) -> None:
@@ -62,7 +76,7 @@ class Inspection:
             # A wrong record was told above; the right one may still be shown, and match
             # a watch.
             if record_digest(record) != leaf.digest:
-                self._wait_for(place, entry, _TOLD)
+                self._wait_for(place, entry, TOLD)
 
     def _wait_for(self, place: int, entry: bytes, since: int) -> None:
         """Ask for a leaf's record again, until it is shown: watches may name it."""
@@ -103,7 +117,7 @@ class Inspection:
             "UPDATE admission SET since = NULL WHERE since <= ?", (limit,)
         )
         query = "UPDATE missing SET since = ? WHERE since <= ?"
-        connection.execute(query, (_TOLD, limit))
+        connection.execute(query, (TOLD, limit))
 
     def _overdue(self, table: str, fields: str, limit: int) -> Iterator[Any]:
         """Yield rows older than `limit`, lowest place first."""
@@ -195,10 +209,8 @@ def _describes(record: WorkunitRecord, digest: bytes, own_hash: bytes) -> bool:
 _ADMISSION = f"\n{LeafKind.ADMISSION}\n".encode()
 
 
-def read_leaves(
-    source: LogSource, mirror: Mirror, target: Checkpoint, inspection: Inspection
-) -> None:
-    """Extend `mirror` to the verified checkpoint `target`, inspecting each new leaf.
+def read_leaves(look: Look, target: Checkpoint) -> None:
+    """Extend the hashes kept to the verified checkpoint `target`, inspecting each new leaf.
 
     To be called inside of a change of the state, which an error undoes.
 
@@ -207,6 +219,8 @@ def read_leaves(
             ``STO-L010``, ``STO-L031`` a bundle is malformed or missing.
         UnreachableError: ``STO-L002``.
     """
+    source, mirror = look.source, look.state.mirror
+    inspection = Inspection(look, target.origin, first=not look.origin)
     for number in range(mirror.size // TILE_WIDTH, -(-target.size // TILE_WIDTH)):
         start = mirror.size
         bundle = read_entries(source.tile, number, target.size)

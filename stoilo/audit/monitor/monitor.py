@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from stoilo.audit.format.merkle import Checkpoint, NodeReader
 from stoilo.audit.format.misbehaviour import (
@@ -23,7 +22,7 @@ from stoilo.audit.format.proof import parse_leaf
 from stoilo.audit.format.tiles import TileNodes
 from stoilo.audit.monitor.cross_check import SeenCheck, check_witnesses
 from stoilo.audit.monitor.finding import Finding, FindingKind, MonitorSettings, Severity
-from stoilo.audit.monitor.inspection import Inspection, read_leaves
+from stoilo.audit.monitor.inspection import Inspection, Look, read_leaves
 from stoilo.audit.monitor.state import MonitorState
 from stoilo.audit.read.source import LogSource, read_url
 from stoilo.core.digests import content_digest
@@ -74,11 +73,11 @@ class Monitor:
         if self._state.memory.condemned:
             return
         try:
-            self._look()
+            self._read()
         finally:
             self._tell_time()
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         """Read the log and what others saw of it; witnesses are asked in any case.
 
         A log that answers nothing, or rubbish, must not keep us from those whom it
@@ -88,10 +87,11 @@ class Monitor:
             if self._follow():
                 self._retry_records()
         finally:
-            if not self._state.memory.condemned:
-                self._check_witnesses()
+            memory = self._state.memory
+            if memory.note and not memory.condemned:
+                check_witnesses(self._look(), self._prove_ourselves, self._fetch)
         if not self._state.memory.condemned:
-            self._check_seen()
+            SeenCheck(self._look(), self._prove_ourselves).run()
 
     # -- the checkpoint ---------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Monitor:
                 raise TrustError("STO-L031", "the log shows no checkpoint any more")
             return True
         shown = open_checkpoint(note, log_keys_of(self._policy)).checkpoint
-        if memory.note and shown.origin != self._origin():
+        if memory.note and shown.origin != self._look().origin:
             raise TrustError("STO-L011", f"the checkpoint is of {shown.origin!r}")
         if shown.size > memory.size or not memory.note:
             return self._advance(note, shown)
@@ -146,39 +146,34 @@ class Monitor:
                 f"the log claims {target.size} leaves, more than anybody reads",
             )
         with state.change():
-            first = not state.memory.note
-            inspection = Inspection(
-                state, self._settings, target.origin, now, first=first
-            )
-            read_leaves(self._source, state.mirror, target, inspection)
+            read_leaves(self._look(), target)
+            state.settle("silent", "shorter")
             state.remember(
                 note=note,
                 size=target.size,
                 changed_at=now,
                 cosigned_at=max(cosigned_at, state.memory.cosigned_at),
-                silent=False,
-                shorter=-1,
             )
 
     def _stand_still(self, note: bytes, shown: Checkpoint) -> None:
         """Note a sign of life of an unchanged log, or that an older one is shown."""
         state, memory = self._state, self._state.memory
         signed = open_checkpoint(note, self._policy)
-        if shown.size < memory.size:
-            if memory.shorter != shown.size:
-                message = f"{shown.size} leaves are shown, {memory.size} were before"
-                with state.change():
-                    state.remember(shorter=shown.size)
-                    state.alarm(FindingKind.WENT_BACK, "STO-L121", message)
-        elif (signed.time or 0) > memory.cosigned_at or memory.shorter >= 0:
-            with state.change():
-                alive = (signed.time or 0) > memory.cosigned_at
+        alive = (signed.time or 0) > memory.cosigned_at
+        with state.change():
+            if shown.size < memory.size:
+                name = f"shorter {shown.size} "
+                if name not in memory.standing:  # one is remembered, the last
+                    state.settle("shorter")
+                if state.is_due(name, self._now()):
+                    text = f"{shown.size} leaves are shown, {memory.size} were before"
+                    state.alarm(FindingKind.WENT_BACK, "STO-L121", text)
+                return
+            state.settle("shorter")
+            if alive:
+                state.settle("silent")
                 state.remember(
-                    note=note,
-                    cosigned_at=max(signed.time or 0, memory.cosigned_at),
-                    changed_at=self._now() if alive else memory.changed_at,
-                    silent=memory.silent and not alive,
-                    shorter=-1,
+                    note=note, cosigned_at=signed.time, changed_at=self._now()
                 )
 
     def _prove_ourselves(self, note: bytes) -> Finding:
@@ -229,46 +224,26 @@ class Monitor:
         except TrustError:
             return None
 
-    def _check_seen(self) -> None:
-        """Compare what executors saw with our own hashes; prove what does not fit."""
-        SeenCheck(
-            self._source,
-            self._policy,
-            self._state,
-            self._settings,
-            self._prove_ourselves,
-        ).run(self._now())
-
-    def _check_witnesses(self) -> None:
-        """Compare what witnesses cosigned with our own hashes."""
-        if self._state.memory.note:
-            check_witnesses(
-                self._policy,
-                self._state,
-                self._settings,
-                self._prove_ourselves,
-                self._fetch,
-                self._now(),
-            )
-
     def _tell_time(self) -> None:
         """Raise the alarms that time alone raises."""
         state, now = self._state, self._now()
         with state.change():
             self._inspection().tell_overdue()
             state.tell_omitted()
-            memory = state.memory
-            quiet = now - memory.changed_at
-            if memory.note and not memory.silent and quiet > self._settings.silence_s:
+            quiet = now - state.memory.changed_at
+            silent = state.memory.note and quiet > self._settings.silence_s
+            if silent and state.is_due("silent", now):
                 message = f"the log has shown no sign of life for {quiet} s"
-                state.remember(silent=True)
                 state.alarm(FindingKind.SILENCE, "STO-L135", message)
 
     def _inspection(self) -> Inspection:
-        return Inspection(self._state, self._settings, self._origin(), self._now())
+        look = self._look()
+        return Inspection(look, look.origin)
 
-    def _origin(self) -> str:
-        return self._state.memory.note.partition(b"\n")[0].decode()
+    def _look(self) -> Look:
+        return Look(
+            self._source, self._policy, self._state, self._settings, self._now()
+        )
 
     def _now(self) -> int:
         return int(self._clock())
@@ -303,14 +278,6 @@ class MonitorReport:
     exit_code: int
 
 
-class Stop(Protocol):
-    """Who may end the watch, as a `threading.Event` can."""
-
-    def wait(self, timeout: float) -> bool:
-        """Wait that long, s, or until it is to end; returns whether it is."""
-        ...
-
-
 def run_monitor(
     monitor: Monitor,  # of the log
     state: MonitorState,  # its memory
@@ -320,9 +287,10 @@ def run_monitor(
     *,
     once: bool = False,  # one poll only
     interval_s: float = 60.0,  # pause between polls, s
-    stop: Stop,  # when to end
+    # waits so long, s, or until the watch is to end; returns whether it is
+    wait: Callable[[float], bool],
 ) -> MonitorReport:
-    """Poll until `stop` says so or the log has misbehaved (or once).
+    """Poll until `wait` says so or the log has misbehaved (or once).
 
     Raises:
         TrustError: ``STO-L124`` the state is damaged.
@@ -339,7 +307,7 @@ def run_monitor(
             shown += 1
             if finding.severity is not Severity.NOTICE:
                 worst = _VERIFICATION_FAILED
-        if once or state.memory.condemned or stop.wait(interval_s):
+        if once or state.memory.condemned or wait(interval_s):
             break
     if failure is not None:
         worst = worst or failure.exit_code

@@ -112,7 +112,8 @@ class Mirror:
         return b"" if row is None else bytes(row[0])
 
 
-_VERSION = 2
+TOLD = 2**62  # since when something is wrong that was told: no patience reaches it
+_VERSION = 3
 MOST_OF_A_KIND = 1000  # alarms of one poll; matches are all told
 _whole = partial(damaged, "monitor's state", "STO-L124")
 _FILE = "monitor.sqlite"
@@ -152,14 +153,11 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: int = 0  # leaves under it
     changed_at: int = 0  # when the log last gave a sign of life, s by our clock
     cosigned_at: int = 0  # newest cosignature, POSIX s; 0 without witnesses
-    silent: bool = False  # silence was told already
-    shorter: int = -1  # size of the older checkpoint that was told last, -1 for none
     seen: int = 0  # rows of seen checkpoints that were checked
-    seen_lost: bool = False  # it was told already that rows are gone
     # the log has misbehaved, provably; it is followed no further
     condemned: bool = False
-    # (witness, since, s) whose checkpoint is ahead of what the log shows
-    hidden: tuple[tuple[str, int], ...] = ()
+    # what is wrong by name, and since when, s: each is told once while it lasts
+    standing: dict[str, int] = {}
 
 
 class MonitorState:
@@ -244,6 +242,23 @@ class MonitorState:
     def remember(self, **changes: object) -> None:
         """Change fields of `memory`, inside of `change`."""
         self.memory = msgspec.structs.replace(self.memory, **changes)
+
+    def is_due(self, name: str, now: int, patience_s: int = -1) -> bool:
+        """Note that something is wrong; True once, when it has been so for long enough.
+
+        Inside of `change`.
+        """
+        since = self.memory.standing.get(name, now)
+        due = now - since > patience_s
+        standing = {**self.memory.standing, name: TOLD if due else since}
+        self.remember(standing=standing)
+        return due
+
+    def settle(self, *names: str) -> None:
+        """Note that things called so are right again; inside of `change`."""
+        standing = self.memory.standing.items()
+        left = {name: since for name, since in standing if not name.startswith(names)}
+        self.remember(standing=left)
 
     def report(self, finding: Finding) -> None:
         """Keep a finding until it is shown, and a proof for ever; inside of `change`."""

@@ -16,22 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.format.facts import WorkunitRecord
+from stoilo.audit.format.facts import Record, WorkunitRecord
 from stoilo.audit.format.policy import LogPolicy, render_policy
-from stoilo.audit.format.proof import LeafKind, parse_leaf
+from stoilo.audit.format.proof import Leaf, LeafKind, parse_leaf
 from stoilo.audit.format.records import check_record
-from stoilo.audit.format.tiles import (
-    ENTRIES,
-    TILE_WIDTH,
-    decode_bundle,
-    encode_bundle,
-    render_tile_path,
-    tiles_of,
-)
+from stoilo.audit.format.tiles import TILE_WIDTH, Tile, render_tile_path
 from stoilo.audit.log.side import render_records
 from stoilo.audit.read.reader import LogView, open_log, verify_log
 from stoilo.audit.read.source import find_policy
 from stoilo.core.errors import TrustError, UsageError
+
+_UNRECORDED = LeafKind.ADMISSION  # another leaf's record explains it
 
 
 @dataclass(slots=True)
@@ -94,60 +89,52 @@ def _collect(
     sources: frozenset[str] | None,
     report: ExportReport,
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the bundle's files, one at a time."""
+    """Yield the bundle's files, one at a time; tiles as the entries make them."""
     yield "checkpoint", log.note
     yield "policy.txt", render_policy(policy or find_policy(log.source))
-    for tile in tiles_of(log.size):
-        data = log.source.tile(tile)
-        if data is None:
-            data = log.source.tile(tile.full)
-        if data is None:
-            raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
-        if tile.level == ENTRIES:
-            data = encode_bundle(decode_bundle(data, tile.width))
-        yield render_tile_path(tile), data[: tile.max_bytes]
+    tiles: dict[Tile, bytes] = {}
     written: set[str] = set()
-    for start, leaves in log.bundles():
-        records = _records(log, start, leaves, report)
-        yield f"records/tile/{start // TILE_WIDTH}", render_records(records)
-        for leaf_data, record in zip(leaves, records, strict=True):
-            if record is None:
+
+    def take(tile: Tile, data: bytes) -> None:
+        log.compare(tile, data)
+        tiles[tile] = data
+
+    for start, leaves in log.bundles(take):
+        number, texts = start // TILE_WIDTH, list[bytes | None]()
+        found = log.source.records_of(number, leaves)
+        for data, text in zip(leaves, found, strict=True):
+            leaf, record = _read(data, text)
+            texts.append(None if record is None else text)
+            if leaf is None or record is None or text is None:
+                report.missing += leaf is not None and leaf.kind is not _UNRECORDED
                 continue
-            leaf = parse_leaf(leaf_data)
-            yield f"records/{leaf.digest}", record
-            yield from _source(log, leaf_data, record, sources, written)
+            yield f"records/{leaf.digest}", text
+            yield from _source(log, record, sources, written)
+        report.records += len(texts) - texts.count(None)
+        yield f"records/tile/{number}", render_records(texts)
+        yield from _rendered(tiles)
+    yield from _rendered(tiles)
     report.sources = len(written)
 
 
-def _records(
-    log: LogView, start: int, leaves: list[bytes], report: ExportReport
-) -> list[bytes | None]:
-    """Return the checked records of one bundle's leaves."""
-    found = log.source.records_of(start // TILE_WIDTH, leaves)
-    records: list[bytes | None] = []
-    for data, text in zip(leaves, found, strict=True):
-        try:
-            leaf = parse_leaf(data)
-        except TrustError:
-            records.append(None)
-            continue
-        if text is not None:
-            check_record(leaf, text)
-        records.append(text)
-        report.records += text is not None
-        report.missing += text is None and leaf.kind is not LeafKind.ADMISSION
-    return records
+def _rendered(tiles: dict[Tile, bytes]) -> Iterator[tuple[str, bytes]]:
+    yield from ((render_tile_path(tile), data) for tile, data in tiles.items())
+    tiles.clear()
+
+
+def _read(data: bytes, text: bytes | None) -> tuple[Leaf | None, Record | None]:
+    """Return a leaf and its record, checked; None for what is none or not there."""
+    try:
+        leaf = parse_leaf(data)
+    except TrustError:
+        return None, None
+    return leaf, None if text is None else check_record(leaf, text)
 
 
 def _source(
-    log: LogView,
-    leaf_data: bytes,
-    text: bytes,
-    wanted: frozenset[str] | None,
-    written: set[str],
+    log: LogView, record: Record, wanted: frozenset[str] | None, written: set[str]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the source that a workunit's record publishes, if it was chosen."""
-    record = check_record(parse_leaf(leaf_data), text)
     if not isinstance(record, WorkunitRecord) or not record.public_source:
         return
     if record.source in written or (wanted is not None and record.source not in wanted):

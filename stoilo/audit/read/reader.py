@@ -77,6 +77,7 @@ class LogView:
         self.signed = signed
         self.own_policy = own_policy
         self._nodes = TileNodes(source.tile)
+        self._tile = lru_cache(maxsize=2)(source.tile)  # a bundle is wanted twice
 
     @property
     def size(self) -> int:
@@ -115,9 +116,40 @@ class LogView:
         Raises:
             TrustError: ``STO-L010`` or ``STO-L031`` when the bundle is bad or missing.
         """
-        return read_entries(self.source.tile, number, self.size)
+        return read_entries(self._tile, number, self.size)
 
-    def bundles(self) -> Iterator[tuple[int, list[bytes]]]:
+    def check(self) -> int:
+        """Compare every tile with the entries; return how many there are; see `bundles`."""
+        tiles: list[Tile] = []
+
+        def compare(tile: Tile, data: bytes) -> None:
+            self.compare(tile, data)
+            tiles.append(tile)
+
+        for _ in self.bundles(compare):
+            pass
+        return len(tiles)
+
+    def compare(self, tile: Tile, data: bytes) -> None:
+        """Compare a tile as it is shown with what the entries make of it.
+
+        Raises:
+            TrustError: ``STO-L031`` it is missing, ``STO-L032`` it holds something else.
+        """
+        present = self._tile(tile)
+        if present is None:  # a partial tile goes once the full one is there
+            present = (self._tile(tile.full) or b"")[: len(data)]
+        if not present:
+            raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
+        if present != data:
+            text = f"{render_tile_path(tile)} does not hold what the log says"
+            raise TrustError("STO-L032", text)
+
+    def bundles(
+        self,
+        # gets each tile as the entries make it
+        take: Callable[[Tile, bytes], None] = lambda _tile, _data: None,
+    ) -> Iterator[tuple[int, list[bytes]]]:
         """Yield every bundle with the index of its first leaf.
 
         At the end the tree was built again from them: nothing is missing or made up.
@@ -125,41 +157,9 @@ class LogView:
         Raises:
             TrustError: ``STO-L010``, ``STO-L031``, at the end ``STO-L033``.
         """
-        yield from self._walk(lambda _tile, _data: None)
-
-    def check(self) -> int:
-        """Compare every tile with the entries; return how many there are; see `bundles`.
-
-        Raises:
-            TrustError: ``STO-L031`` a tile is missing, ``STO-L032`` holds something else.
-        """
-        read = lru_cache(maxsize=2)(self.source.tile)  # a bundle is wanted twice
-        checked = 0
-
-        def compare(tile: Tile, data: bytes) -> None:
-            nonlocal checked
-            checked += 1
-            present = read(tile)
-            if present is None:  # a partial tile goes once the full one is there
-                present = (read(tile.full) or b"")[: len(data)]
-            if not present:
-                raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
-            if present != data:
-                text = f"{render_tile_path(tile)} does not hold what the log says"
-                raise TrustError("STO-L032", text)
-
-        for _ in self._walk(compare, read):
-            pass
-        return checked
-
-    def _walk(
-        self,
-        take: Callable[[Tile, bytes], None],  # gets each tile as the entries make it
-        read: Callable[[Tile], bytes | None] | None = None,
-    ) -> Iterator[tuple[int, list[bytes]]]:
         builder = TileBuilder()
         for number in range(-(-self.size // TILE_WIDTH)):
-            leaves = read_entries(read or self.source.tile, number, self.size)
+            leaves = self.bundle(number)
             for tile, data in builder.extend(leaves):
                 take(tile, data)
             yield number * TILE_WIDTH, leaves

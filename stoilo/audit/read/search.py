@@ -61,9 +61,7 @@ class Query:
         )
 
     def fits(self, leaf: Leaf, record: Record | None) -> bool:
-        """Whether an entry is one that was looked for."""
-        if not self.fits_leaf(leaf):
-            return False
+        """Whether an entry is one that was looked for, if its leaf fits."""
         named = {Mention(MentionKind.DIGEST, leaf.digest)}
         if record is not None:
             named |= mentions(record)

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -109,44 +108,23 @@ def monitor(
         explain_s=explain_within,
         silence_s=silence,
     )
-    pace = None if once else interval
-    report = _follow(
-        location,
-        trusted,
-        directory,
-        settings,
-        pace,
-        _show_json if as_json else _show_text,
-    )
-    _show_report(report, as_json=as_json)
-    context.exit(report.exit_code)
-
-
-def _follow(
-    location: str,
-    policy: LogPolicy,
-    directory: Path | None,
-    settings: MonitorSettings,
-    interval: float | None,
-    show: Callable[[Finding, str], None],
-) -> MonitorReport:
-    """Follow a log until SIGTERM, or once where there is no interval (s)."""
     stop = _Stop()
-    state = MonitorState.open(directory or _default_state(policy))
+    state = MonitorState.open(directory or _default_state(trusted))
     before = signal.signal(signal.SIGTERM, lambda *_: stop.waking.stop())
     try:
-        one = Monitor(open_source(location), policy, state, settings, clock=time.time)
-        return run_monitor(
-            one,
+        report = run_monitor(
+            Monitor(open_source(location), trusted, state, settings, clock=time.time),
             state,
-            show,
-            once=interval is None,
-            interval_s=interval or 0,
-            stop=stop,
+            _show_json if as_json else _show_text,
+            once=once,
+            interval_s=interval,
+            wait=stop.wait,
         )
     finally:
         signal.signal(signal.SIGTERM, before)
         state.close()
+    _show_report(report, as_json=as_json)
+    context.exit(report.exit_code)
 
 
 class _Stop:

@@ -1,11 +1,10 @@
-"""`stoilo boinc account`, `accounts` and `preferences`: the people behind the computers."""
+"""`stoilo boinc account`: the people behind the computers."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
@@ -13,7 +12,6 @@ from stoilo.cli.boinc.data import (
     DATA,
     JSON,
     echo_found,
-    echo_table,
     now,
     open_project,
     project_url,
@@ -28,7 +26,9 @@ UNVERIFIED = (
 
 @click.command()
 @DATA
-@click.option("--email", required=True, help="Address of the volunteer.")
+@click.option(
+    "--email", help="Address of the volunteer; without it, list all accounts."
+)
 @click.option("--max-level", help="Highest level whose tasks may be sent (pure).")
 @click.option(
     "--account-file",
@@ -48,7 +48,7 @@ UNVERIFIED = (
 @JSON
 def account(
     data: Path,
-    email: str,
+    email: str | None,
     max_level: str | None,
     folder: Path | None,
     url: str | None,
@@ -56,7 +56,7 @@ def account(
     new_key: bool,
     as_json: bool,
 ) -> None:
-    """Make or find a volunteer's account and print its (weak) key.
+    """Make or find a volunteer's account and print its (weak) key; or list all accounts.
 
     The weak key fetches and reports work and opens nothing else; it is the one that a
     BOINC client gets. What a volunteer's computer runs is decided there, by its own
@@ -68,10 +68,13 @@ def account(
     """
     from stoilo.server.engines.embedded.accounts.account_file import write_account  # noqa: PLC0415
 
+    if email is None:
+        _list(data, as_json=as_json)
+        return
     with open_project(data) as roster:
         made = roster.accounts.ensure(email, now(), max_level=max_level)
         if new_key:
-            made = roster.change_keys(email)
+            made = roster.accounts.take_over(email)
     url = url or project_url(data)
     file = None
     if folder is not None:
@@ -97,10 +100,7 @@ def account(
     click.echo(json.dumps(shown))
 
 
-@click.command()
-@DATA
-@JSON
-def accounts(data: Path, as_json: bool) -> None:
+def _list(data: Path, *, as_json: bool) -> None:
     """List the accounts of the project, without keys."""
     with open_project(data) as roster:
         known = roster.list_accounts()
@@ -115,74 +115,3 @@ def accounts(data: Path, as_json: bool) -> None:
         ),
     }
     echo_found("accounts", known, columns, as_json=as_json)
-
-
-_Value = TypeVar("_Value")
-
-
-@click.command()
-@click.argument("email")
-@DATA
-@click.option("--max-level", help="All levels up to this one.")
-@click.option("--level", "levels", multiple=True, help="Only these levels; repeat it.")
-@click.option("--require-review/--no-require-review", default=None)
-@click.option("--require-public-source/--no-require-public-source", default=None)
-@click.option("--topic", "topics", multiple=True, help="Only these topics; repeat it.")
-@click.option("--any-topic", is_flag=True, help="Tasks of any topic again.")
-@click.option("--name", help="Name that others see.")
-@JSON
-def preferences(
-    email: str,
-    *,
-    data: Path,
-    max_level: str | None,
-    levels: tuple[str, ...],
-    require_review: bool | None,
-    require_public_source: bool | None,
-    topics: tuple[str, ...],
-    any_topic: bool,
-    name: str | None,
-    as_json: bool,
-) -> None:
-    """Show what an account lets the project send, or change what is named.
-
-    It filters on the server and reaches the account's computers, where it can only lower
-    what their own opt-in files allow.
-    """
-    from stoilo.server.engines.embedded.accounts.preferences import (  # noqa: PLC0415
-        ProjectPreferences,
-        levels_for,
-    )
-
-    named = levels_for(max_level) if max_level is not None else levels or None
-    about = () if any_topic else topics or None
-    with open_project(data) as roster:
-        user_id = roster.find_user(email)
-        was = roster.load(user_id)
-        chosen = ProjectPreferences(
-            levels=_or(named, was.levels),
-            require_review=_or(require_review, was.require_review),
-            require_public_source=_or(require_public_source, was.require_public_source),
-            topics=_or(about, was.topics),
-            name=_or(name, was.name),
-        )
-        if chosen != was:
-            roster.choose(user_id, chosen)
-            chosen = roster.load(user_id)
-    fields = dataclasses.asdict(chosen)
-    if as_json:
-        click.echo(json.dumps(fields | {"max_level": chosen.max_level}))
-    else:
-        echo_table([(key, _plain(value)) for key, value in fields.items()])
-
-
-def _or(new: _Value | None, old: _Value) -> _Value:
-    return old if new is None else new
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple | list):
-        return " ".join(map(str, value)) or "-"
-    return str(value) or "-"

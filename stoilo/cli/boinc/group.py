@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from stoilo.cli.boinc.accounts import account, accounts, preferences
-from stoilo.cli.boinc.hosts import ban, checks, hosts, trust
+from stoilo.cli.boinc.accounts import account
+from stoilo.cli.boinc.hosts import ban, hosts, trust
 from stoilo.cli.boinc.programs import programs
 from stoilo.cli.boinc.stock import doctor, install, migrate
 
@@ -15,8 +15,5 @@ def boinc() -> None:
     """Volunteers' accounts, computers and programs of a project."""
 
 
-for command in (
-    *(programs, account, accounts, preferences, hosts, ban, trust, checks),
-    *(install, doctor, migrate),
-):
+for command in (programs, account, hosts, ban, trust, install, doctor, migrate):
     boinc.add_command(command)

@@ -1,7 +1,8 @@
-"""`stoilo boinc hosts`, `ban`, `trust` and `checks`: the computers of volunteers."""
+"""`stoilo boinc hosts`, `ban` and `trust`: the computers of volunteers."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -65,12 +66,21 @@ def ban(host: int | None, *, data: Path, email: str | None, lift: bool) -> None:
 @click.argument("email", required=False)
 @DATA
 @click.option("--no-more", is_flag=True, help="Trust it no longer.")
+@click.option(
+    "--days",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="List the spot checks that ended within so many days.",
+)
 @JSON
-def trust(email: str | None, *, data: Path, no_more: bool, as_json: bool) -> None:
+def trust(
+    email: str | None, *, data: Path, no_more: bool, days: int, as_json: bool
+) -> None:
     """Let the computers of an account check results of others again.
 
     For the operator's own computers: what they find wrong bans the other one. Without
-    EMAIL, list the accounts that are trusted.
+    EMAIL, list the accounts that are trusted, and what their computers have found.
     """
     if email is None and no_more:
         raise UsageError("STO-U003", "name the account that is not trusted any more")
@@ -78,27 +88,19 @@ def trust(email: str | None, *, data: Path, no_more: bool, as_json: bool) -> Non
         if email is not None:
             roster.trust(email, trusted=not no_more)
         known = roster.trusted()
-    if as_json:
-        click.echo(json.dumps({"trusted": known}))
-    elif email is None:
-        echo_table([("e-mail",), *((one,) for one in known)])
-    else:
-        click.echo("Not trusted any more." if no_more else "Trusted.")
-
-
-@click.command()
-@DATA
-@click.option("--days", type=click.IntRange(1), default=30, show_default=True)
-@JSON
-def checks(data: Path, days: int, as_json: bool) -> None:
-    """List the spot checks that have ended: what trusted computers found."""
-    with open_project(data) as roster:
         ended = roster.spot_checks(now() - days * 86_400)
-    columns = {
-        "workunit": lambda one: one.workunit,
-        "verdict": lambda one: one.verdict.value,
-        "ended": lambda one: ago(one.ended_at),
-        "banned computers": lambda one: " ".join(map(str, one.banned)),
-        "excused": lambda one: " ".join(map(str, one.excused)),
-    }
-    echo_found("checks", ended, columns, as_json=as_json)
+    if as_json:
+        found = [dataclasses.asdict(one) for one in ended]
+        click.echo(json.dumps({"trusted": known, "checks": found}))
+    elif email is not None:
+        click.echo("Not trusted any more." if no_more else "Trusted.")
+    else:
+        echo_table([("e-mail",), *((one,) for one in known)])
+        columns = {
+            "workunit": lambda one: one.workunit,
+            "verdict": lambda one: one.verdict.value,
+            "ended": lambda one: ago(one.ended_at),
+            "banned computers": lambda one: " ".join(map(str, one.banned)),
+            "excused": lambda one: " ".join(map(str, one.excused)),
+        }
+        echo_found("checks", ended, columns, as_json=False)

@@ -67,7 +67,8 @@ def install(
     if not plan.steps:
         click.echo("Nothing to do: everything is as it should be.")
     for note in plan.notes:
-        click.echo(f"{'ACT' if note.grave else 'note'} {note.name}: {note.text}")
+        act = "ACT" if note.grave else "note"
+        click.echo(f"{act} {note.name}: {note.text} -> {note.advice}")
 
 
 UNHEALTHY = 4
@@ -76,7 +77,6 @@ UNHEALTHY = 4
 @click.command()
 @click.argument("project_dir", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--no-web", is_flag=True, help="Do not ask the project's own URLs.")
-@click.option("--quiet", is_flag=True, help="Only what is not well.")
 @JSON
 @click.pass_context
 def doctor(
@@ -84,7 +84,6 @@ def doctor(
     project_dir: Path,
     *,
     no_web: bool,
-    quiet: bool,
     as_json: bool,
 ) -> None:
     """Check a stock BOINC project from end to end; exit 4 when something fails.
@@ -93,7 +92,7 @@ def doctor(
     URLs, changes nothing, and names causes before what they cause. A private code-sign key
     on the server fails.
 
-    Example: stoilo boinc doctor /srv/project --quiet
+    Example: stoilo boinc doctor /srv/project
     """
     from stoilo.server.engines.stock.installation.checks import examine, is_healthy  # noqa: PLC0415
     from stoilo.server.engines.stock.installation.snapshot import read_snapshot  # noqa: PLC0415
@@ -106,10 +105,11 @@ def doctor(
         click.echo(json.dumps({"healthy": healthy, "findings": listed}))
     else:
         for one in findings:
-            if quiet and one.verdict in {"ok", "skip"}:
-                continue
+            what = "fail" if one.grave else "warn"
             advice = f" -> {one.advice}" if one.advice else ""
-            click.echo(show_plainly(f"{one.verdict:4}  {one.name}: {one.text}{advice}"))
+            click.echo(show_plainly(f"{what}  {one.name}: {one.text}{advice}"))
+        if not findings:
+            click.echo("Nothing is wrong.")
     if not healthy:
         context.exit(UNHEALTHY)
 
@@ -123,9 +123,6 @@ def doctor(
     help="The stock project, after `stoilo boinc install`.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Count what would be moved; write nothing."
-)
-@click.option(
     "--keys",
     type=click.Choice(["strong", "weak"]),
     default="strong",
@@ -133,9 +130,7 @@ def doctor(
     help="Which of an account's keys becomes BOINC's one key.",
 )
 @JSON
-def migrate(
-    data: Path, project_dir: Path, dry_run: bool, keys: str, as_json: bool
-) -> None:
+def migrate(data: Path, project_dir: Path, keys: str, as_json: bool) -> None:
     """Move accounts, computers, credit and running tasks to a stock project.
 
     Stop the server first. What is there already is left alone: run it again after anything
@@ -147,15 +142,12 @@ def migrate(
 
     config, _ = load_config(data.absolute(), {}, os.environ)
     project = read_project(project_dir)
-    moved = move_project(
-        config, project.database_url, weak=keys == "weak", dry_run=dry_run
-    )
+    moved = move_project(config, project.database_url, weak=keys == "weak")
     if as_json:
-        click.echo(json.dumps({"dry_run": dry_run, **dataclasses.asdict(moved)}))
+        click.echo(json.dumps(dataclasses.asdict(moved)))
         return
-    would = "would move" if dry_run else "moved"
     click.echo(
-        f"{would} {moved.users} accounts ({moved.users_there} were there), "
+        f"moved {moved.users} accounts ({moved.users_there} were there), "
         f"{moved.hosts} computers ({moved.hosts_there} were there); "
         f"{moved.tasks} running tasks begin anew; apps: {', '.join(moved.apps)}"
     )

@@ -19,14 +19,13 @@ from stoilo.audit.format.proof import (
     LeafKind,
     ProvenLeaf,
     check_proof,
-    parse_leaf,
     parse_proof,
     render_proof,
 )
-from stoilo.audit.format.tiles import decode_bundle, render_tile_path, tile_at
 from stoilo.audit.monitor.finding import Severity
 from stoilo.audit.monitor.monitor import Monitor
 from stoilo.audit.monitor.state import MonitorState
+from stoilo.audit.read.reader import open_log
 from stoilo.audit.read.source import open_source
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.admission import verify_admission
@@ -36,9 +35,6 @@ from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.release_pack import read_release
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.witness import WitnessProcess, write_log_policy
-
-ENTRIES = -1
-BUNDLE = 256
 
 
 def read_trust(keys: Path) -> TrustedRelease:
@@ -53,25 +49,16 @@ def read_log_policy(keys: Path) -> LogPolicy:
     return read_trust(keys).log_policy
 
 
-def read_leaf(log: Path, index: int, size: int) -> bytes:
-    """Return leaf `index` from the entry bundles of a published tree of `size`."""
-    bundle = tile_at(ENTRIES, index // BUNDLE, size)
-    data = (log / render_tile_path(bundle)).read_bytes()
-    return decode_bundle(data, bundle.width)[index % BUNDLE]
-
-
 def audit_task(proof: bytes, log: Path, policy: LogPolicy) -> ProvenLeaf:
     """Check one admission's proof against the published log.
 
     Raises:
         TrustError: the proof, its checkpoint or its leaf does not hold.
     """
-    claim = parse_proof(proof)
-    size = int(claim.checkpoint.split(b"\n")[1])
-    leaf = read_leaf(log, claim.index, size)
-    if parse_leaf(leaf).kind is not LeafKind.ADMISSION:
+    leaf = open_log(log, policy).entry(parse_proof(proof).index)
+    if leaf.leaf is None or leaf.leaf.kind is not LeafKind.ADMISSION:
         raise TrustError("STO-L020", "the task's leaf is not an admission")
-    return check_proof(proof, leaf, policy)
+    return check_proof(proof, leaf.data, policy)
 
 
 PATIENCE_S = 60.0

@@ -23,7 +23,7 @@ class ResultState:
 
 @dataclass(frozen=True, slots=True)
 class ReportedResult:
-    """A copy that the host has finished."""
+    """A result that the host has finished."""
 
     name: str  # BOINC result name
     state: int  # one of `ResultState`; UPLOADED means success
@@ -35,7 +35,7 @@ class ReportedResult:
 
 @dataclass(frozen=True, slots=True)
 class OtherResult:
-    """A copy that the host holds and has not finished."""
+    """A result that the host holds and has not finished."""
 
     name: str  # BOINC result name
     fraction_done: float = 0.0  # from 0 to 1; 0 where the host does not know
@@ -92,13 +92,13 @@ class SchedulerRequest:
     cpu_req_instances: float = 0.0  # idle processors
     dont_send_work: bool = False  # report only
     ncpus: int = 1  # processors of the host
-    results: tuple[ReportedResult, ...] = ()  # finished copies
-    other_results: tuple[OtherResult, ...] = ()  # unfinished copies
+    results: tuple[ReportedResult, ...] = ()  # finished results
+    other_results: tuple[OtherResult, ...] = ()  # unfinished results
     # the project may hold an empty answer that long for work to come (ours; other
     # servers ignore it)
     wait_s: float = 0.0
     wishes: Wishes = Wishes()  # what not to send
-    # the host needs no app version: it runs copies by itself (ours)
+    # the host needs no app version: it runs results by itself (ours)
     own_program: bool = False
     # version of the client; zeros where it says none
     client: ClientVersion = ClientVersion()
@@ -169,7 +169,7 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True)
 class UploadInfo:
-    """The one output file of a copy."""
+    """The one output file of a result."""
 
     name: str
     url: str
@@ -191,7 +191,7 @@ class WorkunitInfo:
 
 @dataclass(frozen=True, slots=True)
 class ResultInfo:
-    """A copy handed to this host; the deadline is s since 1970."""
+    """A result handed to this host; the deadline is s since 1970."""
 
     name: str
     workunit: str
@@ -204,12 +204,12 @@ class SchedulerReply:
     """What the scheduler answers."""
 
     host_id: int = 0  # the host's new id, 0 when it keeps the one it has
-    acks: tuple[str, ...] = ()  # reported copies that the project has taken note of
-    aborts: tuple[str, ...] = ()  # copies that nobody needs any more
+    acks: tuple[str, ...] = ()  # reported results that the project has taken note of
+    aborts: tuple[str, ...] = ()  # results that nobody needs any more
     files: tuple[FileInfo, ...] = ()  # input files of the workunits below
-    uploads: tuple[UploadInfo, ...] = ()  # output files of the copies below
-    workunits: tuple[WorkunitInfo, ...] = ()  # what the copies below belong to
-    # copies for this host, new ones and those it had lost
+    uploads: tuple[UploadInfo, ...] = ()  # output files of the results below
+    workunits: tuple[WorkunitInfo, ...] = ()  # what the results below belong to
+    # results for this host, new ones and those it had lost
     results: tuple[ResultInfo, ...] = ()
     next_rpc_delay: float = 0.0  # the client shall call again after at most that many s
     request_delay: float = 0.0  # the client shall not call before that many s
@@ -229,5 +229,5 @@ class SchedulerReply:
     project_preferences: str = ""  # XML elements for the client to keep, empty for none
     # XML elements from another of the user's hosts; empty for none
     global_preferences: str = ""
-    # copies to drop unless they run already; late ones still count
+    # results to drop unless they run already; late ones still count
     aborts_unstarted: tuple[str, ...] = ()

@@ -97,24 +97,12 @@ class Reader:
             raise TrustError("STO-D002", "an encoded value holds an unknown tag")
         return read(self, depth)
 
-    def _read_int64(self, _: int) -> int:
-        return int(self._unpack(I64)[0])
-
     def _read_long(self, _: int) -> int:
         data = self._take(self._read_u32())
         value = int.from_bytes(data, "little", signed=True)
         if value in INT64 or (value + (value < 0)).bit_length() // 8 + 1 != len(data):
             raise TrustError("STO-D002", "an integer is not in its shortest form")
         return value
-
-    def _read_float(self, _: int) -> float:
-        return float(self._unpack(F64)[0])
-
-    def _read_complex(self, _: int) -> complex:
-        return complex(*self._unpack(C128))
-
-    def _read_text(self, _: int) -> str:
-        return self._read_utf8(self._read_u32())
 
     def _read_utf8(self, size: int) -> str:
         try:
@@ -125,26 +113,20 @@ class Reader:
     def _read_raw(self, _: int) -> bytes:
         return bytes(self._take(int(self._unpack(U64)[0])))
 
+    def _read_nodes(self, depth: int) -> list[Node]:
+        return [self.read_node(depth + 1) for _ in range(self._read_count())]
+
     def _read_list(self, depth: int) -> list[Node]:
-        items = [self.read_node(depth + 1) for _ in range(self._read_count())]
+        items = self._read_nodes(depth)
         if is_float_list(items) or is_int64_list(items):
             raise TrustError("STO-D002", "a list of numbers is not packed")
         return items
-
-    def _read_floats(self, _: int) -> list[Node]:
-        return self._read_packed("d")
-
-    def _read_int64s(self, _: int) -> list[Node]:
-        return self._read_packed("q")
 
     def _read_packed(self, kind: str) -> list[Node]:
         count = self._read_u32()
         if not count:
             raise TrustError("STO-D002", "an empty list is packed")
         return array(kind, bytes(self._take(count * 8))).tolist()
-
-    def _read_tuple(self, depth: int) -> tuple[Node, ...]:
-        return tuple([self.read_node(depth + 1) for _ in range(self._read_count())])
 
     def _read_dict(self, depth: int) -> dict[Node, Node]:
         pairs = [
@@ -162,12 +144,6 @@ class Reader:
         if type(key) not in SCALARS or key != key:  # noqa: PLR0124 - NaN
             check_key(key, TrustError)
         return key
-
-    def _read_set(self, depth: int) -> set[Node]:
-        return set(self._read_elements(depth))
-
-    def _read_frozenset(self, depth: int) -> frozenset[Node]:
-        return frozenset(self._read_elements(depth))
 
     def _read_elements(self, depth: int) -> list[Node]:
         """Read set elements, which come in strictly rising order of their encodings."""
@@ -196,16 +172,16 @@ class Reader:
         except (ValueError, OverflowError):
             raise TrustError("STO-D002", "a datetime is out of range") from None
 
+    def _read_short(self) -> str:
+        return self._read_utf8(self._take(1)[0])
+
     def _read_name(self) -> str:
-        text = self._read_utf8(self._take(1)[0])
+        text = self._read_short()
         check_name(text)
         return text
 
-    def _read_dtype(self) -> str:
-        return self._read_utf8(self._take(1)[0])
-
     def _read_array_parts(self) -> tuple[str, tuple[int, ...], memoryview]:
-        dtype = self._read_dtype()
+        dtype = self._read_short()
         size = item_bytes(dtype)
         ndim = self._take(1)[0]
         shape = tuple([int(self._unpack(U64)[0]) for _ in range(ndim)])
@@ -217,14 +193,8 @@ class Reader:
         _check_booleans(dtype, data)
         return dtype, shape, data
 
-    def _read_ndarray(self, _: int) -> Ndarray:
-        return Ndarray(*self._read_array_parts())
-
-    def _read_tensor(self, _: int) -> Tensor:
-        return Tensor(*self._read_array_parts())
-
     def _read_scalar(self, _: int) -> NumpyScalar:
-        dtype = self._read_dtype()
+        dtype = self._read_short()
         data = self._take(item_bytes(dtype))
         _check_booleans(dtype, data)
         return NumpyScalar(dtype, bytes(data))
@@ -257,22 +227,22 @@ _READERS: dict[int, Callable[[Reader, int], Node]] = {
     ord("N"): lambda _, __: None,
     ord("T"): lambda _, __: True,
     ord("F"): lambda _, __: False,
-    ord("i"): Reader._read_int64,
+    ord("i"): lambda reader, _: reader._unpack(I64)[0],
     ord("I"): Reader._read_long,
-    ord("f"): Reader._read_float,
-    ord("c"): Reader._read_complex,
-    ord("s"): Reader._read_text,
+    ord("f"): lambda reader, _: reader._unpack(F64)[0],
+    ord("c"): lambda reader, _: complex(*reader._unpack(C128)),
+    ord("s"): lambda reader, _: reader._read_utf8(reader._read_u32()),
     ord("b"): Reader._read_raw,
     ord("l"): Reader._read_list,
-    ord("L"): Reader._read_floats,
-    ord("P"): Reader._read_int64s,
-    ord("t"): Reader._read_tuple,
+    ord("L"): lambda reader, _: reader._read_packed("d"),
+    ord("P"): lambda reader, _: reader._read_packed("q"),
+    ord("t"): lambda reader, depth: tuple(reader._read_nodes(depth)),
     ord("d"): Reader._read_dict,
-    ord("e"): Reader._read_set,
-    ord("z"): Reader._read_frozenset,
+    ord("e"): lambda reader, depth: set(reader._read_elements(depth)),
+    ord("z"): lambda reader, depth: frozenset(reader._read_elements(depth)),
     ord("D"): Reader._read_datetime,
-    ord("a"): Reader._read_ndarray,
-    ord("x"): Reader._read_tensor,
+    ord("a"): lambda reader, _: Ndarray(*reader._read_array_parts()),
+    ord("x"): lambda reader, _: Tensor(*reader._read_array_parts()),
     ord("n"): Reader._read_scalar,
     ord("R"): lambda reader, _: FunctionRef(reader._read_name()),
     ord("C"): lambda reader, _: ClassRef(reader._read_name()),

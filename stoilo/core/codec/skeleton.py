@@ -74,7 +74,8 @@ class Writer:
         self.left = bounds.nodes
         self.bounds = bounds
 
-    def _put(self, *chunks: bytes | memoryview) -> None:
+    def put(self, *chunks: bytes | memoryview) -> None:
+        """Append encoded bytes."""
         for chunk in chunks:
             self.chunks.append(chunk)
             self.at += len(chunk)
@@ -102,24 +103,12 @@ class Writer:
             )
         write(self, node, depth)
 
-    def _write_none(self, _: None, __: int) -> None:
-        self._put(b"N")
-
-    def _write_boolean(self, node: bool, _: int) -> None:
-        self._put(b"T" if node else b"F")
-
     def _write_integer(self, node: int, _: int) -> None:
         if node in INT64:
-            self._put(b"i" + I64.pack(node))
+            self.put(b"i" + I64.pack(node))
             return
         size = (node + (node < 0)).bit_length() // 8 + 1
-        self._put(b"I" + U32.pack(size), node.to_bytes(size, "little", signed=True))
-
-    def _write_float(self, node: float, _: int) -> None:
-        self._put(b"f" + F64.pack(node))
-
-    def _write_complex(self, node: complex, _: int) -> None:
-        self._put(b"c" + C128.pack(node.real, node.imag))
+        self.put(b"I" + U32.pack(size), node.to_bytes(size, "little", signed=True))
 
     def _write_text(self, node: str, _: int) -> None:
         try:
@@ -128,31 +117,26 @@ class Writer:
             raise UsageError(
                 "STO-D001", "text with lone surrogates does not travel"
             ) from None
-        self._put(b"s" + U32.pack(len(data)), data)
-
-    def _write_raw(self, node: bytes, _: int) -> None:
-        self._put(b"b" + U64.pack(len(node)), node)
+        self.put(b"s" + U32.pack(len(data)), data)
 
     def _write_list(self, node: list[Node], depth: int) -> None:
         if is_float_list(node):
-            self._put(b"L" + U32.pack(len(node)), array("d", node).tobytes())
+            self.put(b"L" + U32.pack(len(node)), array("d", node).tobytes())
         elif is_int64_list(node):
-            self._put(b"P" + U32.pack(len(node)), array("q", node).tobytes())
+            self.put(b"P" + U32.pack(len(node)), array("q", node).tobytes())
         else:
-            self._write_sequence(b"l", node, depth)
+            self.write_sequence(b"l", node, depth)
 
-    def _write_tuple(self, node: tuple[Node, ...], depth: int) -> None:
-        self._write_sequence(b"t", node, depth)
-
-    def _write_sequence(
+    def write_sequence(
         self, tag: bytes, items: list[Node] | tuple[Node, ...], depth: int
     ) -> None:
-        self._put(tag + U32.pack(len(items)))
+        """Append a count and each item, at nesting `depth`."""
+        self.put(tag + U32.pack(len(items)))
         for item in items:
             self.write_node(item, depth + 1)
 
     def _write_dict(self, node: dict[Node, Node], depth: int) -> None:
-        self._put(b"d" + U32.pack(len(node)))
+        self.put(b"d" + U32.pack(len(node)))
         for key, value in node.items():
             check_key(key, UsageError)
             self.write_node(key, depth + 1)
@@ -168,7 +152,7 @@ class Writer:
             self.left = inner.left
             encoded.append(b"".join(inner.chunks[1:]))
         tag = b"e" if type(node) is set else b"z"
-        self._put(tag + U32.pack(len(encoded)), *sorted(encoded))
+        self.put(tag + U32.pack(len(encoded)), *sorted(encoded))
 
     def _write_datetime(self, node: datetime, _: int) -> None:
         zone = node.tzinfo
@@ -180,7 +164,7 @@ class Writer:
             )
         offset = node.utcoffset()
         wall = (node.replace(tzinfo=None) - YEAR_ONE) // MICROSECOND
-        self._put(
+        self.put(
             b"D"
             + DATETIME.pack(
                 wall,
@@ -195,47 +179,43 @@ class Writer:
         _check(check_array, node.dtype, node.shape, len(data))
         extents = b"".join(map(U64.pack, node.shape))
         head = _short(node.dtype) + bytes([len(node.shape)]) + extents
-        self._put((b"a" if type(node) is Ndarray else b"x") + head)
-        self._put(bytes(-self.at % ALIGNMENT), data)
+        self.put((b"a" if type(node) is Ndarray else b"x") + head)
+        self.put(bytes(-self.at % ALIGNMENT), data)
 
     def _write_scalar(self, node: NumpyScalar, _: int) -> None:
         _check(check_array, node.dtype, (), len(node.data))
-        self._put(b"n" + _short(node.dtype), bytes(node.data))
-
-    def _write_function(self, node: FunctionRef, _: int) -> None:
-        _check(check_name, node.name)
-        self._put(b"R" + _short(node.name))
-
-    def _write_cls(self, node: ClassRef, _: int) -> None:
-        _check(check_name, node.name)
-        self._put(b"C" + _short(node.name))
+        self.put(b"n" + _short(node.dtype), bytes(node.data))
 
     def _write_instance(self, node: Instance, depth: int) -> None:
         _check(check_name, node.class_name)
-        self._put(b"O" + _short(node.class_name))
+        self.put(b"O" + _short(node.class_name))
         self.write_node(node.base, depth + 1)
-        self._put(U32.pack(len(node.state)))
+        self.put(U32.pack(len(node.state)))
         for name, value in node.state.items():
             _check(check_name, name)
-            self._put(_short(name))
+            self.put(_short(name))
             self.write_node(value, depth + 1)
+
+    def _write_reference(self, node: FunctionRef | ClassRef, _: int) -> None:
+        _check(check_name, node.name)
+        self.put((b"R" if type(node) is FunctionRef else b"C") + _short(node.name))
 
     def _write_blob(self, node: BlobRef, _: int) -> None:
         if not 0 <= node.index < BOUNDS.blobs_per_task:
             raise UsageError("STO-D001", "a blob reference is out of range")
-        self._put(b"B" + U32.pack(node.index))
+        self.put(b"B" + U32.pack(node.index))
 
 
 _WRITERS: dict[type, Callable[[Writer, Node, int], None]] = {
-    type(None): Writer._write_none,
-    bool: Writer._write_boolean,
+    type(None): lambda writer, _, __: writer.put(b"N"),
+    bool: lambda writer, node, _: writer.put(b"T" if node else b"F"),
     int: Writer._write_integer,
-    float: Writer._write_float,
-    complex: Writer._write_complex,
+    float: lambda writer, node, _: writer.put(b"f" + F64.pack(node)),
+    complex: lambda writer, z, _: writer.put(b"c" + C128.pack(z.real, z.imag)),
     str: Writer._write_text,
-    bytes: Writer._write_raw,
+    bytes: lambda writer, node, _: writer.put(b"b" + U64.pack(len(node)), node),
     list: Writer._write_list,
-    tuple: Writer._write_tuple,
+    tuple: lambda writer, node, depth: writer.write_sequence(b"t", node, depth),
     dict: Writer._write_dict,
     set: Writer._write_set,
     frozenset: Writer._write_set,
@@ -243,8 +223,8 @@ _WRITERS: dict[type, Callable[[Writer, Node, int], None]] = {
     Ndarray: Writer._write_array,
     Tensor: Writer._write_array,
     NumpyScalar: Writer._write_scalar,
-    FunctionRef: Writer._write_function,
-    ClassRef: Writer._write_cls,
+    FunctionRef: Writer._write_reference,
+    ClassRef: Writer._write_reference,
     Instance: Writer._write_instance,
     BlobRef: Writer._write_blob,
 }

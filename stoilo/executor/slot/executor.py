@@ -32,7 +32,12 @@ from stoilo.executor.slot.layout import (
 from stoilo.executor.slot.process import SlotProcess, start_in_slot
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.boinc_slot import FINISH_FILE
-from stoilo.executor.verifier.installation import HOME_NAME, own_directory, replace_file
+from stoilo.executor.verifier.installation import (
+    HOME_NAME,
+    disk_trouble,
+    own_directory,
+    replace_file,
+)
 from stoilo.executor.verifier.workunit import Work
 
 
@@ -258,7 +263,7 @@ class SlotExecutor(Executor):
                     _raise_unless_finished(ended)
                 data = _take_result(slot)
             except OSError as error:
-                raise _disk(error) from error
+                raise disk_trouble("this machine cannot run a copy", error) from error
             except LaunchFailedError:
                 shutil.rmtree(slot, ignore_errors=True)
                 raise
@@ -326,7 +331,7 @@ class SlotExecutor(Executor):
             slot.mkdir(parents=True, exist_ok=True)
             yield slot
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_trouble("this machine cannot run a copy", error) from error
         finally:
             with self._lock:
                 del self._taken[number]
@@ -368,9 +373,3 @@ def _take_result(slot: Path) -> bytes:
     if len(data) > MAX_RESULT_BYTES:
         raise LaunchFailedError(-131, "the result is larger than any may be")
     return data
-
-
-def _disk(error: OSError) -> InternalError:
-    return InternalError(
-        "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
-    )

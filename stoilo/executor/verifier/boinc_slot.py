@@ -21,7 +21,7 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import write_durably
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.installation import HOME_NAME, is_slot
+from stoilo.executor.verifier.installation import HOME_NAME, disk_trouble, is_slot
 from stoilo.executor.verifier.optin import ServerPreferences
 
 INIT_FILE: Final = "init_data.xml"
@@ -354,11 +354,7 @@ def write_in_slot(part: Path, target: Path, data: bytes) -> None:
         # half-written file of another name would stay for ever.
         write_durably(target, data, mode=0o600, draft=part)
     except OSError as error:
-        raise InternalError(
-            "STO-X008",
-            f"{target.name} cannot be written (errno {error.errno})",
-            hint="make room on the disk; BOINC starts the task again",
-        ) from error
+        raise disk_trouble(f"{target.name} cannot be written", error) from error
 
 
 def _refused(reason: str) -> TrustError:

@@ -28,7 +28,12 @@ from stoilo.core.levels import Level
 from stoilo.core.statement import MAX_LIFETIME_S
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.admission import verify_work
-from stoilo.executor.verifier.installation import Built, installed_release, replace_file
+from stoilo.executor.verifier.installation import (
+    Built,
+    disk_trouble,
+    installed_release,
+    replace_file,
+)
 from stoilo.executor.verifier.statements import (
     SeenRevocations,
     newest_seen,
@@ -242,7 +247,7 @@ class HostVerifier:
         try:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise _disk("the state directory cannot be made", error) from error
+            raise disk_trouble("the state directory cannot be made", error) from error
         with self._alone():
             self._memory = HostMemory(state / MEMORY_FILE, host.floors)
         self._installed = installed_release()
@@ -326,7 +331,7 @@ class HostVerifier:
         try:
             lock = os.open(self._state / "lock", flags, 0o600)
         except OSError as error:
-            raise _disk("the state directory cannot be used", error) from error
+            raise disk_trouble("the state directory cannot be used", error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -341,12 +346,4 @@ def _read_pack(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise _disk(f"{path.name} cannot be read", error) from error
-
-
-def _disk(words: str, error: OSError) -> InternalError:
-    return InternalError(
-        "STO-X008",
-        f"{words} (errno {error.errno})",
-        hint="make room on the disk, or make it writable",
-    )
+        raise disk_trouble(f"{path.name} cannot be read", error) from error

@@ -131,7 +131,7 @@ def own_directory(directory: Path, others: int = 0o077) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise _disk(directory.name, error) from error
+        raise disk_trouble(f"{directory.name} cannot be made", error) from error
     try:
         # Looked at through the descriptor: by its name it could be exchanged in
         # between.
@@ -154,10 +154,11 @@ def _refused(reason: str) -> TrustError:
     )
 
 
-def _disk(name: str, error: OSError) -> InternalError:
+def disk_trouble(words: str, error: OSError) -> InternalError:
+    """Return ``STO-X008``: this machine's own trouble, no reason to distrust."""
     return InternalError(
         "STO-X008",
-        f"{name} cannot be written (errno {error.errno})",
+        f"{words} (errno {error.errno})",
         hint="make room on the disk, or make it writable",
     )
 
@@ -271,4 +272,4 @@ def replace_file(path: Path, data: bytes) -> None:
     try:
         write_durably(path, data, mode=0o600)
     except OSError as error:
-        raise _disk(path.name, error) from error
+        raise disk_trouble(f"{path.name} cannot be written", error) from error

@@ -35,6 +35,7 @@ from stoilo.core.frozen_tree import (
     read_archive,
     tree_digest,
 )
+from stoilo.executor.verifier.installation import disk_trouble
 
 DEFAULT_CAP_BYTES: Final = 8 * 1024**3
 """What the unpacked trees of one computer may take without any preference, bytes."""
@@ -68,11 +69,7 @@ def lock_tree(
     try:
         lock = os.open(directory / f"{digest}.lock", flags, 0o600)
     except OSError as error:
-        raise InternalError(
-            "STO-X008",
-            f"the lock of a tree cannot be used (errno {error.errno})",
-            hint="make room on the disk, or make it writable",
-        ) from error
+        raise disk_trouble("the lock of a tree cannot be used", error) from error
     try:
         kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
         fcntl.flock(lock, kind if wait else kind | fcntl.LOCK_NB)
@@ -264,7 +261,6 @@ def _refused(reason: str) -> TrustError:
 
 
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,10 +321,8 @@ def _unpack(directory: Path, wanted: WantedTree, archive: Path, cap_bytes: int) 
             sync_directory(directory)
         # A disk that fails while reading comes here too.
         except OSError as error:
-            raise InternalError(
-                "STO-X008",
-                f"the task's runtime cannot be unpacked: {os.strerror(error.errno or 0)}",
-                hint="make room on the disk, or make it writable; it is tried again",
+            raise disk_trouble(
+                "the task's runtime cannot be unpacked", error
             ) from error
         finally:
             remove_directory(temporary)

@@ -22,9 +22,10 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any, Final
 
-from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.signatures import parse_strict_json
+from stoilo.executor.verifier.installation import disk_trouble
 
 LEFT_OUT: Final = {
     "tuf.ngclient.urllib3_fetcher": ("Urllib3Fetcher",),
@@ -393,8 +394,4 @@ def _machine_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InternalError(
-            "STO-X008",
-            f"the release's cache cannot be used (errno {error.errno})",
-            hint="make room on the disk",
-        ) from error
+        raise disk_trouble("the release's cache cannot be used", error) from error

@@ -25,12 +25,15 @@ from stoilo.core.boinc.messages import ResultState
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import (
     DeniedError,
-    InternalError,
     StoiloError,
     TrustError,
     UsageError,
 )
-from stoilo.executor.verifier.installation import own_directory, replace_file
+from stoilo.executor.verifier.installation import (
+    disk_trouble,
+    own_directory,
+    replace_file,
+)
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.scheduler import (
     Caller,
@@ -172,9 +175,7 @@ class Attachments:
             made.replace(target)
         except OSError as error:
             shutil.rmtree(made, ignore_errors=True)
-            raise InternalError(
-                "STO-X008", f"an attachment cannot be written (errno {error.errno})"
-            ) from error
+            raise disk_trouble("an attachment cannot be written", error) from error
         return Attachment(target, said)
 
     def remove(self, attachment: Attachment) -> None:
@@ -183,9 +184,7 @@ class Attachments:
         try:
             attachment.directory.replace(gone)
         except OSError as error:
-            raise InternalError(
-                "STO-X008", f"an attachment cannot be removed (errno {error.errno})"
-            ) from error
+            raise disk_trouble("an attachment cannot be removed", error) from error
         shutil.rmtree(gone, ignore_errors=True)
 
 

@@ -18,7 +18,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +28,7 @@ import msgspec
 from stoilo.core.boinc.messages import FileInfo
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import sync_directory
-from stoilo.executor.verifier.installation import replace_file
+from stoilo.executor.verifier.installation import disk_trouble, replace_file
 
 
 class Phase(StrEnum):
@@ -156,7 +155,9 @@ class Ledger:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = _take_lock(directory / "lock")
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_trouble(
+                "the state directory cannot be written", error
+            ) from error
         try:
             self.host = self._load_host(project)
             self._known = {record.result: record for record in self._load_copies()}
@@ -193,14 +194,6 @@ class Ledger:
         kept = [path for path in self.files.iterdir() if path.suffix != ".part"]
         return tuple(sorted(path.name for path in kept if _is_sticky(path)))
 
-    def used_bytes(self) -> int:
-        """Return what the kept inputs take, bytes; downloads may end meanwhile."""
-        total = 0
-        for path in self.files.iterdir():
-            with suppress(FileNotFoundError):
-                total += path.stat().st_size
-        return total
-
     def drop_files(self, names: Iterable[str]) -> None:
         """Remove inputs that the project will not name again, unless a copy needs one."""
         needed = self._needed()
@@ -226,7 +219,9 @@ class Ledger:
             made.replace(self._copies / record.result)
             sync_directory(self._copies)
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_trouble(
+                "the state directory cannot be written", error
+            ) from error
         self._known[record.result] = record
 
     def save(self, record: ResultRecord) -> None:
@@ -253,7 +248,9 @@ class Ledger:
         try:
             (self._copies / result).replace(trash)
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_trouble(
+                "the state directory cannot be written", error
+            ) from error
         shutil.rmtree(trash, ignore_errors=True)
 
     def trim_files(self, cap_bytes: int) -> None:
@@ -328,9 +325,3 @@ def touch(paths: Iterable[Path]) -> None:
 
 def _is_sticky(path: Path) -> bool:
     return path.stat().st_mode & 0o200 == 0
-
-
-def _disk(error: OSError) -> InternalError:
-    return InternalError(
-        "STO-X008", f"the state directory cannot be written (errno {error.errno})"
-    )

@@ -29,7 +29,7 @@ from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.frozen_tree import platform_name
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
-from stoilo.executor.verifier.installation import replace_file
+from stoilo.executor.verifier.installation import disk_trouble, replace_file
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import ReleaseFiles, travels
@@ -142,7 +142,9 @@ class Programs:
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_trouble(
+                "the project's programs cannot be kept", error
+            ) from error
 
     def learn(self, versions: tuple[AppVersion, ...]) -> None:
         """Take the app versions of a reply, durably; older ones of the same app go."""
@@ -246,14 +248,8 @@ def _digest(path: Path, state: hashlib._Hash) -> str:
             while chunk := file.read(_CHUNK):
                 state.update(chunk)
     except OSError as error:
-        raise _disk(error) from error
+        raise disk_trouble("the project's programs cannot be kept", error) from error
     return state.hexdigest()
-
-
-def _disk(error: OSError) -> InternalError:
-    return InternalError(
-        "STO-X008", f"the project's programs cannot be kept (errno {error.errno})"
-    )
 
 
 INDEX: Final = "release/index.json"

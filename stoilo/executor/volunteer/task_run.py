@@ -15,6 +15,7 @@ import msgspec
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
 from stoilo.executor.slot.executor import Executor, LaunchFailedError, PutOffError
+from stoilo.executor.verifier.installation import disk_trouble
 from stoilo.executor.verifier.workunit import (
     Disposition,
     Work,
@@ -77,9 +78,7 @@ class ResultRun:
         try:
             self._run_in_time(copy)
         except OSError as error:
-            raise InternalError(
-                "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
-            ) from error
+            raise disk_trouble("this machine cannot run a copy", error) from error
 
     def deliver(self, copy: ResultRecord) -> None:
         """Send a finished result, or note that the project will never take it.

@@ -21,13 +21,14 @@ from stoilo.core.boinc.messages import (
     UploadInfo,
 )
 from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
-from stoilo.core.errors import InternalError, TrustError, UnreachableError
+from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.http_client import (
     AnswerStream,
     AnswerTooLargeError,
     HttpClient,
     HttpError,
 )
+from stoilo.executor.verifier.installation import disk_trouble
 from stoilo.executor.volunteer.addresses import find_scheduler, same_origin
 from stoilo.executor.volunteer.ledger import ResultRecord, mark_sticky
 from stoilo.executor.volunteer.scheduler_rpc import (
@@ -233,9 +234,7 @@ class Transfer:
                 mark_sticky(part)
             part.replace(target)
         except OSError as error:
-            raise InternalError(
-                "STO-X008", f"a download cannot be stored (errno {error.errno})"
-            ) from error
+            raise disk_trouble("a download cannot be stored", error) from error
 
     def upload(self, copy: ResultRecord, path: Path) -> None:
         """Send a finished result file, resuming where the project is.

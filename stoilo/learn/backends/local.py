@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from stoilo.client.results import user_error
-from stoilo.learn.backends.interface import Job, JobEnd, OwnBackend, resolve
+from stoilo.learn.backends import Job, JobEnd, OwnBackend, resolve
 from stoilo.learn.core.models import torch_lock
 
 

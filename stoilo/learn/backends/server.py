@@ -12,7 +12,7 @@ from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.core.errors import StoiloError
-from stoilo.learn.backends.interface import Backend, Handle, Job, JobEnd
+from stoilo.learn.backends import Backend, Handle, Job, JobEnd
 
 if TYPE_CHECKING:
     from stoilo.client.connection import Connection

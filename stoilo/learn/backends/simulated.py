@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.learn.backends.interface import Job, JobEnd, OwnBackend
+from stoilo.learn.backends import Job, JobEnd, OwnBackend
 from stoilo.learn.backends.local import run_job
 
 MOST_DOUBLED = 10  # answers at fault that make a host's pause longer

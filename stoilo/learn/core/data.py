@@ -184,15 +184,14 @@ def collect(
 
 
 def _as_pair(sample: Any, index: int) -> tuple[Any, Any]:  # noqa: ANN401 - a dataset's own
-    if not isinstance(sample, (tuple, list)) or len(sample) != 2:  # noqa: PLR2004 - x and y
-        kind = type(sample).__name__
-        size = f" of {len(sample)}" if isinstance(sample, (tuple, list)) else ""
-        raise UsageError(
-            "STO-T004",
-            f"sample {index} is a {kind}{size}, not an (input, target) pair",
-            hint="several inputs are a tuple: ((a, b), target)",
-        )
-    return sample[0], sample[1]
+    if isinstance(sample, (tuple, list)) and len(sample) == 2:  # noqa: PLR2004 - x and y
+        return sample[0], sample[1]
+    size = f" of {len(sample)}" if isinstance(sample, (tuple, list)) else ""
+    raise UsageError(
+        "STO-T004",
+        f"sample {index} is a {type(sample).__name__}{size}, not an (input, target) pair",
+        hint="several inputs are a tuple: ((a, b), target)",
+    )
 
 
 def _stack(values: list[Any], what: str) -> Samples:
@@ -265,9 +264,9 @@ def split_by_label(
         disorder: share of the samples that are put at random places first.
         seed: of those.
     """
-    whole = Part(as_samples(x), _labels(y))
+    whole, labels = _labelled(x, y)
     # Stable: the same parts on every machine.
-    order = np.argsort(_labels(y), kind="stable")
+    order = np.argsort(labels, kind="stable")
     shuffler = make_shuffler(seed)
     moved = shuffler.choice(len(order), int(disorder * len(order)), replace=False)
     order[np.sort(moved)] = order[moved]
@@ -287,9 +286,9 @@ def split_by_classes(
     Samples in the order of labels are cut into ``parts * classes`` runs, and each part
     gets `classes` of them (McMahan et al. 2017, section 3).
     """
-    whole, shuffler = Part(as_samples(x), _labels(y)), make_shuffler(seed)
+    (whole, labels), shuffler = _labelled(x, y), make_shuffler(seed)
     order = shuffler.permutation(len(whole))
-    order = order[np.argsort(_labels(y)[order], kind="stable")]
+    order = order[np.argsort(labels[order], kind="stable")]
     runs = _cut(order, parts * classes)
     turn = shuffler.permutation(len(runs)).reshape(parts, classes)
     return [whole.take(np.concatenate([runs[run] for run in mine])) for mine in turn]
@@ -319,11 +318,7 @@ def split_by_dirichlet(
     """
     if not alpha > 0.0:
         raise UsageError("STO-T004", f"alpha {alpha} is no concentration", hint="> 0")
-    whole, labels, shuffler = (
-        Part(as_samples(x), _labels(y)),
-        _labels(y),
-        make_shuffler(seed),
-    )
+    (whole, labels), shuffler = _labelled(x, y), make_shuffler(seed)
     # A small alpha often leaves a part empty: draw again, from the same stream.
     for _ in range(DRAWS):
         found = _deal(labels, parts, alpha, shuffler)
@@ -351,14 +346,15 @@ def _deal(
     return [shuffler.permutation(np.concatenate(mine)) for mine in pieces]
 
 
-def _labels(y: ArrayLike) -> Array:
+def _labelled(x: ArrayLike | Samples, y: ArrayLike) -> tuple[Part, Array]:
+    """Return the whole of the samples, and their labels."""
     labels = as_samples(y, "the labels")
     if isinstance(labels, tuple) or labels.ndim != 1 or labels.dtype.kind not in "iub":
         raise UsageError(
             "STO-T004", "samples are split by labels, and these are none",
             hint="one whole number a sample",
         )  # fmt: skip
-    return labels
+    return Part(as_samples(x), labels), labels
 
 
 def _cut(order: Array, parts: int) -> list[Array]:

@@ -41,6 +41,11 @@ class Order:
     settings: Mapping[str, Plain] = field(default_factory=dict)
     rows: tuple[int, ...] | None = None  # of the part, which samples; all when None
 
+    @property
+    def gives_parameters(self) -> bool:
+        """Whether the answer is where local steps led to, no sum of gradients."""
+        return self.settings.get("give") == "parameters"
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

@@ -5,6 +5,7 @@ A coordinator never changes an array in place: a version that was handed out sta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -59,6 +60,38 @@ def mix(one: Tensors, other: Tensors, share: float) -> dict[str, Array]:
 def is_finite(tensors: Tensors) -> bool:
     """Return whether every entry is a finite number."""
     return all(bool(np.isfinite(array).all()) for array in tensors.values())
+
+
+_TINY = 1e-200  # squares below it may have been lost
+
+
+def safe_norm(tensors: Tensors) -> float:
+    """Return the Euclidean norm without overflow on the way; NaN or inf as they are."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        # float32 squares run out of room at 1e19.
+        squares = [float(np.vdot(a, a)) for a in map(_doubles, tensors.values())]
+    total = sum(squares)
+    # The quick way is exact only where no square was lost above or below.
+    if total < math.inf and all(square > _TINY or square == 0.0 for square in squares):
+        return math.sqrt(total)
+    return _scaled_norm(tensors)
+
+
+def _scaled_norm(tensors: Tensors) -> float:
+    # For entries that are too large or too small to be squared.
+    largest = max((_largest(array) for array in tensors.values()), default=0.0)
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    parts = [_doubles(array) / largest for array in tensors.values()]
+    return largest * math.sqrt(sum(float(np.vdot(part, part)) for part in parts))
+
+
+def _doubles(array: Array) -> NDArray[np.float64]:
+    return array.astype(np.float64, copy=False)
+
+
+def _largest(array: Array) -> float:
+    return float(np.abs(array).max()) if array.size else 0.0
 
 
 def flatten(tensors: Tensors) -> NDArray[np.float64]:

@@ -20,12 +20,12 @@ import numpy as np
 
 from stoilo.client.results import UserError
 from stoilo.core.errors import StoiloError
-from stoilo.learn.backends.interface import Backend
+from stoilo.learn.backends import Backend
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Reply, refuse_answer
 from stoilo.learn.core.states import Plain
-from stoilo.learn.core.tensors import Form, Tensors, add, forms_of
+from stoilo.learn.core.tensors import Form, Tensors, add, forms_of, safe_norm
 from stoilo.learn.driver.probing import Look, look_at, runs_here
 from stoilo.learn.kernels import checks
 from stoilo.learn.methods import robust
@@ -117,13 +117,6 @@ def check_reply(raw: object, expected: Expectation) -> Reply:
     )
 
 
-def tensors_expected(kernel: str, parameters: Tensors) -> Mapping[str, Form]:
-    """Return the forms of the arrays that `kernel` returns."""
-    if kernel == "evaluate":  # numbers only
-        return {}
-    return {n: Form(str(a.dtype), a.shape) for n, a in parameters.items()}
-
-
 FAR = 10.0  # answers so many times as large as what may count are no honest accident
 _TINY = 1e-300
 LOGGER = logging.getLogger(__name__)
@@ -178,7 +171,10 @@ class Guard:
         return Expectation(
             version=order.snapshot.version,
             samples=order.samples,
-            tensors=tensors_expected(order.kernel, order.snapshot.parameters),
+            # An evaluation gives numbers only
+            tensors={}
+            if order.kernel == "evaluate"
+            else forms_of(order.snapshot.parameters),
             buffers={} if frozen else self._forms,
             least_loss=least * order.samples if np.isfinite(least) else -np.inf,
             may_lack=self._looks.get(order.kernel, Look()).lacking,
@@ -208,7 +204,7 @@ class Guard:
         if not reply.tensors:
             return reply
         base: Tensors = order.snapshot.parameters
-        is_place = order.settings.get("give") == "parameters"
+        is_place = order.gives_parameters
         with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
             moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
         if not robust.is_sound(replace(reply, tensors=moved)):
@@ -223,7 +219,7 @@ class Guard:
         )
         if cut.tensors is moved:
             return reply
-        times = robust.safe_norm(moved) / max(robust.safe_norm(cut.tensors), _TINY)
+        times = safe_norm(moved) / max(safe_norm(cut.tensors), _TINY)
         # Cut and counted all the same, but its host is named to the place.
         if times > FAR:
             self.doubt = f"{times:.2g} times as large as the largest that counts"

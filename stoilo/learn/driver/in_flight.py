@@ -14,7 +14,7 @@ import numpy as np
 
 from stoilo.client.results import UserError
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.learn.backends.interface import Backend, Handle, Job
+from stoilo.learn.backends import Backend, Handle, Job
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Snapshot
@@ -337,7 +337,7 @@ class Jobs:
         """Return the job of an order whose answer must be as `expected`."""
         order = flight.order
         told = asked(order)
-        is_place = order.settings.get("give") == "parameters"
+        is_place = order.gives_parameters
         return Job(
             key=self._key(flight, arguments),
             function=self._model.kernel(order.kernel),

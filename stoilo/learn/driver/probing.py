@@ -27,9 +27,8 @@ from stoilo.learn.core.models import (
 )
 from stoilo.learn.core.orders import Order
 from stoilo.learn.core.states import Plain
-from stoilo.learn.core.tensors import Tensors, add, forms_of
+from stoilo.learn.core.tensors import Tensors, add, forms_of, safe_norm
 from stoilo.learn.driver.transport import receive
-from stoilo.learn.methods.robust import safe_norm
 
 LOOKS = 4  # how many small batches are looked at
 WIDTH = 2  # samples of each: one alone is no batch for BatchNorm
@@ -114,7 +113,7 @@ def _norm(order: Order, tensors: Tensors, samples: int) -> float:
     if order.kernel != "local_steps":
         return safe_norm(tensors) / samples
     base = order.snapshot.parameters
-    moved = add(tensors, base, -1.0) if _gives_parameters(order) else tensors
+    moved = add(tensors, base, -1.0) if order.gives_parameters else tensors
     return safe_norm(moved) * _count_steps(order.settings) / order.samples
 
 
@@ -131,10 +130,6 @@ def _moves(order: Order, buffers: Tensors) -> dict[str, float]:
 
 def _gives_gradients(order: Order) -> bool:
     return order.kernel == "gradient" or order.settings.get("give") == "sum"
-
-
-def _gives_parameters(order: Order) -> bool:
-    return order.settings.get("give") == "parameters"
 
 
 def _count_steps(settings: Mapping[str, Plain]) -> float:

@@ -16,7 +16,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 
@@ -24,14 +24,12 @@ from stoilo.core.errors import (
     InternalError,
     StoiloError,
     TrustError,
-    UnreachableError,
 )
-from stoilo.core.rate_limit import RECONNECTING
-from stoilo.learn.backends.interface import Backend, JobEnd
+from stoilo.learn.backends import Backend, JobEnd, Reached, reach
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Method, Reply, Snapshot, Update
-from stoilo.learn.core.states import select
+from stoilo.learn.core.states import Keeper, select
 from stoilo.learn.driver.acceptance import Disputes, Guard
 from stoilo.learn.driver.in_flight import Flight, Flights, Jobs, Losses, Pace
 from stoilo.learn.driver.saving import (
@@ -78,7 +76,6 @@ class RunSettings:
 
 
 _KEY_TAKEN = "STO-R011"  # by a task of other content
-Reached = TypeVar("Reached")
 Watcher = Callable[[Update, Tally], None]  # told of each update once it is saved
 
 
@@ -95,15 +92,19 @@ class Run:
         *,
         watcher: Watcher | None = None,
         memory: robust.Memory | None = None,
+        beside: Keeper | None = None,
     ) -> None:
-        """Put a run together; `memory` is what an earlier one learned of norms."""
+        """Put a run together.
+
+        `memory` is what an earlier one learned of norms; `beside` is saved with it.
+        """
         self.method, self.model, self.backend = method, model, backend
         self.settings = settings or RunSettings()
         self.parts = list(parts)
         self.tally = Tally()
         folder = self.settings.folder
         self.history = History(folder / "history.jsonl" if folder else None)
-        self._watcher = watcher
+        self._watcher, self._beside = watcher, beside
         self._flights = Flights()
         self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
         self._guard = Guard(
@@ -147,6 +148,8 @@ class Run:
                 self._jobs.ident, self._guard.memory = run.ident, run.memory
                 self.method.load(select(states, "method"))
                 self._flights.load(select(states, "flights"))
+                if self._beside is not None:
+                    self._beside.load(select(states, "beside"))
         except BaseException:
             saving.close()
             raise
@@ -255,20 +258,7 @@ class Run:
             return
 
     async def _reach(self, call: Callable[[], Awaitable[Reached]]) -> Reached:
-        """Await `call()` again and again while the backend cannot be reached.
-
-        Raises:
-            UnreachableError: as the backend's, when patience has ended.
-        """
-        pauses = RECONNECTING()
-        end = self.backend.now() + self.settings.outage_s
-        while True:
-            try:
-                return await call()
-            except UnreachableError:
-                if self.backend.now() >= end:
-                    raise
-            await asyncio.sleep(pauses.next_pause())
+        return await reach(call, self.backend, self.settings.outage_s)
 
     async def _settle(self, ending: JobEnd) -> bool:
         """Hand an answer over, or give its work out again; return whether it was taken."""
@@ -378,6 +368,8 @@ class Run:
             return
         # Both of one moment: nothing may be awaited between them.
         states = {"method": self.method.save(), "flights": self._flights.save()}
+        if self._beside is not None:
+            states["beside"] = self._beside.save()
         await self._saving.save(self._jobs.ident, self.memory, states)
         self.method.note_saved()
 

@@ -148,16 +148,7 @@ def _update(row: Mapping[str, Any]) -> Update:
     return Update(**wanted)
 
 
-_FIELDS = (
-    "key",
-    "version",
-    "applied",
-    "loss",
-    "samples",
-    "staleness",
-    "epoch",
-    "epoch_ended",
-)
+_FIELDS = [one.name for one in fields(Update) if one.name not in ("late", "given_up")]
 
 
 _SHOWN = 3  # so many differences are named

@@ -162,7 +162,7 @@ def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:
         raise TrustError(
             "STO-T010", f"a volunteer's answer is not used: {fault}"
         ) from None
-    if told["codec"] == "ternary" and order.settings.get("give") == "parameters":
+    if told["codec"] == "ternary" and order.gives_parameters:
         base = order.snapshot.parameters
         with np.errstate(over="ignore"):  # the acceptance check sees what is not finite
             found = {name: base[name] + way for name, way in found.items()}

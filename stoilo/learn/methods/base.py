@@ -161,6 +161,12 @@ def derive_order_seed(seed: int, key: str) -> int:
     return int.from_bytes(digest[:8], "big") % _SEEDS
 
 
+def round_up(share: float, size: int) -> int:
+    """Return that share of `size`, rounded up, against rounding errors of the share."""
+    # As binary fractions go: 0.7 of 10 is 7, not 8.
+    return min(size, max(1, math.ceil(share * size - 1e-9)))
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What an answer did to a method."""

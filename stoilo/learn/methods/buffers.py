@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stoilo.learn.core.orders import Order, Reply, refuse_answer
-from stoilo.learn.core.tensors import Array, Tensors
-from stoilo.learn.methods.robust import Clip, safe_norm
+from stoilo.learn.core.tensors import Array, Tensors, safe_norm
+from stoilo.learn.methods.robust import Clip
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,7 +8,6 @@ Volunteers keep nothing between rounds: an inner optimiser begins each round ane
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -25,6 +24,7 @@ from stoilo.learn.methods.base import (
     Outcome,
     check_parts,
     derive_seed,
+    round_up,
     shuffle,
 )
 from stoilo.learn.methods.buffers import pool_buffers
@@ -159,12 +159,6 @@ class Federated(MethodBase):
             # The way down, so that any optimiser takes it for a gradient.
             found[name] = array - total / sum(weights)
         return found
-
-
-def round_up(share: float, size: int) -> int:
-    """Return that share of `size`, rounded up, against rounding errors of the share."""
-    # As binary fractions go: 0.7 of 10 is 7, not 8.
-    return min(size, max(1, math.ceil(share * size - 1e-9)))
 
 
 def fedavg(

@@ -28,9 +28,10 @@ ended.
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -40,7 +41,7 @@ from stoilo.learn.core.orders import Order, Reply, Snapshot
 from stoilo.learn.core.states import Plain, State, Stateful
 from stoilo.learn.core.tensors import Array
 from stoilo.learn.methods.base import MethodBase, Outcome, derive_seed
-from stoilo.learn.store.clock import Attendance, Leases, VectorClock
+from stoilo.learn.store.clock import Attendance, VectorClock
 from stoilo.learn.store.protocol import Change, Push
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.shards import LocalShard
@@ -100,28 +101,11 @@ class LogisticSettings:
         return 1
 
 
-@dataclass(slots=True)
-class Dealer:
-    """Which samples of a part each iteration of a round takes; drawn once a round."""
-
-    parts: tuple[int, ...]  # samples of each part
-    chunks: int  # iterations of a round; with one, all samples are taken
-    seed: int  # of the samples' order
-    _rounds: dict[int, tuple[int, list[list[int]]]] = field(default_factory=dict)
-
-    def deal(self, part: int, iteration: int) -> tuple[int, ...] | None:
-        """Return the rows of an iteration; None for all of them."""
-        if self.chunks == 1:
-            return None
-        done, chunk = divmod(iteration, self.chunks)
-        if self._rounds.get(part, (-1, []))[0] != done:
-            self._rounds[part] = done, self._shuffle(part, done)
-        return tuple(self._rounds[part][1][chunk])
-
-    def _shuffle(self, part: int, done: int) -> list[list[int]]:
-        seed = derive_seed(self.seed, done, part)
-        order = np.random.Generator(np.random.PCG64(seed)).permutation(self.parts[part])
-        return [piece.tolist() for piece in np.array_split(order, self.chunks)]
+@functools.lru_cache(maxsize=1024)
+def deal(size: int, chunks: int, *place: int) -> tuple[tuple[int, ...], ...]:
+    """Return a part's samples in the order of a place, cut into so many iterations."""
+    order = np.random.Generator(np.random.PCG64(derive_seed(*place))).permutation(size)
+    return tuple(tuple(piece.tolist()) for piece in np.array_split(order, chunks))
 
 
 class LogisticRegression(MethodBase):
@@ -166,17 +150,14 @@ class LogisticRegression(MethodBase):
         self._version = self._first = start.version
         self._buffers = start.buffers
         self._staged: dict[int, dict[str, Array]] = {}
-        self._dealer = Dealer(self._parts, self._chunks, settings.seed)
         self._told = 0
         self._attendance = self._attend()
         super().__init__(self._read())
 
     def _attend(self) -> Attendance:
-        clock = VectorClock(self.settings.limit)
+        clock = VectorClock(self.settings.limit, lease_s=self.settings.lease_s)
         clock.join(map(_worker, range(len(self._parts))))
-        lease_s = self.settings.lease_s
-        leases = None if lease_s is None else Leases(lease_s)
-        return Attendance(clock, self.settings.rounds * self._chunks, leases)
+        return Attendance(clock, self.settings.rounds * self._chunks)
 
     @property
     def clock(self) -> VectorClock:
@@ -261,8 +242,11 @@ class LogisticRegression(MethodBase):
 
     def _order(self, key: str) -> Order:
         part, iteration = (int(word[1:]) for word in key.split("/"))
-        rows = self._dealer.deal(part, iteration)
-        samples = self._parts[part] if rows is None else len(rows)
+        samples, rows = self._parts[part], None
+        if self._chunks > 1:
+            done, chunk = divmod(iteration, self._chunks)
+            rows = deal(samples, self._chunks, self.settings.seed, done, part)[chunk]
+            samples = len(rows)
         seed = derive_seed(self.settings.seed, part, iteration)
         if self.settings.mode == "dgd":
             own: dict[str, Plain] = {"seed": seed}

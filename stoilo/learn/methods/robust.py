@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Reply
 from stoilo.learn.core.states import Stateful
-from stoilo.learn.core.tensors import Array, Tensors, add, is_finite, scale
+from stoilo.learn.core.tensors import Array, Tensors, add, is_finite, safe_norm, scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,6 @@ Rule: TypeAlias = Mean | Clip | CoordinateMedian | TrimmedMean | Krum | CentredC
 DEFAULT_RULE: Rule = Clip()
 
 
-_TINY = 1e-200
-
-
 def is_sound(reply: Reply) -> bool:
     """Return whether all its numbers are finite and it has samples."""
     return (
@@ -102,35 +99,6 @@ def is_sound(reply: Reply) -> bool:
         and is_finite(reply.buffers)
         and math.isfinite(safe_norm(reply.tensors))
     )
-
-
-def safe_norm(tensors: Tensors) -> float:
-    """Return the Euclidean norm without overflow on the way; NaN or inf as they are."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        # float32 squares run out of room at 1e19.
-        squares = [float(np.vdot(a, a)) for a in map(_doubles, tensors.values())]
-    total = sum(squares)
-    # The quick way is exact only where no square was lost above or below.
-    if total < math.inf and all(square > _TINY or square == 0.0 for square in squares):
-        return math.sqrt(total)
-    return _scaled_norm(tensors)
-
-
-def _scaled_norm(tensors: Tensors) -> float:
-    # For entries that are too large or too small to be squared.
-    largest = max((_largest(array) for array in tensors.values()), default=0.0)
-    if largest == 0.0 or not math.isfinite(largest):
-        return largest
-    parts = [_doubles(array) / largest for array in tensors.values()]
-    return largest * math.sqrt(sum(float(np.vdot(part, part)) for part in parts))
-
-
-def _doubles(array: Array) -> NDArray[np.float64]:
-    return array.astype(np.float64, copy=False)
-
-
-def _largest(array: Array) -> float:
-    return float(np.abs(array).max()) if array.size else 0.0
 
 
 NORMS_KEPT = 200  # how many norms the running median looks back over

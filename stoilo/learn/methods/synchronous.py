@@ -26,6 +26,7 @@ from stoilo.learn.methods.base import (
     Piece,
     check_parts,
     derive_order_seed,
+    round_up,
     shuffle,
 )
 from stoilo.learn.methods.buffers import USUAL, Momenta, pool_buffers
@@ -72,11 +73,6 @@ class SynchronousSettings:
                 f" backups {self.backups} do not describe a training",
                 hint="epochs ≥ 1, block ≥ 0, 0 < fraction ≤ 1, 0 ≤ backups ≤ 1",
             )
-
-    def count_needed(self, size: int) -> int:
-        """Return how many of so many answers end a step."""
-        # 0.7 * 10 is a little above 7 in binary: it must not ask for an eighth answer.
-        return min(size, math.ceil(self.fraction * size - 1e-9))
 
 
 def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
@@ -205,7 +201,7 @@ class Synchronous(MethodBase):
         return self._pieces[key].order(key, self._snapshot, seed)
 
     def _advance(self) -> bool:
-        if self._ledger.answered < self.settings.count_needed(self._ledger.size):
+        if self._ledger.answered < round_up(self.settings.fraction, self._ledger.size):
             return False
         self._apply()
         self._late |= set(self._ledger.outstanding)

@@ -35,6 +35,10 @@ class VectorClock(Stateful):
     time: int = 0  # never goes back
     # Of the workers that are alive
     clocks: dict[str, int] = field(default_factory=dict)
+    # How long one sign of life counts, s; None when nobody's silence counts
+    lease_s: float | None = None
+    # Per worker, when its lease ends (s, any clock that does not go back)
+    until: dict[str, float] = field(default_factory=dict, compare=False)
     _furthest: int = 0
 
     def __post_init__(self) -> None:
@@ -125,44 +129,21 @@ class VectorClock(Stateful):
         self._advance()
         return True
 
-    def _advance(self) -> None:
-        self.time = max(self.time, self.slowest)
-
-
-@dataclass(slots=True)
-class Leases:
-    """Until when each worker is believed to be alive.
-
-    The times are the caller's (s, any clock that does not go back).
-    """
-
-    duration_s: float  # how long one sign of life counts
-    # Per worker, when its lease ends
-    until: dict[str, float] = field(default_factory=dict)
-
     def renew(self, worker: str, now_s: float) -> None:
         """Note a sign of life."""
-        self.until[worker] = now_s + self.duration_s
+        if self.lease_s is not None:
+            self.until[worker] = now_s + self.lease_s
 
     def release(self, worker: str) -> None:
-        """Forget a worker that ended by itself."""
+        """Let no lease run: the worker ended its iteration, or waits."""
         self.until.pop(worker, None)
 
     def expired(self, now_s: float) -> tuple[str, ...]:
         """Return the workers whose lease has ended, in the order of their names."""
         return tuple(sorted(w for w, end in self.until.items() if end <= now_s))
 
-    def expire(self, clock: VectorClock, now_s: float) -> tuple[str, ...]:
-        """Take the workers whose lease has ended out of `clock`; return them.
-
-        What they send later is refused by the clock. Their iteration is to be ordered
-        again: `VectorClock.join` lets the worker back in.
-        """
-        gone = self.expired(now_s)
-        for worker in gone:
-            self.release(worker)
-            clock.leave(worker)
-        return gone
+    def _advance(self) -> None:
+        self.time = max(self.time, self.slowest)
 
 
 @dataclass(slots=True)
@@ -178,7 +159,6 @@ class Attendance(Stateful):
 
     clock: VectorClock  # of those that are alive
     total: int  # iterations after which a worker has finished
-    leases: Leases | None = None  # None when nobody's silence counts
     # Workers whose present iteration is given out
     out: set[str] = field(default_factory=set)
     # Per worker whose lease ran out, its iteration
@@ -195,14 +175,14 @@ class Attendance(Stateful):
     def note_time(self, now_s: float) -> None:
         """Note the time; those whose lease has ended are not waited for from now on."""
         self._now_s = now_s
-        if self.leases is None:
+        if self.clock.lease_s is None:
             return
         self._recall()
-        for worker in self.out & self.clock.clocks.keys() - self.leases.until.keys():
-            self.leases.renew(worker, now_s)
-        silent = self.leases.expired(now_s)
+        for worker in self.out & self.clock.clocks.keys() - self.clock.until.keys():
+            self.clock.renew(worker, now_s)
+        silent = self.clock.expired(now_s)
         for worker in silent:
-            self.leases.release(worker)
+            self.clock.release(worker)
             self.out.discard(worker)
         # When all are silent the server was down: nobody is given up for that.
         if not self._is_recalling and set(silent) < self.clock.clocks.keys():
@@ -212,8 +192,7 @@ class Attendance(Stateful):
 
     def next_alarm(self) -> float | None:
         """Return when the next lease ends; None when none does."""
-        ends = self.leases.until.values() if self.leases is not None else ()
-        return min(ends, default=None)
+        return min(self.clock.until.values(), default=None)
 
     def draw(self, room: int, workers: Iterable[str]) -> list[tuple[str, int]]:
         """Return iterations to give out: the slowest workers', then of those gone.
@@ -233,8 +212,8 @@ class Attendance(Stateful):
         drawn = [(w, iteration) for iteration, w in [*ready, *again][: max(room, 0)]]
         for worker, _ in drawn:
             self.out.add(worker)
-            if worker in clocks and self.leases is not None and self._now_s is not None:
-                self.leases.renew(worker, self._now_s)
+            if worker in clocks and self._now_s is not None:
+                self.clock.renew(worker, self._now_s)
         return drawn
 
     def lose(self, worker: str, iteration: int) -> None:
@@ -263,8 +242,7 @@ class Attendance(Stateful):
     def load(self, state: State) -> None:
         """Go on from a saved state; leases begin anew in another process."""
         Stateful.load(self, state)  # no super(): slots make a class anew
-        if self.leases is not None:
-            self.leases.until.clear()
+        self.clock.until.clear()
 
     @property
     def _is_recalling(self) -> bool:
@@ -284,5 +262,4 @@ class Attendance(Stateful):
 
     def _end(self, worker: str) -> None:
         self.out.discard(worker)
-        if self.leases is not None:
-            self.leases.release(worker)
+        self.clock.release(worker)

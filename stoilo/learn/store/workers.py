@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from stoilo.core.errors import UsageError, WaitError
-from stoilo.learn.store.clock import Leases, VectorClock
+from stoilo.learn.store.clock import VectorClock
 from stoilo.learn.store.protocol import Change, Push
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.values import Value
@@ -35,9 +35,8 @@ class ClockService:
         # Any clock in s that does not go back
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.clock = VectorClock(limit)
+        self.clock = VectorClock(limit, lease_s=lease_s)
         self.clock.join(workers)
-        self._leases = None if lease_s is None else Leases(lease_s)
         self._now = now
         self._changed = threading.Condition()
         self._arrived: set[str] = set()
@@ -60,8 +59,7 @@ class ClockService:
         with self._changed:
             self.clock.join([worker])
             self._wait(worker, lambda: self.clock.may_start(worker), limit_s)
-            if self._leases is not None:
-                self._leases.renew(worker, self._now())
+            self.clock.renew(worker, self._now())
             return self.clock.clock_of(worker)
 
     def await_time(self, time: int, limit_s: float | None = None) -> None:
@@ -79,7 +77,7 @@ class ClockService:
         """Note that an iteration is in; return whether it counted."""
         with self._changed:
             self._expire()
-            self._release(worker)
+            self.clock.release(worker)
             counted = self.clock.commit(worker, iteration)
             self._changed.notify_all()
             return counted
@@ -94,13 +92,13 @@ class ClockService:
             number = self._barriers
             self._arrived.add(worker)
             self._wait(worker, lambda: self._has_met(number), None)
-            if self._leases is not None and worker in self.clock.clocks:
-                self._leases.renew(worker, self._now())
+            if worker in self.clock.clocks:
+                self.clock.renew(worker, self._now())
 
     def finish(self, worker: str) -> None:
         """Note that a worker did all its iterations."""
         with self._changed:
-            self._release(worker)
+            self.clock.release(worker)
             self.clock.finish(worker)
             self._changed.notify_all()
 
@@ -117,7 +115,7 @@ class ClockService:
         # Who waits here is alive: no lease runs meanwhile.
         end = None if limit_s is None else self._now() + limit_s
         while not is_ready():
-            self._release(worker)
+            self.clock.release(worker)
             self._expire()
             if is_ready():
                 return
@@ -125,19 +123,16 @@ class ClockService:
                 raise WaitError("STO-T063", f"{worker[:40]!r} waits for the others")
             self._changed.wait(self._pause_s(end))
 
-    def _release(self, worker: str) -> None:
-        if self._leases is not None:
-            self._leases.release(worker)
-
     def _expire(self) -> None:
-        if self._leases is not None and self._leases.expire(self.clock, self._now()):
+        """Give up who is silent: nobody waits for him; he may join again."""
+        for worker in self.clock.expired(self._now()):
+            self.clock.release(worker)
+            self.clock.leave(worker)
             self._changed.notify_all()
 
     def _pause_s(self, end: float | None) -> float | None:
         # Nothing but a commit can happen before the next lease's end.
-        ends = [] if end is None else [end]
-        if self._leases is not None:
-            ends += self._leases.until.values()
+        ends = [*self.clock.until.values(), *([] if end is None else [end])]
         return max(1e-3, min(ends) - self._now()) if ends else None
 
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import os
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
-
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import UsageError
 from stoilo.learn.core.checkpoint import Checkpoint
 from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Snapshot, Update
-from stoilo.learn.core.states import Keeper, State, join_states, parse, render, select
+from stoilo.learn.core.states import (
+    Keeper,
+    State,
+    Stateful,
+    join_states,
+    parse,
+    render,
+    select,
+)
 from stoilo.learn.driver.saving import History, Tally, describe
 from stoilo.learn.trainers.evaluation import Evaluation
-
-NAME = "epochs.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,56 +119,13 @@ def sum_up(
     )
 
 
-class EpochLog:
-    """The metrics of all epochs that have ended, one line of JSON each.
+class Epochs(Stateful):
+    """The metrics of all epochs that have ended; part of a run's checkpoint."""
 
-    Args:
-        folder: of the run's checkpoint; None keeps nothing.
-    """
+    kept = Stateful.kept | {"ended": list[EpochMetrics]}
 
-    def __init__(self, folder: Path | None) -> None:
-        self._path = folder / NAME if folder else None
-
-    def append(self, metrics: EpochMetrics) -> None:
-        """Write a line; after a crash it is there whole, or counts as not written."""
-        if self._path is None:
-            return
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(metrics)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def read(self, most: int | None = None) -> list[EpochMetrics]:
-        """Return what was written; a last line that is cut off is taken away.
-
-        Args:
-            most: epochs; further ones, which a crash let the checkpoint not know of or
-                another training left, are taken away, too. None for any number.
-
-        Raises:
-            TrustError: ``STO-T011`` when a line is damaged.
-        """
-        if self._path is None or not self._path.exists():
-            return []
-        data = self._path.read_bytes()
-        # The last line has no end if a crash cut it off.
-        lines = data.split(b"\n")[:-1][:most]
-        found = [_read_line(line) for line in lines]
-        kept = sum(len(line) + 1 for line in lines)
-        if kept < len(data):
-            os.truncate(self._path, kept)
-        return found
-
-
-def _read_line(line: bytes) -> EpochMetrics:
-    try:
-        return msgspec.convert(json.loads(line.decode()), EpochMetrics)
-    except (ValueError, RecursionError) as error:  # msgspec's are of the former class
-        raise TrustError(
-            "STO-T011",
-            f"the epochs of the checkpoint cannot be read: {error}",
-            hint="give another folder, or remove the files to begin anew",
-        ) from None
+    def __init__(self) -> None:
+        self.ended: list[EpochMetrics] = []
 
 
 class Epoch:
@@ -257,7 +216,7 @@ class _Saved:
     """What `EpochCheckpoint` writes beside the state of what is kept."""
 
     snapshot: Snapshot
-    epochs: int
+    epochs: list[EpochMetrics]  # that led to it
     kept_as: Any
 
 
@@ -273,23 +232,23 @@ class EpochCheckpoint:
         self._checkpoint = Checkpoint(folder) if folder else None
         self._kept = kept
 
-    async def open(self, first: Snapshot) -> tuple[Snapshot, int]:
-        """Return the newest version and how many epochs led to it: `first` and 0 at first.
+    async def open(self, first: Snapshot) -> tuple[Snapshot, list[EpochMetrics]]:
+        """Return the newest version and what led to it: `first` and nothing at first.
 
         Raises:
             TrustError: ``STO-T011``.
             UsageError: ``STO-T012``, ``STO-T023``, ``STO-T012``.
         """
         if self._checkpoint is None:
-            return first, 0
+            return first, []
         saved = await asyncio.to_thread(self._checkpoint.open)
         try:
-            return (first, 0) if saved is None else self._read(saved)
+            return (first, []) if saved is None else self._read(saved)
         except BaseException:
             self._checkpoint.close()
             raise
 
-    def _read(self, saved: State) -> tuple[Snapshot, int]:
+    def _read(self, saved: State) -> tuple[Snapshot, list[EpochMetrics]]:
         found = parse(select(saved, "version"), _Saved)
         if found.kept_as != describe(self._kept):
             raise UsageError(
@@ -301,8 +260,8 @@ class EpochCheckpoint:
             self._kept.load(select(saved, "kept"))
         return found.snapshot, found.epochs
 
-    async def put(self, snapshot: Snapshot, epochs: int) -> None:
-        """Save a version and how many epochs led to it.
+    async def put(self, snapshot: Snapshot, epochs: list[EpochMetrics]) -> None:
+        """Save a version and the epochs that led to it.
 
         Raises:
             InternalError: ``STO-T022``.

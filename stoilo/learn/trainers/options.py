@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.backends.interface import Backend
+from stoilo.learn.backends import Backend
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.core.data import Part, count_samples, read_arrays, split

@@ -26,8 +26,8 @@ from stoilo.learn.driver.transport import as_transport
 from stoilo.learn.trainers.epochs import (
     Epoch,
     EpochCheckpoint,
-    EpochLog,
     EpochMetrics,
+    Epochs,
     Trained,
     TrainingUpdate,
     Waits,
@@ -84,7 +84,7 @@ class Trainer:
     ) -> None:
         self.options = options or TrainerOptions()
         self.form = as_model(model, loss)
-        self.epochs: list[EpochMetrics] = []
+        self._record = Epochs()
         self._held_out = as_held_out(self.options.held_out)
         self._name, self._make = name, make
         self._backend = open_backend(
@@ -92,7 +92,6 @@ class Trainer:
         )
         self._is_ours = conn is None or hasattr(conn, "create_task")
         self._first = self.form.first()
-        self._log = EpochLog(self.options.folder)
         self._between_epochs = EpochCheckpoint(
             self.options.folder if data is None else None, kept
         )
@@ -130,6 +129,7 @@ class Trainer:
             self._backend,
             settings,
             watcher=self._watch,
+            beside=self._record,
             memory=self._run.memory if self._run else None,
         )
 
@@ -149,13 +149,10 @@ class Trainer:
         if self._has_started:
             return self
         if self._run is None:
-            self._first, done = await self._between_epochs.open(self._first)
-            self.epochs = self._log.read(done)
+            opened = await self._between_epochs.open(self._first)
+            self._first, self._record.ended = opened
         else:
             await self._run.start()
-            # Epochs of a folder whose run began anew are another training's.
-            is_new = self.snapshot.version == self._first.version
-            self.epochs = self._log.read(0 if is_new else None)
             self._waits = self._begin_waits()
             await self._take_up(list(self._run.history.updates))
         self._has_started = True
@@ -212,6 +209,11 @@ class Trainer:
     @property
     def _is_done(self) -> bool:
         return self._is_stopped or (self._run is not None and self._run.method.finished)
+
+    @property
+    def epochs(self) -> list[EpochMetrics]:
+        """The metrics of the epochs that have ended, as `epoch_number` counts them."""
+        return self._record.ended
 
     @property
     def epoch_number(self) -> int:
@@ -359,10 +361,9 @@ class Trainer:
             )
         waiting = self._waits.share(run.tally)
         metrics = sum_up(self.epoch_number, self._updates, held_out, seconds, waiting)
-        # Before the version: an epoch too many is cut off, a missing one is lost.
-        self._log.append(metrics)
+        # Saved with the next answer; after a kill before that, made of the history again.
         self.epochs.append(metrics)
-        await self._between_epochs.put(self.snapshot, self.epoch_number)
+        await self._between_epochs.put(self.snapshot, self.epochs)
         self._updates, self._waits = [], self._begin_waits()
         self._note_stop()
         if self._display is not None:

@@ -88,32 +88,20 @@ def allow_equal(
         context.allow(call, (argument, "EQ", value))
 
 
+def _only(argument: int, *values: int) -> Callable[[Context, str], None]:
+    return lambda context, call: allow_equal(context, call, argument, values)
+
+
 def _check_protection(context: Context, call: str) -> None:
     # No memory becomes executable (W^X): an exploit brings no machine code of its own.
     context.allow(call, (2, "MASKED_EQ", _PROT_EXEC, 0))
     context.fail(call, errno.EACCES, (2, "MASKED_EQ", _PROT_EXEC, _PROT_EXEC))
 
 
-def _check_advice(context: Context, call: str) -> None:
-    allow_equal(context, call, 2, _MADVICE)
-
-
-def _check_read(context: Context, call: str) -> None:
-    allow_equal(context, call, 0, (FD.NULL, FD.REQUEST))
-
-
-def _check_write(context: Context, call: str) -> None:
-    allow_equal(context, call, 0, (FD.OUTPUT, FD.ERRORS, FD.RESULT))
-
-
 def _check_close(context: Context, call: str) -> None:
     # The child's own may go; finalizers that try others find them closed, as they are.
     allow_equal(context, call, 0, tuple(FD))
     context.fail(call, errno.EBADF, (0, "GT", max(FD)))
-
-
-def _check_sendmsg(context: Context, call: str) -> None:
-    allow_equal(context, call, 0, (FD.TRANSFER,))
 
 
 def _check_clone(context: Context, call: str) -> None:
@@ -155,14 +143,19 @@ ARGUMENT_FILTERS: dict[str, ArgumentFilter] = {
     "mmap": ArgumentFilter(_PROTECTION, _check_protection),
     "mprotect": ArgumentFilter(_PROTECTION, _check_protection),
     "madvise": ArgumentFilter(
-        "advice DONTNEED, FREE, HUGEPAGE, NOHUGEPAGE, COLLAPSE", _check_advice
+        "advice DONTNEED, FREE, HUGEPAGE, NOHUGEPAGE, COLLAPSE", _only(2, *_MADVICE)
     ),
-    "read": ArgumentFilter("descriptors 0 (null) and 3 (request)", _check_read),
-    "write": ArgumentFilter("descriptors 1, 2 (output) and 4 (result)", _check_write),
+    "read": ArgumentFilter(
+        "descriptors 0 (null) and 3 (request)", _only(0, FD.NULL, FD.REQUEST)
+    ),
+    "write": ArgumentFilter(
+        "descriptors 1, 2 (output) and 4 (result)",
+        _only(0, FD.OUTPUT, FD.ERRORS, FD.RESULT),
+    ),
     "close": ArgumentFilter("descriptors 0 to 6; else EBADF", _check_close),
     "sendmsg": ArgumentFilter(
         "descriptor 5, which hands over the listener and is closed before the task",
-        _check_sendmsg,
+        _only(0, FD.TRANSFER),
     ),
     "clone": ArgumentFilter(
         "the flags of a thread where the run may have several, else EAGAIN for them",
@@ -203,8 +196,10 @@ class OwnCall(msgspec.Struct, frozen=True):
     add: Callable[[Context, str], None] | None = None
 
 
-def _only(argument: int, *values: int) -> Callable[[Context, str], None]:
-    return lambda context, call: allow_equal(context, call, argument, values)
+def _as_runs(call: str, reason: str) -> OwnCall:
+    """Return a call that is open under the condition of runs."""
+    guard = ARGUMENT_FILTERS[call]
+    return OwnCall(reason, guard.words, guard.add)
 
 
 def _check_fork(context: Context, call: str) -> None:
@@ -300,14 +295,8 @@ WAITER_CALLS: Mapping[str, OwnCall] = {
     "rt_sigreturn": OwnCall("returns from a signal"),
     "brk": OwnCall(_MEMORY),
     "munmap": OwnCall(_MEMORY),
-    "mmap": OwnCall(
-        _MEMORY, ARGUMENT_FILTERS["mmap"].words, ARGUMENT_FILTERS["mmap"].add
-    ),
-    "futex": OwnCall(
-        "the interpreter's lock",
-        ARGUMENT_FILTERS["futex"].words,
-        ARGUMENT_FILTERS["futex"].add,
-    ),
+    "mmap": _as_runs("mmap", _MEMORY),
+    "futex": _as_runs("futex", "the interpreter's lock"),
 }
 """What the process needs that waits for the init of the pid namespace, its only child."""
 
@@ -319,9 +308,7 @@ def find_own(rules: SyscallRules) -> dict[str, OwnCall]:
     """
     why = "runs of this level may make it"
     runs = {call: OwnCall(why) for call in rules.allow}
-    for call in rules.guarded:
-        guard = ARGUMENT_FILTERS[call]
-        runs[call] = OwnCall(why, guard.words, guard.add)
+    runs |= {call: _as_runs(call, why) for call in rules.guarded}
     return runs | dict(ZYGOTE_CALLS)
 
 

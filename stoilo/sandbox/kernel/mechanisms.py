@@ -14,7 +14,6 @@ import resource
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
 
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.kernel import calls
@@ -74,11 +73,6 @@ def is_root_outside() -> bool:
     except OSError:
         return False
     return os.geteuid() == root and (root != 0 or is_lonely_root())
-
-
-def choose_uid(run: int) -> int | None:
-    """Return the uid for a run, None when not root; `run` counts from a random start."""
-    return uid_of_run(run) if os.geteuid() == 0 else None
 
 
 def uid_of_run(run: int) -> int:
@@ -170,14 +164,6 @@ class MechanismError(Exception):
     """A mandatory mechanism could not be applied; its name is the only argument."""
 
 
-class Host(Protocol):
-    """Answers whether this machine has a mechanism."""
-
-    def has(self, mechanism: Mechanism) -> bool:
-        """Return whether `mechanism` works here."""
-        ...
-
-
 class KernelHost:
     """The running kernel, asked without changing anything."""
 
@@ -199,7 +185,7 @@ class KernelHost:
         return ask is None or ask()
 
 
-def find_missing(host: Host) -> tuple[Mechanism, ...]:
+def find_missing(host: KernelHost) -> tuple[Mechanism, ...]:
     """Return the mandatory mechanisms that `host` lacks, in order."""
     return tuple(mechanism for mechanism in Mechanism if not host.has(mechanism))
 

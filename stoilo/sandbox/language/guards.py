@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import functools
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import (
     FunctionType,
     GenericAlias,
@@ -81,17 +81,6 @@ _PLAIN_WITHOUT_NAME = frozenset(
 )
 _SPECIAL = DESCRIBING | STORING | {"__dict__"}
 _super_target: Callable[[super], object] = vars(super)["__self__"].__get__
-_WRITABLE = {
-    "decimal.Context": None,
-    "numpy.flagsobj": frozenset({"writeable"}),
-    "numpy._core.multiarray.flagsobj": frozenset({"writeable"}),
-    "numpy.ndarray": frozenset({"flat", "imag", "real"}),
-    "types.SimpleNamespace": None,
-}
-"""Library types whose instances take assignment to (plain, or only these) attributes.
-
-Not an array's ``dtype`` or ``shape``: what numpy is doing with it while code of the task
-runs, as for a conversion, goes on in old steps with the new size, or the other way."""
 
 
 class Guards:
@@ -109,11 +98,13 @@ class Guards:
         facades: tuple[ModuleType, ...],
         stand_ins: dict[type, type],
         extensions: Extensions,
-        hide_class: Callable[[type], type] = lambda cls: cls,
+        hide_class: Callable[[type], type],
+        writable: Mapping[str, tuple[str, ...]],
     ) -> None:
         self._facades = frozenset(map(id, facades))
         self._kept = facades  # ids stay valid
         self._hide_class = hide_class
+        self._writable = writable
         self._checked: set[tuple[type, tuple[str, ...]]] = set()
         self.own_types: set[type] = set()
         self.stand_ins = stand_ins | {InstanceDict: dict}
@@ -371,7 +362,8 @@ class Guards:
             return True
         if isinstance(value, type | ModuleType) or is_guarded_name(name):
             return False
-        return isinstance(value, BaseException) or _is_open(cls, name)
+        mro = class_mro(cls)
+        return isinstance(value, BaseException) or may_assign(self._writable, mro, name)
 
     def setattr(self, value: object, name: object, new: object) -> None:
         """``setattr`` under the name and write rules."""
@@ -448,11 +440,6 @@ def _for_instances(owner: type, name: str, found: Callable[..., object]) -> obje
         return found(self, *args, **kwargs)
 
     return method
-
-
-def _is_open(cls: type, name: str) -> bool:
-    allowed = _WRITABLE.get(f"{cls.__module__}.{cls.__name__}", frozenset())
-    return allowed is None or name in allowed or may_assign(class_mro(cls), name)
 
 
 def import_loaded(name: str, *_ignored: object) -> None:

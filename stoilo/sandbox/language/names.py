@@ -58,7 +58,8 @@ def arguments_of(node: _Function) -> list[ast.arg]:
     return named + [arg for arg in (spec.vararg, spec.kwarg) if arg is not None]
 
 
-def _bindings(node: ast.AST) -> Iterator[str]:
+def bindings(node: ast.AST) -> Iterator[str]:
+    """Yield the names that `node` itself binds; parameters bind in a scope of their own."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
             yield name
@@ -86,7 +87,7 @@ def bound_names(nodes: list[ast.stmt]) -> frozenset[str]:
     Parameters are left out: they bind in a scope of their own.
     """
     return frozenset(
-        name for root in nodes for node in ast.walk(root) for name in _bindings(node)
+        name for root in nodes for node in ast.walk(root) for name in bindings(node)
     )
 
 

@@ -189,7 +189,7 @@ class Rule(msgspec.Struct, frozen=True):
 SYNTAX = Rule(
     "STO-P023", "run the file with Python 3.11 and correct the error it names"
 )
-TOO_LARGE = Rule("STO-P022", "split long expressions and deeply nested blocks")
+TOO_LARGE = Rule("STO-P022", "split it into functions, or use sum(), a loop or a dict")
 FINALLY = Rule("STO-P027", "move the inner try/finally into a function of its own")
 LITERAL = Rule("STO-P010", "send large data as an argument")
 NAME = Rule("STO-G010", "choose a name without two leading underscores")

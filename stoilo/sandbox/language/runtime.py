@@ -307,6 +307,7 @@ class LanguageRuntime:
             facades.stand_ins,
             Extensions(level.overrides, facades.modules),
             hide_class,
+            level.writable,
         )
         self._builtins = self._make_builtins()
 

@@ -145,20 +145,49 @@ class EmittedSize:
         return size
 
 
-def find_oversize(tree: ast.AST, nodes: int = BOUNDS.ast_nodes) -> Finding | None:
-    """Return what refuses a tree too large or too deep to visit; never recurses."""
-    count, layer = 0, list[ast.AST]([tree])
-    for _ in range(MAX_TREE_DEPTH):
-        count += len(layer)
-        if not layer or count > nodes:
-            break
-        layer = [child for node in layer for child in ast.iter_child_nodes(node)]
-    if count > nodes:
-        message = f"the module has more than {nodes:,} syntax nodes"
-        return F.finding_at(tree, F.LITERAL, message)
-    if layer:
-        deepest = next((node for node in layer if hasattr(node, "lineno")), tree)
-        return F.finding_at(deepest, F.TOO_LARGE, "the code nests too deep")
+_CHAIN_FIELD: dict[type[ast.AST], str] = {
+    ast.BinOp: "left",
+    ast.Attribute: "value",
+    ast.Subscript: "value",
+    ast.Call: "func",
+}
+
+
+def find_oversize(tree: ast.AST, most: int = BOUNDS.ast_nodes) -> Finding | None:
+    """Return what refuses a tree too large or too deep to visit; never recurses.
+
+    A chain (``a + b + …``, ``elif``) counts once as the text nests, and link by link as the
+    tree does.
+    """
+    stack: list[tuple[ast.AST, int, int]] = [(tree, 0, 0)]
+    nodes = 1
+    while stack:
+        node, nested, depth = stack.pop()
+        if nested > BOUNDS.ast_depth or depth > MAX_TREE_DEPTH - 2:
+            message = (
+                f"the code nests deeper than {BOUNDS.ast_depth} levels "
+                f"(or a chain has more than {MAX_TREE_DEPTH - 2} links)"
+            )
+            return F.finding_at(node, F.TOO_LARGE, message)
+        link = _chain_link(node)
+        for child in ast.iter_child_nodes(node):
+            nodes += 1
+            if not isinstance(child, _SINGLETONS):
+                stack.append((child, nested + (child is not link), depth + 1))
+        if nodes > most:
+            message = f"the module has more than {most:,} syntax nodes"
+            return F.finding_at(tree, F.LITERAL, message)
+    return None
+
+
+def _chain_link(node: ast.AST) -> ast.AST | None:
+    """Return the child that continues a chain which the text does not nest."""
+    field = _CHAIN_FIELD.get(type(node))
+    if field is not None:
+        child: ast.AST = getattr(node, field)
+        return child if isinstance(child, tuple(_CHAIN_FIELD)) else None
+    if isinstance(node, ast.If) and len(node.orelse) == 1:
+        return node.orelse[0] if isinstance(node.orelse[0], ast.If) else None
     return None
 
 

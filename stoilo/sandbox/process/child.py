@@ -17,6 +17,7 @@ from typing import NoReturn, Protocol
 
 import msgspec
 
+from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.kernel import calls, mechanisms
 from stoilo.sandbox.kernel.calls import FD
@@ -34,7 +35,11 @@ _SHARED_DESCRIPTORS, _ROOM_FOR_RUNS = 1 << 16, 256
 
 
 class Job(Protocol):
-    """What a job module offers to the child."""
+    """What a job module offers: to the zygote, then to its children."""
+
+    def prepare(self, level: Level) -> None:
+        """Import and build everything that runs will need."""
+        ...
 
     def run(self, request: bytes, output: Output) -> bytes:
         """Work on `request` (untrusted) inside the jail; return one frame."""

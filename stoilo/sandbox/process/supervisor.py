@@ -36,10 +36,7 @@ from stoilo.sandbox.process.channel import (
     send,
 )
 from stoilo.sandbox.process.exchange import Exchange, MemoryKills
-from stoilo.sandbox.process.report import JailReport, JailStatus
-
-__all__ = ["Jail", "JailReport", "JailStatus", "zygote_command", "zygote_environment"]
-
+from stoilo.sandbox.process.report import JailReport
 
 _NEEDED = frozenset({"avx2", "fma", "bmi1", "bmi2"})
 _PINNED = {

@@ -15,14 +15,13 @@ import os
 import select
 import sys
 from collections.abc import Callable
-from typing import NoReturn, Protocol, cast
+from typing import NoReturn, cast
 
 import msgspec
 
-from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.kernel import calls, mechanisms
-from stoilo.sandbox.kernel.mechanisms import Host, KernelHost, Mechanism, find_missing
+from stoilo.sandbox.kernel.mechanisms import KernelHost, Mechanism, find_missing
 from stoilo.sandbox.process import channel, child
 from stoilo.sandbox.process.channel import (
     EXIT_SETUP,
@@ -39,14 +38,6 @@ from stoilo.sandbox.process.child import ChildPlan, Job, run_child
 LOWEST_FREE = 16
 """Descriptors below this number are kept for the child's fixed ones."""
 _REFUSAL_BYTES = 64
-
-
-class PreparingJob(Job, Protocol):
-    """A job module as the zygote uses it."""
-
-    def prepare(self, level: Level) -> None:
-        """Import and build everything that runs will need."""
-        ...
 
 
 class _Run(msgspec.Struct, eq=False):
@@ -284,7 +275,7 @@ def _tell(
         pass
 
 
-def _prepare(hello: Hello) -> PreparingJob:
+def _prepare(hello: Hello) -> Job:
     """Import everything, then freeze the heap so that forks share it.
 
     Collecting during the imports would find little and cost a tenth of a cold start.
@@ -292,7 +283,7 @@ def _prepare(hello: Hello) -> PreparingJob:
     gc.disable()
     for name in (*hello.level.preload, *hello.preload):
         importlib.import_module(name)
-    job = cast("PreparingJob", importlib.import_module(hello.job))
+    job = cast("Job", importlib.import_module(hello.job))
     job.prepare(hello.level)
     gc.freeze()
     gc.enable()
@@ -325,7 +316,7 @@ def _describe_layers(spaces: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def main(host: Host | None = None) -> NoReturn:
+def main(host: KernelHost | None = None) -> NoReturn:
     """Run the zygote on descriptor 0."""
     _exec_without_quirks()
     control = _take_control()

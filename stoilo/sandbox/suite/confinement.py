@@ -136,7 +136,7 @@ def _be_parent(job: Confinement, report: int) -> NoReturn:
     plan = ChildPlan(
         limits=LIMITS,
         base_bytes=mechanisms.read_address_space(job.statm),
-        uid=mechanisms.choose_uid(os.getpid()),
+        uid=mechanisms.uid_of_run(os.getpid()) if os.geteuid() == 0 else None,
         zygote=os.getpid(),
         ruleset=mechanisms.create_empty_ruleset(mechanisms.detect_abi()),
         program=job.program,

@@ -13,7 +13,6 @@ import msgspec
 from stoilo.core.errors import InternalError
 from stoilo.sandbox.kernel import filters, mechanisms
 from stoilo.sandbox.kernel.mechanisms import (
-    Host,
     KernelHost,
     Mechanism,
     detect_abi,
@@ -156,7 +155,7 @@ def run_selftest(
     level: Level,  # whose filter and limits are tried (trusted)
     *,
     # How to find out what this machine has; tests pass one that lacks something
-    host: Host | None = None,
+    host: KernelHost | None = None,
     # How to start a zygote; tests pass a weakened one
     zygote: Callable[[], Sequence[str]] = zygote_command,
     # How to start the trials; likewise

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
@@ -24,7 +25,7 @@ from stoilo.server.admission.value_facts import read_blob
 from stoilo.server.db import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -32,13 +33,17 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
 
 
-def disk_error(error: OSError) -> InternalError:
-    """Return what a caller learns of a disk that refuses: no paths."""
-    return InternalError(
-        "STO-R030",
-        f"the server's disk refuses: {os.strerror(error.errno or 0)}",
-        hint="nothing was stored half; retry when the operator has made room",
-    )
+@contextmanager
+def _our_disk() -> Iterator[None]:
+    """Tell of a disk that refuses without any paths."""
+    try:
+        yield
+    except OSError as error:
+        raise InternalError(
+            "STO-R030",
+            f"the server's disk refuses: {os.strerror(error.errno or 0)}",
+            hint="nothing was stored half; retry when the operator has made room",
+        ) from error
 
 
 class BlobUpload:
@@ -70,14 +75,9 @@ class BlobUpload:
 
     def __exit__(self, *exc: object) -> None:
         self._release()
-        try:
+        with suppress(OSError):  # a full disk refuses the rest of the buffer once more
             self._file.close()
-        except OSError:  # a full disk refuses the rest of the buffer once more
-            pass
-        try:
-            Path(self._file.name).unlink()
-        except FileNotFoundError:
-            pass
+        Path(self._file.name).unlink(missing_ok=True)
 
     def feed(self, data: bytes) -> None:
         """Write one chunk; raises ``STO-R010`` past the announced size."""
@@ -85,10 +85,8 @@ class BlobUpload:
         if self._left < 0:
             raise UsageError("STO-R010", "the upload is longer than it announced")
         self._hash.update(data)
-        try:
+        with _our_disk():
             self._file.write(data)
-        except OSError as error:
-            raise disk_error(error) from error
 
     def finish(self) -> Digest:
         """Make the blob durable and grant it to the uploader.
@@ -126,10 +124,8 @@ class BlobStore:
 
     def open_temporary(self) -> BinaryIO:
         """Return a new file that only we can read."""
-        try:
+        with _our_disk():
             handle, name = tempfile.mkstemp(dir=self._temporary)
-        except OSError as error:
-            raise disk_error(error) from error
         os.close(handle)
         return open(name, "wb")  # noqa: PTH123 - closed by BlobUpload
 
@@ -143,7 +139,12 @@ class BlobStore:
             UsageError: ``STO-R010``; TrustError: ``STO-D010``.
         """
         name, held = check_digest(digest), 0
-        _check_size(size)
+        if not 0 <= size <= BOUNDS.blob_bytes:
+            raise UsageError(
+                "STO-R010",
+                f"a blob may have up to {BOUNDS.blob_bytes} bytes, not {size}",
+                hint="split the value into several",
+            )
         if quota is not None:
             with self._store.read() as connection:
                 self._room.reserve(connection, account_id, size, quota)
@@ -161,20 +162,16 @@ class BlobStore:
     def adopt(self, file: BinaryIO, digest: Digest, size: int, account_id: int) -> None:
         """Move a complete temporary file into place, then grant it; durable."""
         target = self.path(digest)
-        try:
+        with _our_disk():
             file.flush()
             types = read_blob(Path(file.name), size)
             os.fsync(file.fileno())
             target.parent.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise disk_error(error) from error
         # In the transaction: retention removes files without a row under the same lock.
         with self._store.write() as connection:
-            try:
+            with _our_disk():
                 Path(file.name).replace(target)
                 sync_directory(target.parent)
-            except OSError as error:
-                raise disk_error(error) from error
             grant_blob(connection, digest, size, types, account_id, self._started)
 
     def put(self, account_id: int, data: bytes) -> Digest:
@@ -190,19 +187,8 @@ class BlobStore:
             granted = granted_blobs(connection, account_id, [check_digest(digest)])
         if not granted:
             raise DeniedError("STO-R003", "no such blob", hint="upload it first")
-        try:
+        with _our_disk():
             return self.path(digest).open("rb")
-        except OSError as error:
-            raise disk_error(error) from error
-
-
-def _check_size(size: int) -> None:
-    if not 0 <= size <= BOUNDS.blob_bytes:
-        raise UsageError(
-            "STO-R010",
-            f"a blob may have up to {BOUNDS.blob_bytes} bytes, not {size}",
-            hint="split the value into several",
-        )
 
 
 def granted_blobs(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 CACHED_VERDICTS = 4096
+TOO_COSTLY = "STO-P054"  # the gate itself remembers for which sources that is final
 
 _Asked = tuple[str, GateRequest]  # A verdict's key and what it is about
 
@@ -133,9 +134,10 @@ class Gatekeeper:
             self._running[key] = running
             running.add_done_callback(lambda _: self._running.pop(key, None))
         verdict = await asyncio.shield(running)
-        if len(self._known) >= CACHED_VERDICTS:
-            self._known.pop(next(iter(self._known)))
-        self._known[key] = verdict
+        if _is_lasting(verdict):
+            if len(self._known) >= CACHED_VERDICTS:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = verdict
         return verdict
 
     async def _ask(self, account_id: int, asked: _Asked) -> Verdict:
@@ -173,7 +175,7 @@ class Gatekeeper:
             if len(self._unsaved) >= CACHED_VERDICTS:  # many refusals, no task
                 self._unsaved.clear()
             for key, answer in answers.items():
-                if isinstance(answer, Verdict):
+                if isinstance(answer, Verdict) and _is_lasting(answer):
                     self._unsaved[key] = msgspec.msgpack.encode(answer)
 
     def save_new(self, connection: Connection) -> None:
@@ -195,3 +197,8 @@ class Gatekeeper:
         ]
         if fresh:
             connection.execute(insert(table), fresh)
+
+
+def _is_lasting(verdict: Verdict) -> bool:
+    """Whether a verdict may be kept: on a busy machine any source may take too long."""
+    return all(one.code != TOO_COSTLY for one in verdict.findings)

@@ -88,8 +88,8 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
         log_key: the audit log's verifier key: whose tasks a stock project runs.
 
     Raises:
-        UsageError: ``STO-B010`` for settings that do not fit together; ``STO-B002``;
-            ``STO-B096``.
+        UsageError: ``STO-B010`` for settings that do not fit together; ``STO-B001``,
+            ``STO-B095``.
         TrustError: ``STO-B001``.
         InternalError: ``STO-E003``, ``STO-R110``, ``STO-B095``.
     """

@@ -8,7 +8,10 @@ of it runs is the one line printed. Stop order is the reverse.
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import gc
 import logging
+import resource
 import signal
 import sqlite3
 import time
@@ -17,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import grpc
@@ -28,7 +31,6 @@ from stoilo.core.listen import bracket, cannot_bind, listen, parse_address
 from stoilo.server.admission import tokens
 from stoilo.server.api.grpc_server import bind_grpc, set_serving, tell_health
 from stoilo.server.app.engine import WorkEngine
-from stoilo.server.app.process_limits import allow_open_files, give_large_blocks_back
 from stoilo.server.app.task_server import ServerParts, TaskServer, assemble, clock
 from stoilo.server.app.trust import load_policy
 from stoilo.server.config import ServerConfig
@@ -62,6 +64,11 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+LARGE_BYTES: Final = 1024 * 1024
+OPEN_FILES: Final = 8192
+"""More than all connections of both interfaces together, and the databases' files."""
 AGAIN_S = 60.0  # so often trouble that lasts is told
 BLOCKING_THREADS = 32
 """For calls that wait for a disk or a jail, whatever number of processors there is."""
@@ -306,3 +313,35 @@ async def _watch(
             await asyncio.wait_for(stop.wait(), WATCH_S)
         except TimeoutError:
             pass
+
+
+def give_large_blocks_back() -> bool:
+    """Give every block of a MiB or more pages of its own from now on.
+
+    Returns whether the C library could be told; another than glibc cannot, and needs not.
+    """
+    # glibc raises by itself the size from which a block has pages of its own, to 32 MiB
+    # once one of that size was freed. From then on messages and results lie between small
+    # blocks that stay, and what is freed between them is not given back.
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is None:
+        LOGGER.info("the C library has no mallopt: memory is given back as it likes")
+        return False
+    mapped = set_option(M_MMAP_THRESHOLD, LARGE_BYTES)
+    trimmed = set_option(M_TRIM_THRESHOLD, LARGE_BYTES)
+    return bool(mapped and trimmed)
+
+
+def allow_open_files() -> None:
+    """Let this process have as many open files as its connections may need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def settle_collector() -> None:
+    """Have Python's collector leave out what is there: it stays until the end anyway."""
+    # A full collection holds up every thread, 100 ms and more for what a start has made.
+    gc.collect()
+    gc.freeze()

@@ -13,9 +13,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Final, Literal
+from typing import IO, Final
 
 import msgspec
 
@@ -41,21 +40,6 @@ class BackupFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
 
 
-class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One table's rows, for a database that is no file."""
-
-    branch: Literal["server", "engine"]  # whose tables: ``server`` or ``engine``
-    revision: str  # of the branch's schema when the rows were read
-    table: str  # its name
-    size: int  # bytes of the file ``tables/BRANCH/TABLE``
-    sha256: str  # its digest
-
-    @property
-    def path(self) -> str:
-        """Return where its rows lie in the backup."""
-        return f"tables/{self.branch}/{self.table}"
-
-
 class LogPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the log stood: name, acknowledged leaves and their root (hex), published."""
 
@@ -73,9 +57,10 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     taken_at: int  # the moment that everything in it is of, s since 1970
     offline_keys: bool  # whether ``keys/offline`` is in it
     development: bool  # whether the server cannot start without them
+    # whether tables of it lay in a MariaDB; here they are files like the others
+    mariadb: bool
     log: LogPlace  # where the log stood
     files: tuple[BackupFile, ...]  # below the data directory
-    tables: tuple[TableFile, ...] = ()  # of databases that are no files
 
 
 def render_manifest(manifest: Manifest) -> bytes:
@@ -101,8 +86,7 @@ def parse_manifest(data: bytes) -> Manifest:
             "STO-B064", f"this is a backup of format {found.format[:40]!r}"
         )
     seen: set[str] = set()
-    every: list[BackupFile | TableFile] = [*found.files, *found.tables]
-    for one in every:
+    for one in found.files:
         good = _PATH.fullmatch(one.path) and _DIGEST.fullmatch(one.sha256)
         if not good or one.size < 0 or one.path in seen:
             raise TrustError("STO-B065", f"the manifest names {one.path[:80]!r}")
@@ -131,7 +115,7 @@ def read_manifest(place: Path) -> Manifest:
     return parse_manifest(data)
 
 
-def copy_checked(source: Path, one: BackupFile | TableFile, target: Path) -> None:
+def copy_checked(source: Path, one: BackupFile, target: Path) -> None:
     """Copy one file of a backup, flushed; what has another digest is removed again.
 
     Raises:
@@ -203,13 +187,6 @@ class BackupWriter:
         return _copy(
             io.BytesIO(source) if isinstance(source, bytes) else source, target
         )
-
-    def add_frames(self, path: str, frames: Iterable[bytes]) -> tuple[int, str]:
-        """Store what is made piece by piece."""
-        with tempfile.TemporaryFile() as whole:
-            whole.writelines(frames)
-            whole.seek(0)
-            return self.add(path, whole)
 
     def _make(self, folder: Path) -> None:
         if folder not in self._folders:

@@ -30,36 +30,24 @@ from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageErro
 from stoilo.core.files import sync_directory
 from stoilo.server.backup.manifest import copy_checked, read_manifest
 from stoilo.server.backup.tables import (
-    free_references,
-    read_rows,
-    tables_of,
-    write_rows,
+    BRANCHES,
+    FILES,
+    copy_tables,
+    drop_tables,
 )
-from stoilo.server.backup.taking import BRANCHES
-from stoilo.server.db.store import begin_writing, open_engine, storage_error, upgrade
+from stoilo.server.db.store import open_engine, storage_error
 from stoilo.server.migrations import read_revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.audit.log.database import LogState
     from stoilo.server.backup.manifest import Manifest
     from stoilo.server.migrations import Branch
 
 
 _CHUNK: Final = 256
 MAX_POLICY_BYTES: Final = 64 * 1024
-
-
-def check_whole(data: Path) -> int:
-    """Verify the log below `data` as an auditor and as a start would; returns its leaves.
-
-    Raises:
-        TrustError: the log's own codes, ``STO-L…``.
-    """
-    report = verify_log(data)
-    return report.size + (report.unpublished or 0)
 
 
 def open_newest(data: Path, note: bytes) -> Checkpoint:
@@ -87,17 +75,19 @@ def check_not_older(
     Raises:
         TrustError: ``STO-B067`` it is older, or another history.
     """
-    state = _state(data)
-    size = state.frontier.size
-    if newest.size > size:
-        raise TrustError(
-            "STO-B067",
-            f"{held_by} hold {newest.size} leaves of the log, this one has {size}: "
-            "going on from it would fork the log",
-            hint="take audit, audit-head and the signer's memory from where they "
-            "survived (--log DIR), or a newer backup",
-        )
-    if state.origin != newest.origin or _root(data, newest.size) != newest.root:
+    with closing(LogDatabase(LogPaths.below(data).database, read_only=True)) as log:
+        state = log.load()
+        size = 0 if state is None else state.frontier.size
+        if state is None or newest.size > size:
+            raise TrustError(
+                "STO-B067",
+                f"{held_by} hold {newest.size} leaves of the log, this one has {size}: "
+                "going on from it would fork the log",
+                hint="take audit, audit-head and the signer's memory from where they "
+                "survived (--log DIR), or a newer backup",
+            )
+        root = _root(log, newest.size)
+    if (state.origin, root) != (newest.origin, newest.root):
         raise TrustError(
             "STO-B067",
             f"the log's first {newest.size} leaves are not those that {held_by} hold: "
@@ -106,22 +96,12 @@ def check_not_older(
         )
 
 
-def _state(data: Path) -> LogState:
-    with closing(LogDatabase(LogPaths.below(data).database, read_only=True)) as log:
-        state = log.load()
-    if state is None:
-        raise TrustError("STO-B067", "the log has not begun: it continues nothing")
-    return state
-
-
-def _root(data: Path, size: int) -> bytes:
+def _root(log: LogDatabase, size: int) -> bytes:
     """Return the root over the first `size` leaves of the database."""
-    paths = LogPaths.below(data)
     frontier = Frontier()
-    with closing(LogDatabase(paths.database, read_only=True)) as database:
-        for start in range(0, size, _CHUNK):
-            leaves = database.leaves(start, min(start + _CHUNK, size))
-            frontier = frontier.extend(leaf_hashes(leaves))
+    for start in range(0, size, _CHUNK):
+        leaves = log.leaves(start, min(start + _CHUNK, size))
+        frontier = frontier.extend(leaf_hashes(leaves))
     return frontier.root()
 
 
@@ -137,7 +117,6 @@ SETTINGS: Final = "stoilo.toml"
 _DATABASE_LINE: Final = re.compile(
     r"^\s*(?:database|engine_database)\s*=.*\n?", re.MULTILINE
 )
-_SQLITE: Final = {"server": "server.sqlite", "engine": "engine/engine.sqlite"}
 _OF_THE_LOG: Final = (
     "audit",
     "audit-head",
@@ -146,7 +125,6 @@ _OF_THE_LOG: Final = (
     "keys/targets",
     "revocations",
 )
-_TABLES: Final = ".tables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +148,7 @@ def restore_backup(wish: Restore) -> Manifest:
 
     Raises:
         UsageError: ``STO-B063`` the directory exists, ``STO-B064`` no backup, ``STO-B066``
-            no evidence, ``STO-B068`` the database is not empty.
+            no evidence, ``STO-B063`` the database is not empty.
         TrustError: ``STO-B065`` a file was changed, ``STO-B067`` the log would fork; the
             log's own codes.
         InternalError: ``STO-B070`` the disk refuses, ``STO-R030`` the database.
@@ -223,8 +201,6 @@ def _copy(place: Path, draft: Path) -> Manifest:
     manifest = read_manifest(place)
     for file in manifest.files:
         copy_checked(place / "files" / file.path, file, draft / file.path)
-    for table in manifest.tables:
-        copy_checked(place / table.path, table, draft / _TABLES / table.path)
     return manifest
 
 
@@ -262,7 +238,7 @@ def _check_log(wish: Restore, draft: Path, manifest: Manifest) -> None:
     A log that survived elsewhere must also lead on from the backup's own: databases and
     log would be of two projects, or the log older than what its databases rely on.
     """
-    check_whole(draft)
+    verify_log(draft)
     if wish.log is not None:
         place = manifest.log
         known = Checkpoint(place.origin, place.size, bytes.fromhex(place.root))
@@ -286,68 +262,25 @@ def _place_tables(
 
     `made` is given what removes the tables from the database again.
     """
-    of_tables = {table.branch for table in manifest.tables}
     for name, branch in BRANCHES.items():
-        file = draft / _SQLITE[name]
-        if not (name in of_tables or (wish.database and file.exists())):
+        file = draft / FILES[name]
+        if not (wish.database and file.exists()):
             continue
-        url = wish.database or f"sqlite:///{file}"
-        _check_empty(url, branch)
-        made.callback(_drop_tables, url, branch)
-        if name in of_tables:
-            file.parent.mkdir(mode=0o700, exist_ok=True)
-            _fill_from_frames(url, branch, manifest, draft / _TABLES)
-        else:
-            _fill_from_file(url, branch, file)
-            file.unlink()
-    shutil.rmtree(draft / _TABLES, ignore_errors=True)
-    if wish.database or of_tables:
+        _check_empty(wish.database, branch)
+        made.callback(_drop_tables, wish.database, branch)
+        source = open_engine(f"sqlite:///{file}")
+        try:
+            with source.connect() as reading:
+                copy_tables(reading, wish.database, branch)
+        finally:
+            source.dispose()
+        file.unlink()
+    if wish.database or manifest.mariadb:
         _write_settings(draft, wish.database)
 
 
-def _fill_from_frames(
-    url: str, branch: Branch, manifest: Manifest, folder: Path
-) -> None:
-    files = [one for one in manifest.tables if one.branch == branch.name]
-    upgrade(url, branch, files[0].revision)
-    engine = open_engine(url)
-    try:
-        with begin_writing(engine, branch) as connection:
-            free_references(connection, free=True)
-            known = {one.table: one for one in files}
-            for name in tables_of(branch):
-                if name in known:
-                    with (folder / known[name].path).open("rb") as frames:
-                        write_rows(connection, branch, name, frames)
-            free_references(connection, free=False)
-    finally:
-        engine.dispose()
-
-
-def _fill_from_file(url: str, branch: Branch, file: Path) -> None:
-    """Move a SQLite database's rows into another database."""
-    source, target = open_engine(f"sqlite:///{file}"), None
-    try:
-        with source.connect() as reading:
-            upgrade(f"sqlite:///{file}", branch)
-            upgrade(url, branch, read_revision(reading, branch))
-            target = open_engine(url)
-            with begin_writing(target, branch) as writing:
-                free_references(writing, free=True)
-                for name in tables_of(branch):
-                    with tempfile.TemporaryFile() as frames:
-                        frames.writelines(read_rows(reading, branch, name))
-                        frames.seek(0)
-                        write_rows(writing, branch, name, frames)
-                free_references(writing, free=False)
-    finally:
-        source.dispose()
-        if target is not None:
-            target.dispose()
-
-
 def _check_empty(url: str, branch: Branch) -> None:
-    """Raise ``STO-B068`` where the branch's tables are there already."""
+    """Raise ``STO-B063`` where the branch's tables are there already."""
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
@@ -356,7 +289,7 @@ def _check_empty(url: str, branch: Branch) -> None:
         engine.dispose()
     if present:
         raise UsageError(
-            "STO-B068",
+            "STO-B063",
             f"the database holds a {branch.name}'s tables already",
             hint="make an empty one: CREATE DATABASE",
         )
@@ -365,12 +298,9 @@ def _check_empty(url: str, branch: Branch) -> None:
 def _drop_tables(url: str, branch: Branch) -> None:
     """Remove what this restore has put into a database; trouble is only told."""
     engine = open_engine(url)
-    names = [branch.version_table, *tables_of(branch)[::-1]]
     try:
         with engine.begin() as connection:
-            free_references(connection, free=True)
-            for name in names:
-                connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
+            drop_tables(connection, branch)
     except (SQLAlchemyError, InternalError) as error:
         LOGGER.warning("the %s's tables stay in the database: %s", branch.name, error)
     finally:

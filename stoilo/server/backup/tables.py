@@ -1,119 +1,74 @@
-"""Rows of tables as bytes: for databases that are no file, and to move from one to another.
-
-A file is a row of frames: length (4 bytes, big-endian), then msgpack: first the columns'
-names, then lists of rows. Values are int, float, str, bytes or None, as the schema has
-them; the same bytes go into SQLite and into MariaDB.
-"""
+"""A branch's tables from one database into another: MariaDB into a file, and back."""
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-from sqlalchemy import column, delete, insert, select, table, text
+from sqlalchemy import (
+    MetaData,
+    Table,
+    column,
+    delete,
+    insert,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.schema import DropTable
 
-from stoilo.core.errors import TrustError
+from stoilo.server.db.store import SERVER, begin_writing, open_engine, upgrade
+from stoilo.server.engines.embedded.db.database import ENGINE
+from stoilo.server.migrations import read_revision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from sqlalchemy import Connection
 
     from stoilo.server.migrations import Branch
 
 
-HEAD_BYTES: Final = 4
-BATCH_ROWS: Final = 256
-BATCH_BYTES: Final = 8 * 1024 * 1024
-MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-
-Value = int | float | str | bytes | None
-_KINDS: Final = frozenset({int, float, str, bytes, type(None)})
-_ROWS: Final = msgspec.msgpack.Decoder(list[list[Any]])  # kinds are checked apart
-_NAMES: Final = msgspec.msgpack.Decoder(list[str])
+# Branches that lie in files at home, and where.
+FILES: Final = {"server": "server.sqlite", "engine": "engine/engine.sqlite"}
+BRANCHES: Final = {branch.name: branch for branch in (SERVER, ENGINE)}
+_ROWS: Final = 16  # held in memory together: one may have megabytes
 
 
-def tables_of(branch: Branch) -> Sequence[str]:
-    """Return the branch's tables, those that others point to first."""
-    return [str(one.name) for one in branch.models.sorted_tables]
-
-
-def read_rows(connection: Connection, branch: Branch, name: str) -> Iterator[bytes]:
-    """Yield the frames of one table's rows, in the order of their keys."""
-    model = branch.models.tables[name]
-    columns = [str(one.name) for one in model.columns]
-    yield _frame(msgspec.msgpack.encode(columns))
-    source = table(name, *(column(one) for one in columns))
-    ordered = select(source).order_by(
-        *(source.c[one.name] for one in model.primary_key)
-    )
-    found = connection.execution_options(stream_results=True).execute(ordered)
-    batch: list[list[Value]] = []
-    size = 0
-    for row in found:
-        values = [bytes(v) if isinstance(v, bytearray | memoryview) else v for v in row]
-        batch.append(values)
-        size += sum(len(v) if isinstance(v, bytes | str) else 16 for v in values)
-        if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
-            yield _frame(msgspec.msgpack.encode(batch))
-            batch, size = [], 0
-    if batch:
-        yield _frame(msgspec.msgpack.encode(batch))
-
-
-def write_rows(
-    connection: Connection, branch: Branch, name: str, frames: IO[bytes]
-) -> int:
-    """Make these the rows of a table; returns how many there are.
+def copy_tables(source: Connection, url: str, branch: Branch) -> None:
+    """Make the branch's tables behind `url`, where there are none, with all rows of `source`.
 
     Raises:
-        TrustError: ``STO-B065`` when the frames are none of ours.
+        SQLAlchemyError: a database refuses; tables without rows may be left.
     """
-    model = branch.models.tables[name]
-    connection.execute(delete(model))
+    upgrade(url, branch, read_revision(source, branch))
+    engine = open_engine(url)
     try:
-        names = _NAMES.decode(_next(frames) or b"")
-        known = {one.name for one in model.columns}
-        if not names or not set(names) <= known:
-            raise TrustError("STO-B065", f"the rows of {name} have unknown columns")
-        target = table(name, *(column(one) for one in names))
-        total = 0
-        while data := _next(frames):
-            rows = _ROWS.decode(data)
-            if not all(_is_row(row, len(names)) for row in rows):
-                raise TrustError("STO-B065", f"a row of {name} has another shape")
-            given = [dict(zip(names, row, strict=True)) for row in rows]
-            connection.execute(insert(target), given)
-            total += len(rows)
-    except msgspec.MsgspecError as error:
-        raise TrustError("STO-B065", f"the rows of {name} cannot be read") from error
-    return total
+        with begin_writing(engine, branch) as target:
+            # rows may come before what they point to
+            _check_references(target, checked=False)
+            for model in branch.models.sorted_tables:
+                _copy_rows(source, target, model)
+            _check_references(target, checked=True)
+    finally:
+        engine.dispose()
 
 
-def free_references(connection: Connection, *, free: bool) -> None:
-    """Let rows come before what they point to, within this session (MariaDB)."""
+def _copy_rows(source: Connection, target: Connection, model: Table) -> None:
+    # without the columns' types: what one driver reads the other writes as it is
+    plain = table(model.name, *(column(one.name) for one in model.columns))
+    target.execute(delete(plain))
+    streaming = source.execution_options(stream_results=True)
+    for rows in streaming.execute(select(plain)).mappings().partitions(_ROWS):
+        target.execute(insert(plain), [dict(row) for row in rows])
+
+
+def drop_tables(connection: Connection, branch: Branch) -> None:
+    """Remove the branch's tables."""
+    _check_references(connection, checked=False)
+    version = Table(branch.version_table, MetaData())
+    for model in (version, *reversed(branch.models.sorted_tables)):
+        connection.execute(DropTable(model, if_exists=True))
+
+
+def _check_references(connection: Connection, *, checked: bool) -> None:
+    """Have this session's references checked or not (MariaDB)."""
     if connection.dialect.name in {"mysql", "mariadb"}:
-        connection.execute(text(f"SET SESSION foreign_key_checks = {int(not free)}"))
-
-
-def _is_row(row: Sequence[object], width: int) -> bool:
-    return len(row) == width and all(type(value) in _KINDS for value in row)
-
-
-def _frame(data: bytes) -> bytes:
-    return len(data).to_bytes(HEAD_BYTES, "big") + data
-
-
-def _next(frames: IO[bytes]) -> bytes | None:
-    head = frames.read(HEAD_BYTES)
-    if not head:
-        return None
-    size = int.from_bytes(head, "big")
-    data = (
-        frames.read(size)
-        if len(head) == HEAD_BYTES and size <= MAX_FRAME_BYTES
-        else b""
-    )
-    if len(data) != size:
-        raise TrustError("STO-B065", "a table's rows end in the middle")
-    return data
+        connection.execute(text(f"SET SESSION foreign_key_checks = {int(checked)}"))

@@ -11,13 +11,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from stoilo.audit.format.merkle import parse_checkpoint
 from stoilo.audit.format.note import parse_note
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.backup.cut import (
     DATABASES,
     OFFLINE,
-    Cut,
     FileFarm,
     later_files,
     log_files,
@@ -31,22 +32,19 @@ from stoilo.server.backup.manifest import (
     BackupWriter,
     LogPlace,
     Manifest,
-    TableFile,
     render_manifest,
 )
-from stoilo.server.backup.tables import read_rows, tables_of
+from stoilo.server.backup.tables import BRANCHES, FILES, copy_tables
 from stoilo.server.db.mariadb import is_mariadb
-from stoilo.server.db.store import SERVER
-from stoilo.server.engines.embedded.db.database import ENGINE
-from stoilo.server.migrations import read_revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from sqlalchemy import Connection
+
     from stoilo.server.config import ServerConfig
 
 
-BRANCHES: Final = {branch.name: branch for branch in (SERVER, ENGINE)}
 _WORK: Final = "backup"
 _CHECKPOINT: Final = "audit/log/checkpoint"
 
@@ -58,7 +56,6 @@ class _Draft:
     sink: BackupWriter
     work: Path
     files: list[BackupFile] = field(default_factory=list)
-    tables: list[TableFile] = field(default_factory=list)
 
     def add_path(self, name: str, path: Path) -> None:
         """Add a file as it is; one that has gone meanwhile was not needed."""
@@ -105,7 +102,7 @@ def take_backup(
                 offline_keys=offline_keys,
             )
         sink.finish()
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, SQLAlchemyError) as error:
         raise InternalError(
             "STO-B070", f"the backup cannot be written: {error}"
         ) from error
@@ -118,8 +115,10 @@ def _take(
     config: ServerConfig, draft: _Draft, farm: FileFarm, *, offline_keys: bool
 ) -> Manifest:
     data = config.data
-    databases = [data / name for name in DATABASES if (data / name).is_file()]
     urls = _mariadb_urls(config)
+    elsewhere = {FILES[branch] for branch in urls}  # a file there is a former one
+    found = [data / name for name in DATABASES if name not in elsewhere]
+    databases = [path for path in found if path.is_file()]
     small: dict[str, bytes] = {}
 
     def meanwhile() -> None:
@@ -134,7 +133,8 @@ def _take(
             draft.add_data(name, content)
         for path, connection in cut.files.items():
             _add_database(draft, path.relative_to(data).as_posix(), connection)
-        _add_tables(draft, cut)
+        for branch, reading in cut.tables.items():
+            _add_tables(draft, branch, reading)
         for name, path in (
             *farm.files.items(),
             *log_files(data, place.published),
@@ -148,9 +148,9 @@ def _take(
         taken_at=taken_at,
         offline_keys=offline_keys and (data / OFFLINE).is_dir(),
         development=(data / OFFLINE).is_dir(),
+        mariadb=bool(urls),
         log=place,
         files=tuple(draft.files),
-        tables=tuple(draft.tables),
     )
     draft.sink.add(MANIFEST_FILE, render_manifest(manifest))
     return manifest
@@ -179,9 +179,9 @@ def _own_place(data: Path) -> Iterator[Path]:
 
 def _mariadb_urls(config: ServerConfig) -> dict[str, str]:
     """Return where rows are to be read; a stock project's tables are BOINC's to back up."""
-    urls = {SERVER.name: config.database_url}
+    urls = {"server": config.database_url}
     if config.engine == "embedded":
-        urls[ENGINE.name] = config.engine_database_url
+        urls["engine"] = config.engine_database_url
     return {name: url for name, url in urls.items() if is_mariadb(url)}
 
 
@@ -195,14 +195,13 @@ def _add_database(draft: _Draft, name: str, source: sqlite3.Connection) -> None:
         draft.add_path(name, copy)
 
 
-def _add_tables(draft: _Draft, cut: Cut) -> None:
-    for name, connection in cut.tables.items():
-        branch = BRANCHES[name]
-        revision = read_revision(connection, branch)
-        for table in tables_of(branch):
-            path = f"tables/{name}/{table}"
-            written = draft.sink.add_frames(path, read_rows(connection, branch, table))
-            draft.tables.append(TableFile(name, revision, table, *written))  # type: ignore[arg-type]  # one of the two names
+def _add_tables(draft: _Draft, name: str, source: Connection) -> None:
+    """Store a branch's tables as the file that they would be at home."""
+    with tempfile.TemporaryDirectory(prefix="copy-", dir=draft.work) as folder:
+        made = Path(folder) / "made.sqlite"
+        copy_tables(source, f"sqlite:///{made}", BRANCHES[name])
+        with closing(sqlite3.connect(made)) as reading:
+            _add_database(draft, FILES[name], reading)
 
 
 def _log_place(

@@ -46,7 +46,14 @@ class ReceivedResult:
     flops: float = 0.0  # the host's speed as it claims it, FLOP/s; 0: it does not say
 
 
-class ResultVerdict(StrEnum):
+class _Verdict(StrEnum):
+    @property
+    def undecided(self) -> bool:
+        """Whether it must be asked for again."""
+        return self.value in {"inconclusive", "pending"}
+
+
+class ResultVerdict(_Verdict):
     """What the server thinks of one result."""
 
     VALID = "valid"  # well formed, the init validator accepts it
@@ -56,13 +63,8 @@ class ResultVerdict(StrEnum):
     NOT_FOR_THIS_HOST = "not_for_this_host"  # the volunteer's opt-in refused; uncounted
     FATAL = "fatal"  # the workunit cannot succeed (validator raised or was not bool)
 
-    @property
-    def undecided(self) -> bool:
-        """Whether it must be asked for again."""
-        return self in {ResultVerdict.INCONCLUSIVE, ResultVerdict.PENDING}
 
-
-class PairVerdict(StrEnum):
+class PairVerdict(_Verdict):
     """What the server thinks of two valid results."""
 
     SAME = "same"
@@ -70,11 +72,6 @@ class PairVerdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
     PENDING = "pending"
     FATAL = "fatal"
-
-    @property
-    def undecided(self) -> bool:
-        """Whether it must be asked for again."""
-        return self in {PairVerdict.INCONCLUSIVE, PairVerdict.PENDING}
 
 
 @dataclass(frozen=True, slots=True)

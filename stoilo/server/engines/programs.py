@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from stoilo.core.boinc.codesign import (
     BoincPublicKey,
     check_boinc_signature,
-    md5_hex,
+    key_change_md5,
     parse_boinc_public,
 )
 from stoilo.core.errors import TrustError, UsageError
@@ -84,8 +84,7 @@ def check_programs(
             what = f"{program.platform}'s program"
             _check_signature(md5s[file.digest], file.signature, public, what)
     for former in key.former:
-        text = md5_hex(key.text.strip().encode())
-        old = parse_boinc_public(former.key)
+        text, old = key_change_md5(public), parse_boinc_public(former.key)
         _check_signature(text, former.signature, old, "the change of the key")
 
 

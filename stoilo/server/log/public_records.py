@@ -57,6 +57,7 @@ class _Document(msgspec.Struct):
 
 
 _OWN = msgspec.json.Decoder(_Document)
+_PAYLOAD = msgspec.json.Decoder(ResultPayload)
 
 
 def read_sealed(statement: bytes) -> Statement:
@@ -198,8 +199,7 @@ class RecordWriter:
         ]
         with store.read() as connection:
             self._attempts = rows.attempts_named(connection, names)
-            self._payloads = _load_payloads(connection, done)
-            self._places = _load_places(connection, list(self._payloads.values()))
+            self._outcomes = _load_outcomes(connection, done)
             self._reviews = _load_reviews(
                 connection, [attempt for attempt, _ in self._attempts.values()]
             )
@@ -211,9 +211,7 @@ class RecordWriter:
             case EventKind.RECORD:
                 return read_draft(event.record, self._origin)
             case EventKind.OUTCOME:
-                payload = self._payloads[name]
-                place = self._places.get((payload.task_id, payload.attempt))
-                return _outcome_record(payload, place, self._origin)
+                return _outcome_record(*self._outcomes[name], self._origin)
             case kind:
                 attempt, codes = self._attempts[name]
                 return workunit_record(
@@ -243,34 +241,23 @@ class RecordWriter:
         return msgspec.structs.replace(attempt, log_index=place)
 
 
-def _load_payloads(
+def _load_outcomes(
     connection: Connection, task_ids: Sequence[str]
-) -> dict[str, ResultPayload]:
-    if not task_ids:
-        return {}
-    table = schema.outcome
-    query = select(table.c.task_id, table.c.payload).where(
-        table.c.task_id.in_(list(task_ids))
+) -> dict[str, tuple[ResultPayload, int | None]]:
+    """Return what outcomes' records are made of, with the places of their admissions."""
+    outcome, attempt = schema.outcome, schema.attempt
+    decided = (attempt.c.task_id == outcome.c.task_id) & (
+        attempt.c.number == outcome.c.attempt
+    )
+    query = (
+        select(outcome.c.task_id, outcome.c.payload, attempt.c.log_index)
+        .outerjoin(attempt, decided)
+        .where(outcome.c.task_id.in_(list(task_ids)))
     )
     return {
-        row.task_id: msgspec.json.decode(row.payload, type=ResultPayload)
+        row.task_id: (_PAYLOAD.decode(row.payload), row.log_index)
         for row in connection.execute(query)
     }
-
-
-def _load_places(
-    connection: Connection, payloads: Sequence[ResultPayload]
-) -> dict[tuple[str, int], int | None]:
-    """Return the places of admissions by task and attempt."""
-    if not payloads:
-        return {}
-    table = schema.attempt
-    found = connection.execute(
-        select(table.c.task_id, table.c.number, table.c.log_index).where(
-            table.c.task_id.in_([one.task_id for one in payloads])
-        )
-    ).all()
-    return {(row.task_id, row.number): row.log_index for row in found}
 
 
 def _load_reviews(

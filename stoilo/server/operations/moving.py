@@ -23,25 +23,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
 
-from sqlalchemy import MetaData, Table, create_engine, insert, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import MetaData, Table, insert, select
 
-from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db import rows
 from stoilo.server.db.records import AttemptState, workunit_name
-from stoilo.server.db.store import SERVER, Store, open_engine
+from stoilo.server.db.store import Store
 from stoilo.server.engines.embedded.accounts.accounts import (
-    SECRET_BYTES,
     Accounts,
     load_secret,
 )
-from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
+from stoilo.server.engines.embedded.accounts.preferences import LEVELS
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.database import ENGINE, Database
+from stoilo.server.engines.embedded.db.database import Database
+from stoilo.server.engines.stock.project.database import open_database
 from stoilo.server.engines.stock.project.levels import CHOICE, chosen_work
-from stoilo.server.migrations import read_revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -63,7 +61,7 @@ Columns = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What was moved, or would be."""
+    """What was moved."""
 
     users: int  # accounts that were not there
     users_there: int  # accounts that were
@@ -79,81 +77,41 @@ def move_project(
     *,
     # take the weak keys, by which most hosts are attached, as BOINC's one key
     weak: bool = False,
-    dry_run: bool = False,  # count only; nothing is written into any database
 ) -> Moved:
     """Move people, hosts, credit and running tasks.
 
     Raises:
-        InternalError: ``STO-R070`` the server runs; ``STO-B074`` BOINC's database refuses.
-        UsageError: ``STO-B072`` the stock project has no apps; ``STO-B073`` numbers taken;
-            ``STO-B110`` a dry run on tables of another version.
+        InternalError: ``STO-R070`` the server runs; ``STO-B025`` BOINC's database refuses.
+        UsageError: ``STO-B008`` the stock project has no apps; ``STO-B073`` numbers taken.
     """
     home = claim_directory(config.data)
-    with closing(home.lock):
-        if dry_run:
-            _check_current(config)
-        source = Database(config.engine_database_url)
-        store = Store.open(config.database_url)
-        try:
-            source.upgrade()
-            accounts = Accounts(source, _secret(config, dry_run=dry_run))
-            engine = create_engine(boinc_url)
-            try:
-                with engine.begin() as boinc, source.read() as ours:
-                    apps = _apps(boinc)
-                    users = read_users(ours, accounts, apps, weak=weak)
-                    hosts = read_hosts(ours)
-                    write = not dry_run
-                    new_users = _put(boinc, "user", users, "email_addr", write=write)
-                    new_hosts = _put(boinc, "host", hosts, "host_cpid", write=write)
-            finally:
-                engine.dispose()
-            return Moved(
-                users=new_users,
-                users_there=len(users) - new_users,
-                hosts=new_hosts,
-                hosts_there=len(hosts) - new_hosts,
-                tasks=move_tasks(
-                    store,
-                    lambda names: known_workunits(source, names),
-                    int(time.time()),
-                    dry_run=dry_run,
-                ),
-                apps=tuple(sorted(apps, key=LEVELS.index)),
-            )
-        except SQLAlchemyError as error:
-            raise InternalError(
-                "STO-B074", f"BOINC's database refuses ({type(error).__name__})"
-            ) from error
-        finally:
-            store.close()
-            source.close()
-
-
-def _check_current(config: ServerConfig) -> None:
-    """Raise ``STO-B110`` unless both databases are of this version: opening upgrades."""
-    urls = ((config.database_url, SERVER), (config.engine_database_url, ENGINE))
-    for url, branch in urls:
-        engine = open_engine(url)
-        try:
-            with engine.connect() as connection:
-                found = read_revision(connection, branch)
-        finally:
-            engine.dispose()
-        if found != branch.newest:
-            raise UsageError(
-                "STO-B110",
-                f"the {branch.name}'s tables are of another version than this program",
-                hint="back up, start and stop the server once with this version",
-            )
-
-
-def _secret(config: ServerConfig, *, dry_run: bool) -> bytes:
-    """Return the accounts' secret; a dry run makes none, and shows no key either."""
-    path = config.data / "engine" / "account.secret"
-    if dry_run and not path.exists():
-        return bytes(SECRET_BYTES)
-    return load_secret(path)
+    with (
+        closing(home.lock),
+        closing(Database(config.engine_database_url)) as source,
+        closing(Store.open(config.database_url)) as store,
+    ):
+        source.upgrade()
+        secret = load_secret(config.data / "engine" / "account.secret")
+        accounts = Accounts(source, secret)
+        with (
+            open_database(boinc_url, "BOINC's database refuses") as boinc,
+            source.read() as ours,
+        ):
+            apps = _apps(boinc)
+            users = read_users(ours, accounts, apps, weak=weak)
+            hosts = read_hosts(ours)
+            new_users = _put(boinc, "user", users, "email_addr")
+            new_hosts = _put(boinc, "host", hosts, "host_cpid")
+        return Moved(
+            users=new_users,
+            users_there=len(users) - new_users,
+            hosts=new_hosts,
+            hosts_there=len(hosts) - new_hosts,
+            tasks=move_tasks(
+                store, lambda names: known_workunits(source, names), int(time.time())
+            ),
+            apps=tuple(sorted(apps, key=LEVELS.index)),
+        )
 
 
 # -- people -------------------------------------------------------------------------
@@ -192,8 +150,6 @@ def user_values(row: Any, key: str, app_ids: Sequence[int]) -> Columns:  # noqa:
         "name": row.name or row.email.partition("@")[0],
         "authenticator": key,
         "total_credit": row.total_credit,
-        "expavg_credit": 0.0,  # BOINC counts it anew
-        "expavg_time": 0,
         "project_prefs": preferences.encode(),
         # BOINC stores passwords in another form: a random one that nobody knows.
         "passwd_hash": secrets.token_hex(16),
@@ -218,8 +174,6 @@ def host_values(row: Any) -> Columns:  # noqa: ANN401 - a row of SQLAlchemy
         "rpc_seqno": row.rpc_seqno,
         "rpc_time": row.seen_at,
         "total_credit": row.total_credit,
-        "expavg_credit": 0.0,  # BOINC counts it anew
-        "expavg_time": 0,
         "domain_name": row.domain_name,
         # Neutral until the host reports: 0 would make BOINC expect no work of it.
         "on_frac": 1.0,
@@ -270,7 +224,7 @@ def missing_rows(
 
 
 def _apps(boinc: Connection) -> dict[str, int]:
-    """Return level → number of its app; raises ``STO-B072`` where there is none."""
+    """Return level → number of its app; raises ``STO-B008`` where there is none."""
     app = Table("app", MetaData(), autoload_with=boinc)
     found = {
         row.name: row.id
@@ -279,7 +233,7 @@ def _apps(boinc: Connection) -> dict[str, int]:
     }
     if not found:
         raise UsageError(
-            "STO-B072",
+            "STO-B008",
             "the stock project has no app of ours",
             hint="stoilo boinc install PROJECT_DIR",
         )
@@ -291,8 +245,6 @@ def _put(
     name: str,
     wanted: Sequence[Columns],
     known_by: str,
-    *,
-    write: bool,
 ) -> int:
     """Insert the rows that are missing, as far as the table has their columns."""
     table = Table(name, MetaData(), autoload_with=boinc)
@@ -300,7 +252,7 @@ def _put(
     present = {row[0]: str(row[1]) for row in boinc.execute(select(table.c.id, mark))}
     taken = set(present.values()) if name == "user" else set()
     missing = missing_rows(wanted, present, taken, known_by)
-    if missing and write:
+    if missing:
         blank, known = _blanks(table), set(table.c.keys())
         values = [
             blank | {key: value for key, value in row.items() if key in known}
@@ -327,15 +279,12 @@ def _blanks(table: Table) -> Columns:
 # -- tasks --------------------------------------------------------------------------
 
 
-def move_tasks(store: Store, at_home: AtHome, now: int, *, dry_run: bool) -> int:
+def move_tasks(store: Store, at_home: AtHome, now: int) -> int:
     """Close the attempts that have a workunit at home, open the next ones; count them.
 
     `at_home` says which workunits the project has that is left: others are the stock
     project's, where a server has begun to work since an earlier move.
     """
-    if dry_run:
-        with store.read() as connection:
-            return sum(len(page) for page in _running(connection, at_home))
     total = 0
     with store.write() as connection:
         for page in _running(connection, at_home):

@@ -7,6 +7,7 @@ server leaves no orphan that would fight with the next start over sockets and st
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 import os
 import signal
@@ -18,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from stoilo.core.rate_limit import Backoff
+
 LOGGER = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 STOP_S = 5.0
-LONGEST_PAUSE_S = 30.0
+PAUSES = functools.partial(Backoff, 0.5, 30.0, jitter=0.0)
 STEADY_S = 20.0
 
 
@@ -54,7 +57,7 @@ class SupervisedChild:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._started = 0.0
-        self._pause_s = 0.5
+        self._pauses = PAUSES()
         self._retry_at = 0.0
         self.restarts = 0
 
@@ -87,9 +90,9 @@ class SupervisedChild:
         now = self._clock()
         if self._retry_at == 0.0:
             # One that dies at its start waits longer each time.
-            steady = now - self._started > STEADY_S
-            self._pause_s = 0.5 if steady else min(self._pause_s * 2, LONGEST_PAUSE_S)
-            self._retry_at = now + self._pause_s
+            if now - self._started > STEADY_S:
+                self._pauses.reset()
+            self._retry_at = now + self._pauses.next_pause()
             code = self._process.returncode if self._process else None
             LOGGER.warning("%s ended with %s, restarting", self.spec.name, code)
         if now < self._retry_at:

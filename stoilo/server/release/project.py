@@ -187,12 +187,12 @@ def _start_development(
     installed: InstalledRelease,
 ) -> Project:
     """Make or renew the development root."""
-    # Its keys are made here, so its signer is started here (``STO-B071``). Policies of
+    # Its keys are made here, so its signer is started here (``STO-B010``). Policies of
     # attempts that are still open stay accepted: an admission holds until its end or its
     # revocation, whatever policy comes after.
     if config.signer_socket:
         raise UsageError(
-            "STO-B071",
+            "STO-B010",
             "a development root's keys are made and held by the server itself",
             hint="publish a release first, or leave signer_socket empty",
         )

@@ -8,8 +8,7 @@ was checked when it came and is checked again each time, because reviewers are w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, select
 
@@ -28,8 +27,6 @@ from stoilo.server.log.public_records import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from stoilo.executor.verifier.targets import Reviewer
     from stoilo.server.db.records import TaskRow
     from stoilo.server.db.store import Store
@@ -38,15 +35,6 @@ if TYPE_CHECKING:
 MOST_REVIEWS = 4  # in one statement; see `stoilo.core.statement.Statement.reviewers`
 START_MARGIN_S = 60
 """Time from sealing to the first result that a review must still allow for."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredReview:
-    """One row; `account_id` is the account that handed it in."""
-
-    account_id: int
-    text: bytes
-    not_after: int
 
 
 class ReviewBook:
@@ -112,15 +100,19 @@ class ReviewBook:
     def find(self, tasks: Sequence[TaskRow], now: int) -> dict[str, Reviews]:
         """Return task id → the reviews that it can be admitted with at `now`."""
         modules = {task.spec.task_module for task in tasks}
+        table = schema.review
+        query = select(table.c.account_id, table.c.envelope).where(
+            table.c.task_module.in_(list(modules)), table.c.not_after > now
+        )
         with self._store.read() as connection:
-            stored = _load(connection, modules, now)
+            stored = connection.execute(query).all()
         if not stored:
             return {}
         reviewers = self._reviewers()
         opened = [
             (row, review)
             for row in stored
-            if (review := try_open(row.text, reviewers)) is not None
+            if (review := try_open(bytes(row.envelope), reviewers)) is not None
         ]
         return {task.task_id: self._choose(task, opened, now) for task in tasks}
 
@@ -132,7 +124,7 @@ class ReviewBook:
     def _choose(
         self,
         task: TaskRow,
-        opened: Sequence[tuple[StoredReview, OpenedReview]],
+        opened: Sequence[tuple[Any, OpenedReview]],  # each with its row
         now: int,
     ) -> Reviews:
         until = now + task.spec.redundancy.delay_bound_s + START_MARGIN_S
@@ -151,25 +143,15 @@ class ReviewBook:
         by_reviewer: dict[bytes, str] = {}
         for row, one in good:
             if one.review.not_after >= first:
-                by_reviewer.setdefault(one.reviewer.key.identity, row.text.decode())
+                by_reviewer.setdefault(
+                    one.reviewer.key.identity, bytes(row.envelope).decode()
+                )
         return Reviews(tuple(by_reviewer.values())[:MOST_REVIEWS], first)
 
 
 def reviews_in(statement: bytes) -> tuple[str, ...]:
     """Return the reviews that a statement of ours carries."""
     return read_sealed(statement).reviewers
-
-
-def _load(connection: Connection, modules: set[str], now: int) -> list[StoredReview]:
-    table = schema.review
-    rows = connection.execute(
-        select(table.c.account_id, table.c.envelope, table.c.not_after).where(
-            table.c.task_module.in_(list(modules)), table.c.not_after > now
-        )
-    )
-    return [
-        StoredReview(row.account_id, bytes(row.envelope), row.not_after) for row in rows
-    ]
 
 
 def try_open(text: bytes, reviewers: tuple[Reviewer, ...]) -> OpenedReview | None:

@@ -11,9 +11,9 @@ from stoilo.audit.format.tiles import (
     encode_bundle,
     parse_tile_path,
     render_tile_path,
-    tiles_of,
 )
 from stoilo.core.errors import TrustError
+from tests.support.memory_tree import tiles_of
 
 # The boundaries at which tiles and levels fill.
 SIZES = [0, 1, 2, 255, 256, 257, 511, 512, 65_535, 65_536, 65_537]
@@ -71,7 +71,7 @@ def test_seventy_thousand_leaves_have_the_tiles_of_the_specification() -> None:
 
 
 def test_size_256_is_a_full_tile_and_one_hash_above() -> None:
-    assert list(tiles_of(256)) == [Tile(ENTRIES, 0), Tile(0, 0), Tile(1, 0, 1)]
+    assert tiles_of(256) == [Tile(ENTRIES, 0), Tile(0, 0), Tile(1, 0, 1)]
 
 
 def test_builder_makes_the_tiles_and_roots_of_every_boundary() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.log.fsck_beside import find_unfit_leaves
+from stoilo.audit.log.fsck import find_unfit_leaves
 from stoilo.audit.log.side import SideStore, side_path
 from stoilo.audit.log.sqlite import connect
 from stoilo.audit.read.reader import open_log
@@ -37,7 +37,7 @@ def leaves(sample: SampleLog) -> list[tuple[int, bytes]]:
 
 @pytest.fixture
 def side(sample: SampleLog) -> Iterator[SideStore]:
-    store = SideStore.read(sample.data_dir)
+    store = SideStore.read_file(side_path(sample.data_dir))
     yield store
     store.close()
 
@@ -57,7 +57,7 @@ def test_changed_store_is_not_right(
     connection = connect(side_path(sample.data_dir))
     assert connection.execute(CHANGES[change]).rowcount == 1
     connection.close()
-    side = SideStore.read(sample.data_dir)
+    side = SideStore.read_file(side_path(sample.data_dir))
     assert faults(side, leaves)
     side.close()
 

@@ -15,7 +15,7 @@ from stoilo.audit.format.records import (
     record_leaf,
     render_record,
 )
-from stoilo.audit.log.fsck_beside import find_unfit_leaves
+from stoilo.audit.log.fsck import find_unfit_leaves
 from stoilo.audit.log.side import (
     ObjectKind,
     SideObject,
@@ -55,14 +55,14 @@ def test_objects_are_found_by_their_digests_also_by_a_reader(
 ) -> None:
     digest = parse_leaf(LEAVES[3]).digest
     assert side.get(RECORD, digest) == DATA[3]
-    reader = SideStore.read(tmp_path)
+    reader = SideStore.read_file(side_path(tmp_path))
     assert (reader.get(SOURCE, NAME), reader.get(RECORD, NAME)) == (TEXT, None)
     reader.close()
 
 
 def test_reader_without_a_store_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="STO-L002"):
-        SideStore.read(tmp_path)
+        SideStore.read_file(side_path(tmp_path))
 
 
 def test_store_of_another_version_is_refused(side: SideStore, tmp_path: Path) -> None:
@@ -82,16 +82,16 @@ def test_records_of_leaves_come_in_order_with_gaps(side: SideStore) -> None:
 
 def test_mention_leads_to_places(side: SideStore) -> None:
     mention = Mention(MentionKind.DIGEST, "a" * 64)
-    assert side.find(mention) == [0, 1, 2, 3, 4]
-    assert side.find(mention, start=2, limit=2) == [2, 3]
-    assert side.find(Mention(MentionKind.COMMITMENT, "a" * 64)) == []
+    assert side.find_newest(mention, end=9) == [4, 3, 2, 1, 0]
+    assert side.find_newest(mention, end=4, limit=2) == [3, 2]
+    assert side.find_newest(Mention(MentionKind.COMMITMENT, "a" * 64), end=9) == []
 
 
 def test_changed_object_is_refused_with_its_name(side: SideStore) -> None:
     side._connection.execute("UPDATE object SET data = ? WHERE kind = 2", (b"evil",))
     with pytest.raises(TrustError, match=f"STO-L141.*{NAME}|{NAME}.*STO-L141"):
         side.get(SOURCE, NAME)
-    assert [fault.where for fault in side.scrub()] == [f"source {NAME}"]
+    assert [where for where, _ in side.scrub()] == [f"source {NAME}"]
 
 
 def test_deleted_source_leaves_a_mark_and_no_bytes(
@@ -137,7 +137,7 @@ def test_flipped_byte_of_a_source_is_found(side: SideStore, tmp_path: Path) -> N
 
 def is_faulty(data_dir: Path) -> bool:
     try:
-        store = SideStore.read(data_dir)
+        store = SideStore.read_file(side_path(data_dir))
         found = list(store.scrub())
         store.close()
     except StoiloError:

@@ -210,7 +210,7 @@ def test_changed_head_is_refused(open_log: Opener, filled: Path) -> None:
 
 def test_smaller_head_is_refused(open_log: Opener, filled: Path) -> None:
     execute(filled / "audit-head/head.sqlite", "UPDATE head SET size = 599")
-    refused(open_log, "STO-L04[45]")
+    refused(open_log, "STO-L04[14]")
 
 
 def test_changed_frontier_is_refused(open_log: Opener, filled: Path) -> None:

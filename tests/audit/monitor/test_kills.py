@@ -23,8 +23,8 @@ ROUNDS = 25
 
 
 def leaf(number: int) -> bytes:
-    kind = LeafKind.RELEASE if number % EACH == 0 else LeafKind.ADMISSION
-    return render_leaf(Leaf(kind, content_digest(b"%d" % number), "1", number))
+    digest = content_digest(b"%d" % number)
+    return render_leaf(Leaf(LeafKind.ADMISSION, digest, "1", number))
 
 
 def grow(data_dir: Path, start: int, end: int) -> None:
@@ -35,7 +35,10 @@ def grow(data_dir: Path, start: int, end: int) -> None:
 def run(data_dir: Path, state: Path, life_s: float | None) -> tuple[int, set[int]]:
     """Run the monitor, kill it after `life_s`; return its end and the leaves it told."""
     command = [sys.executable, "-m", "stoilo", "audit", "monitor", str(data_dir)]
-    given = f"--policy {KEY.vkey} --state {state} --watch kind:release --once --json"
+    watched = data_dir.with_name("watched")
+    digests = [content_digest(b"%d" % number) for number in range(0, LEAVES, EACH)]
+    watched.write_text("".join(f"digest:{one}\n" for one in digests))
+    given = f"--policy {KEY.vkey} --state {state} --watch @{watched} --once --json"
     given += " --explain-within 2000000000"
     process = subprocess.Popen([*command, *given.split()], stdout=subprocess.PIPE)
     if life_s is not None:

@@ -37,7 +37,7 @@ def run(watcher: Watcher, show: Show, *, once: bool = True) -> MonitorReport:
         show,
         once=once,
         interval_s=0.01,
-        stop=threading.Event(),
+        wait=threading.Event().wait,
     )
 
 
@@ -134,7 +134,9 @@ def test_damaged_state_ends_the_run(filled: Fill) -> None:
     assert watcher.state is not None
     watcher.state.connection.execute("DROP TABLE ahead")
     with pytest.raises(TrustError, match="STO-L124"):
-        run_monitor(monitor, watcher.state, Show(), once=True, stop=threading.Event())
+        run_monitor(
+            monitor, watcher.state, Show(), once=True, wait=threading.Event().wait
+        )
 
 
 def test_stopped_run_ends_well(filled: Fill) -> None:
@@ -143,7 +145,7 @@ def test_stopped_run_ends_well(filled: Fill) -> None:
     watcher.now += 86_401
     monitor = watcher.monitor()
     assert watcher.state is not None
-    report = run_monitor(monitor, watcher.state, Show(), stop=stop)
+    report = run_monitor(monitor, watcher.state, Show(), wait=stop.wait)
     assert report.exit_code == 0
 
 

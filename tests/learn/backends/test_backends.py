@@ -6,8 +6,7 @@ import pytest
 
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import UserError
-from stoilo.learn.backends import server
-from stoilo.learn.backends.interface import Job
+from stoilo.learn.backends import Job, server
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
 

@@ -13,7 +13,7 @@ from stoilo.client.capture import capture_task
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.values import from_node
 from stoilo.core.types import RunStatus
-from stoilo.learn.backends.interface import Job
+from stoilo.learn.backends import Job
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.core.models import TorchModel
 from stoilo.learn.kernels import torch_models

@@ -4,8 +4,8 @@ import pytest
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Reply, Snapshot
 from stoilo.learn.core.tensors import flatten
-from stoilo.learn.methods.base import LocalWork
-from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg, round_up
+from stoilo.learn.methods.base import LocalWork, round_up
+from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
 from tests.support.learning import (
     Fleet,
     Net,

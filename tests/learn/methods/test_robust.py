@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Reply
-from stoilo.learn.core.tensors import scale
+from stoilo.learn.core.tensors import safe_norm, scale
 from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.robust import (
     CentredClipping,
@@ -24,7 +24,6 @@ from stoilo.learn.methods.robust import (
     clip,
     combine,
     is_sound,
-    safe_norm,
 )
 from stoilo.learn.methods.synchronous import (
     Synchronous,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.states import State
-from stoilo.learn.store.clock import Leases, VectorClock
+from stoilo.learn.store.clock import VectorClock
 
 WORKERS = [f"w{index}" for index in range(5)]
 
@@ -154,11 +154,13 @@ def test_saved_clock_of_a_wrong_form_is_refused():
 
 
 def test_silent_worker_is_taken_out_when_its_lease_ends():
-    clock, leases = clock_of(0, ["a", "b"]), Leases(duration_s=10.0)
+    clock = clock_of(0, ["a", "b"])
+    clock.lease_s = 10.0
     for worker in ("a", "b"):
-        leases.renew(worker, 0.0)
+        clock.renew(worker, 0.0)
     commit_next(clock, "a")
-    leases.renew("a", 5.0)
-    assert leases.expire(clock, 9.9) == ()
-    assert leases.expire(clock, 10.0) == ("b",)
+    clock.renew("a", 5.0)
+    assert clock.expired(9.9) == ()
+    assert clock.expired(10.0) == ("b",)
+    clock.leave("b")
     assert clock.may_start("a")

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.learn.store.clock import Attendance, Leases, VectorClock
+from stoilo.learn.store.clock import Attendance, VectorClock
 
 WORKERS = ["w0", "w1", "w2", "w3"]
 LEASE_S = 10.0
 
 
 def attendance(limit=0, total=50, lease_s=LEASE_S):
-    clock = VectorClock(limit)
+    clock = VectorClock(limit, lease_s=lease_s)
     clock.join(WORKERS)
-    found = Attendance(clock, total, None if lease_s is None else Leases(lease_s))
+    found = Attendance(clock, total)
     found.note_time(0.0)
     return found
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import UsageError
 from stoilo.learn import (
     METHODS,
     DPBGDOptions,
@@ -16,8 +16,9 @@ from stoilo.learn import (
     TrainerOptions,
     make_trainer,
 )
-from stoilo.learn.trainers.epochs import EpochLog
+from stoilo.learn.trainers.epochs import Epochs
 from tests.support.points import WISHES, make_model, make_samples
+from tests.support.resuming import store
 
 DATA = make_samples()
 
@@ -88,26 +89,13 @@ async def test_loop_over_epochs_trains_as_many_as_it_says_with_a_kill(tmp_path):
     assert (made, versions) == (4, [2, 3, 4])
 
 
-def test_line_that_a_crash_cut_off_counts_as_not_written(tmp_path):
-    log, one = EpochLog(tmp_path), EpochMetrics(0, 1.5, 6, 2, 0, 0.5)
-    two = EpochMetrics(
-        1, float("nan"), 6, 2, 0, 0.5, Evaluation(0.5, 0.9, 6), 3.0, 0.25
-    )
-    log.append(one)
-    log.append(two)
-    path = tmp_path / "epochs.jsonl"
-    assert str(log.read()) == str([one, two])
-    path.write_text(path.read_text()[:-9])
-    assert log.read() == [one]
-    log.append(two)
-    assert str(log.read()) == str([one, two])
-
-
-@pytest.mark.parametrize("line", ["{", "[]", '{"epoch": 0}', '{"epoch": "a"}'])
-def test_damaged_line_is_named(line, tmp_path):
-    (tmp_path / "epochs.jsonl").write_text(f"{line}\n")
-    with pytest.raises(TrustError, match="STO-T011"):
-        EpochLog(tmp_path).read()
+def test_epochs_come_back_as_they_were_saved():
+    scores = Evaluation(0.5, 0.9, 6)
+    two = EpochMetrics(1, float("nan"), 6, 2, 0, 0.5, scores, 3.0, 0.25)
+    record, again = Epochs(), Epochs()
+    record.ended = [EpochMetrics(0, 1.5, 6, 2, 0, 0.5), two]
+    again.load(store(record.save()))
+    assert str(again.ended) == str(record.ended)
 
 
 async def test_epochs_of_a_removed_checkpoint_are_forgotten(tmp_path):
@@ -145,16 +133,6 @@ async def test_steps_over_loaders_go_on_with_model_and_optimiser(tmp_path):
         ends.append(trainer.model.weight.detach().numpy().copy())
         await trainer.close()
     np.testing.assert_allclose(*ends, atol=1e-6)
-
-
-async def test_epoch_that_the_saved_version_does_not_know_is_made_again(tmp_path):
-    trainer = await make_steps(tmp_path).start()
-    await trainer.epoch(make_loader())
-    await trainer.close()
-    EpochLog(tmp_path).append(EpochMetrics(1, 0.1, 6, 2, 0, 0.5))  # killed just then
-    again = await make_steps(tmp_path).start()
-    assert again.epoch_number == 1
-    await again.close()
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])

@@ -70,4 +70,4 @@ def test_private_names_are_left_to_the_guards():
 
 
 def test_instances_of_unknown_classes_take_no_assignment():
-    assert not may_assign(Carrier.__mro__, "shown")
+    assert not may_assign({}, Carrier.__mro__, "shown")

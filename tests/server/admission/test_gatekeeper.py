@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoilo.policies.gate import GateRequest
+from stoilo.policies.jailed import too_costly
 from stoilo.policies.policy import default_policy
 from stoilo.server.admission.gatekeeper import Gatekeeper
 from tests.support.server import PlainJudge
@@ -68,3 +69,25 @@ def test_verdicts_of_a_batch_are_stored_with_the_next_transaction(bench: Bench) 
     again = PlainJudge()
     asyncio.run(judge_all(make_gate(again, bench), 1, 6))
     assert again.asked == 0
+
+
+@dataclass
+class SlowJudge(PlainJudge):
+    """Has no time for a source."""
+
+    def judge(self, submission: GateRequest) -> Verdict:
+        self.asked += 1
+        return too_costly(submission)
+
+
+def test_refusal_of_a_busy_machine_is_not_remembered(bench: Bench) -> None:
+    judge = SlowJudge()
+    gate = make_gate(judge, bench)
+    for _ in range(2):
+        (verdict,) = asyncio.run(judge_all(gate, accounts=1, each=1))
+        assert not verdict.admitted
+    with bench.store.write() as connection:
+        gate.save_new(connection)
+    assert judge.asked == 2
+    asyncio.run(judge_all(make_gate(judge, bench), accounts=1, each=1))
+    assert judge.asked == 3

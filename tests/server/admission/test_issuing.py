@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitSpec
     from tests.support.serverbench import Bench
 
-NO_APP = UsageError("STO-B009", "the project has no app 'pure'")
+NO_APP = UsageError("STO-B008", "the project has no app 'pure'")
 DISK = InternalError("STO-E003", "an input file could not be staged (errno 2)")
 DIGEST = TrustError("STO-E002", "an input file does not have its digest")
 
@@ -53,14 +53,14 @@ def test_refused_task_waits_with_its_reason_and_is_issued_once_that_is_mended(
     (task_id,) = asyncio.run(submit_many(bench, 1))
     refuse(bench, {task_id}, NO_APP)
     bench.server.pipeline.run_once()
-    assert "[STO-B009]" in bench.poll(task_id).explanation
+    assert "[STO-B008]" in bench.poll(task_id).explanation
     refuse(bench, set(), NO_APP)
     bench.server.pipeline.run_once()
     assert not bench.engine.specs  # not before its time
     bench.clock.now += issuing.HOLD_LEAST_S
     bench.server.pipeline.run_once()
     assert bench.poll(task_id).state == "running"
-    assert "STO-B009" not in bench.poll(task_id).explanation
+    assert "STO-B008" not in bench.poll(task_id).explanation
 
 
 def test_input_of_another_digest_ends_its_task(bench: Bench) -> None:

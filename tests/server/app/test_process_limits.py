@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from stoilo.server.app.process_limits import (
+from stoilo.server.app.run import (
     OPEN_FILES,
     settle_collector,
 )
 
 PROGRAM = """
 import os, sys
-from stoilo.server.app.process_limits import (
+from stoilo.server.app.run import (
     OPEN_FILES,
     give_large_blocks_back,
     settle_collector,
@@ -61,7 +61,7 @@ def test_process_may_have_as_many_files_as_connections_need(hard, soft):
     program = (
         "import resource as r; "
         f"r.setrlimit(r.RLIMIT_NOFILE, (256, {hard})); "
-        "from stoilo.server.app.process_limits import allow_open_files; allow_open_files(); "
+        "from stoilo.server.app.run import allow_open_files; allow_open_files(); "
         "print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
     )
     done = subprocess.run(

@@ -13,7 +13,6 @@ from stoilo.server.backup.manifest import (
     BackupFile,
     LogPlace,
     Manifest,
-    TableFile,
     parse_manifest,
     render_manifest,
 )
@@ -25,9 +24,9 @@ GOOD = Manifest(
     taken_at=1,
     offline_keys=False,
     development=True,
+    mariadb=False,
     log=LogPlace("a.b/c", 3, DIGEST, 2),
     files=(BackupFile("audit/log/tile/0/000.p/5", 1, DIGEST),),
-    tables=(TableFile("server", "0005", "task", 7, DIGEST),),
 )
 
 

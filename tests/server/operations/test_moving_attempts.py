@@ -19,10 +19,8 @@ def names(bench: Bench) -> list[str]:
     return [asyncio.run(bench.issued(f"k{number}"))[0] for number in range(5)]
 
 
-def move(bench: Bench, at_home: set[str], *, dry_run: bool = False) -> int:
-    return moving.move_tasks(
-        bench.store, at_home.intersection, bench.clock(), dry_run=dry_run
-    )
+def move(bench: Bench, at_home: set[str]) -> int:
+    return moving.move_tasks(bench.store, at_home.intersection, bench.clock())
 
 
 def test_attempts_of_the_project_that_is_left_get_a_successor(
@@ -38,11 +36,3 @@ def test_attempts_that_the_stock_project_has_by_now_are_left_alone(
 ) -> None:
     assert move(bench, {names[0]}) == 1
     assert [bench.poll(name).attempt for name in names] == [2, 1, 1, 1, 1]
-
-
-def test_count_says_what_a_move_would_begin_anew(
-    bench: Bench, names: list[str]
-) -> None:
-    assert move(bench, set(names[:3]), dry_run=True) == 3
-    assert move(bench, set(), dry_run=True) == 0
-    assert [bench.poll(name).attempt for name in names] == [1] * 5

@@ -10,7 +10,7 @@ from typing import Final
 
 import stoilo
 from stoilo.server.engines.stock.project.directory import StockProject, read_project
-from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
+from stoilo.server.engines.stock.script_server import ENTRY_POINTS, entry_point_text
 from tests.support.stocktools.database import CLOCK, SETTINGS, FakeDatabase
 from tests.support.stocktools.tables import create_statements
 

@@ -13,6 +13,11 @@ from stoilo.core.background import Repeater
 from stoilo.executor.verifier.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
+from stoilo.server.engines.embedded.accounts.host_trust import (
+    Owners,
+    of_one_owner,
+    reject_results,
+)
 from stoilo.server.engines.embedded.accounts.roster import Roster
 from stoilo.server.engines.embedded.db.database import Database, NeedsWritingError
 from stoilo.server.engines.embedded.files.app_versions import (
@@ -27,21 +32,16 @@ from stoilo.server.engines.embedded.files.mirrors import Mirrors, is_mirror_key
 from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
 from stoilo.server.engines.embedded.scheduling.sticky_files import forget_lost_hosts
-from stoilo.server.engines.embedded.workunits.mover import Mover
 from stoilo.server.engines.embedded.workunits.purge import (
     PURGED_TOGETHER,
     Retention,
     purge,
 )
-from stoilo.server.engines.embedded.workunits.rejections import (
-    Owners,
-    of_one_owner,
-    reject_results,
-)
 from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
 from stoilo.server.engines.embedded.workunits.store import Store
 from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
 from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
+from stoilo.server.engines.embedded.workunits.validator import Mover
 from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.workunits import WorkunitFile
 
@@ -63,6 +63,8 @@ PURGE_EVERY_S = 600.0
 CHECK_EVERY_S = 60.0  # of mirrors
 SAMPLES = 64  # shared files that a check of the mirrors draws from
 PURGE_AGAIN_S = 1.0
+# A host counts as attached when it called within that time
+SEEN_WITHIN_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,7 @@ class EngineOptions:
     """Settings of one embedded engine."""
 
     pace: Pace = field(default_factory=Pace)  # how fast work is handed out
-    batch: int = 64  # workunits moved in one step
-    validators: int = 2  # validator questions asked at the same time
     idle_s: float = 1.0  # pause of the moving thread when nothing happens, s
-    # a host counts as attached when it called within that time, s
-    seen_within_s: int = 600
     # share of canonical results that a trusted host computes again, 0..1
     spot_check_rate: float = 0.0
     # how long rows are kept that nobody needs
@@ -152,15 +150,9 @@ class EmbeddedEngine:
             on_report=self._round.wake,
             chance=Chance(self._options.draw, self._options.lots),
             mirrors=self.mirrors,
-            now=self.now(),
         )
         self._purge_at = 0.0
-        self._mover = Mover(
-            self._store,
-            self.now,
-            batch=self._options.batch,
-            validators=self._options.validators,
-        )
+        self._mover = Mover(self._store, self.now)
         with self._database.read() as connection:
             self._depot.sweep(connection)
         with self._database.write() as connection:
@@ -253,12 +245,12 @@ class EmbeddedEngine:
 
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is; see `interface.Engine`."""
-        since = self.now() - self._options.seen_within_s
+        since = self.now() - SEEN_WITHIN_S
         with self._database.read() as connection:
             return read_status(connection, name, since)
 
     def check_database(self) -> None:
-        """Ask the database for a row; see `engines.figures.MeasuredEngine`."""
+        """Ask the database for a row; see `interface.MeasuredEngine`."""
         with self._database.read() as connection:
             connection.exec_driver_sql("SELECT id FROM engine_user LIMIT 1").first()
 

@@ -2,8 +2,8 @@
 
 BOINC decides who gets which result and when a result is late; what a result is worth and what
 an end means is asked of us, by scripts of BOINC's daemons that talk to this process
-(`scripts`). Everything that must not be lost is in rows before anybody is answered:
-what was asked for (`creation`), what was decided (`outcomes`), what is undelivered. Some
+(`script_server`). Everything that must not be lost is in rows before anybody is answered:
+what was asked for (`creator`), what was decided (`outcomes`), what is undelivered. Some
 threads go the rounds that BOINC does not (`rounds`); they hold no state that matters, so
 a crash at any point loses nothing.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
@@ -20,43 +21,42 @@ from sqlalchemy import select
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.levels import load_levels
-from stoilo.server.engines.stock.creation.creator import Creator, insert_drafts
-from stoilo.server.engines.stock.creation.input_files import (
-    InputFiles,
-    ReleaseRenewal,
-)
-from stoilo.server.engines.stock.installation.app_versions import (
+from stoilo.server.engines.stock.app_versions import (
     check_app_versions,
     check_signatures,
 )
-from stoilo.server.engines.stock.project import boinc_tables
-from stoilo.server.engines.stock.project.boinc_rows import find_own
+from stoilo.server.engines.stock.assimilator import ScriptAssimilator
+from stoilo.server.engines.stock.creator import Creator, insert_drafts
+from stoilo.server.engines.stock.input_files import InputFiles, renew_release
+from stoilo.server.engines.stock.kept import KeptResults
+from stoilo.server.engines.stock.outcomes import Outcomes
+from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.boinc_tables import find_own
 from stoilo.server.engines.stock.project.database import (
     Database,
     FolderLock,
     Settings,
     claim_project,
 )
-from stoilo.server.engines.stock.project.directory import Tools
-from stoilo.server.engines.stock.results.clean_up import (
+from stoilo.server.engines.stock.rounds import (
+    AT_ONCE,
     CleanUp,
+    ask_again,
+    cancel_untold,
+    end_admissions,
+    pay_debts,
     stray_outcomes,
 )
-from stoilo.server.engines.stock.results.early_ends import (
-    AdmissionEnds,
-    Cancellations,
-)
-from stoilo.server.engines.stock.results.kept import KeptResults
-from stoilo.server.engines.stock.results.outcomes import Delivery, Outcomes
-from stoilo.server.engines.stock.results.verdicts import Retries
-from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
-from stoilo.server.engines.stock.scripts.server import ScriptServer
-from stoilo.server.engines.stock.scripts.validator import ScriptValidator
+from stoilo.server.engines.stock.script_server import ScriptServer
 from stoilo.server.engines.stock.status import Figures, read_settled, read_status
+from stoilo.server.engines.stock.validator import ScriptValidator
+from stoilo.server.engines.stock.verdicts import hasten
 from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+
+    from sqlalchemy import ColumnElement
 
     from stoilo.server.engines.interface import (
         Assimilator,
@@ -109,7 +109,7 @@ class StockEngine:
         Raises:
             InternalError: ``STO-E003`` or ``STO-R110``: the database refuses, or is unsafe;
                 ``STO-B095``: another server works on the project; ``STO-B007``.
-            UsageError: ``STO-B096``: it is another server's.
+            UsageError: ``STO-B095``: it is another server's.
         """
         self._project = project
         self._pauses = pauses or Pauses()
@@ -124,14 +124,10 @@ class StockEngine:
         except StoiloError:
             self._release_all()
             raise
-        self._tools = Tools(project)
-        self._outcomes = Outcomes(self._database, KeptResults(project))
-        self._creator = Creator(self._database, self._tools, self.now)
-        self._delivery = Delivery(self._database, self._outcomes, self.now)
-        self._renewal = ReleaseRenewal(project, self._database)
-        self._admissions = AdmissionEnds(self._database, self._outcomes, self.now)
-        self._cancellations = Cancellations(self._database, self._tools, self.now)
-        self._retries = Retries(self._database, self.now)
+        self._outcomes = Outcomes(self._database, KeptResults(project), self.now)
+        self._creator = Creator(self._database, project, self.now)
+        # names of workunits of which there is more to say
+        self._told: SimpleQueue[str] = SimpleQueue()
         self._clean_up = CleanUp(self._database, self.now)
         self._figures = Figures(self._database, self.now)
         self._swept = False
@@ -167,12 +163,13 @@ class StockEngine:
             found = [find_own(connection, name=name) for name in names]
         ended = self._outcomes.cancel([own.row for own in found if own is not None])
         if ended:
-            self._while_nothing_is_made(lambda: self._cancellations.tell_of(ended))
+            some = tables.workunits.c.id.in_(ended[:AT_ONCE])  # as far as that is quick
+            self._tell_cancelled(some)
             self._wake()
 
     def ask_again(self, name: str) -> None:
         """Take it that a workunit's validators have run; see `interface.Engine`."""
-        self._retries.told.put(name)
+        self._told.put(name)
         self._wake()
 
     def status(self, name: str) -> WorkunitStatus | None:
@@ -236,14 +233,13 @@ class StockEngine:
             self._database, self._outcomes, validator, self.now
         )
         self._assimilator = assimilator
-        self._delivery.retry_all()
+        self._outcomes.retry_all()
         self._script_server = ScriptServer(
             self._project.socket,
             validator,
             self._script_assimilator,
             WORKERS,
         )
-        self._script_server.open()
 
     def close(self) -> None:
         """Stop moving workunits and close the database; see `interface.Engine`."""
@@ -266,14 +262,14 @@ class StockEngine:
     def _make_rounds(self) -> tuple[Repeater, ...]:
         """Return what goes on side by side: what may be slow holds nothing else up."""
         rounds = (
-            ("tools", (self._create_if_due, self._cancel)),
+            ("tools", (self._create_if_due, self._tell_cancelled)),
             (
                 "rounds",
                 (
-                    self._admissions.end,
-                    self._retries.pay_debts,
-                    self._retries.hear_answers,
-                    self._retries.ask_again,
+                    lambda: end_admissions(self._database, self._outcomes, self.now()),
+                    lambda: pay_debts(self._database),
+                    self._hear_answers,
+                    lambda: ask_again(self._database, self.now()),
                 ),
             ),
             ("delivery", (self._deliver,)),
@@ -294,7 +290,7 @@ class StockEngine:
     def _deliver(self) -> bool:
         if self._assimilator is None:
             return False
-        return self._delivery.deliver(self._assimilator)
+        return self._outcomes.deliver(self._assimilator)
 
     def _look_around(self) -> bool:
         """Do what means looking at every workunit, from time to time."""
@@ -325,7 +321,9 @@ class StockEngine:
 
     def _renew(self) -> bool:
         release = self._inputs.release
-        return release is not None and self._renewal.renew(release)
+        if release is None:
+            return False
+        return renew_release(self._project, self._database, release)
 
     def _create_if_due(self) -> bool:
         """Make what has no BOINC row; after a failure of the tool in a while."""
@@ -338,20 +336,32 @@ class StockEngine:
             self._create_at = self.now() + _CREATE_AGAIN_S
             return False
 
-    def _cancel(self) -> bool:
-        return self._while_nothing_is_made(self._cancellations.tell)
-
-    def _while_nothing_is_made(self, tell: Callable[[], bool]) -> bool:
-        """What is being made just now cannot be cancelled, and is in the next round."""
+    def _tell_cancelled(self, *which: ColumnElement[bool]) -> bool:
+        """Tell BOINC of cancelled workunits: not of what is being made just now."""
         if not self._creator.turn.acquire(blocking=False):
             return False
         try:
-            return tell()
+            return cancel_untold(self._database, self.now(), *which)
         finally:
             self._creator.turn.release()
 
+    def _hear_answers(self) -> bool:
+        """Have questions put anew whose validators have run, as `ask_again` was told."""
+        count = min(self._told.qsize(), AT_ONCE)
+        names = {self._told.get() for _ in range(count)}
+        if not names:
+            return False
+        try:
+            with self._database.write() as connection:
+                hasten(connection, names)
+        except StoiloError:  # the database is away; the names are not
+            for name in names:
+                self._told.put(name)
+            raise
+        return True
+
     def _check_apps(self, names: set[str]) -> None:
-        """Raise ``STO-B009`` for an app that the project has not."""
+        """Raise ``STO-B008`` for an app that the project has not."""
         table = boinc_tables.apps
         with self._database.read() as connection:
             found = set(
@@ -359,5 +369,5 @@ class StockEngine:
             )
         if missing := names - found:
             raise UsageError(
-                "STO-B009", f"the project has no app {min(missing)[:32]!r}"
+                "STO-B008", f"the project has no app {min(missing)[:32]!r}"
             )

@@ -17,17 +17,18 @@ from stoilo.server.engines.interface import (
     ResultView,
     WorkunitStatus,
 )
+from stoilo.server.engines.stock.outcomes import (
+    result_code,
+    result_outcome,
+    result_state,
+)
 from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_rows import find_own, results_of
 from stoilo.server.engines.stock.project.boinc_tables import (
     BoincOutcome,
     ServerState,
     Validate,
-)
-from stoilo.server.engines.stock.results.outcomes import (
-    result_code,
-    result_outcome,
-    result_state,
+    find_own,
+    results_of,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Select
 
-    from stoilo.server.engines.stock.project.boinc_rows import OwnWorkunit, ResultRow
+    from stoilo.server.engines.stock.project.boinc_tables import OwnWorkunit, ResultRow
     from stoilo.server.engines.stock.project.database import Database
 
 
@@ -75,13 +76,10 @@ def read_settled(connection: Connection, names: Collection[str]) -> frozenset[st
 
 
 def _verdicts(connection: Connection, row: int) -> dict[str, tuple[str, str]]:
-    table = tables.verdicts
-    found = connection.execute(
-        select(table.c.result, table.c.verdict, table.c.code).where(
-            table.c.workunit_id == row
-        )
-    )
-    return {one.result: (one.verdict, one.code) for one in found}
+    table = tables.results
+    query = select(table.c.name, table.c.verdict, table.c.code)
+    found = connection.execute(query.where(table.c.workunit_id == row))
+    return {name: (verdict, code) for name, verdict, code in found}
 
 
 def _view(

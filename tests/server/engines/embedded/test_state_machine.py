@@ -34,7 +34,6 @@ from stoilo.server.engines.embedded.db.records import CheckVerdict, load_view
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.scheduling import dispatch, reports
 from stoilo.server.engines.embedded.workunits import (
-    spot_checks,
     steps,
     transitioner,
     verdicts,
@@ -392,7 +391,7 @@ def test_engine_follows_the_reference_model_for_long():
 def condemn_at_once(connection, copy):
     table = schema.results
     row = connection.execute(select(table).where(table.c.name == copy)).one()
-    spot_checks.end_check(connection, row.workunit_id, CheckVerdict.DIFFERENT, 0)
+    steps.end_check(connection, row.workunit_id, CheckVerdict.DIFFERENT, 0)
 
 
 BROKEN_RULES = {
@@ -410,7 +409,7 @@ BROKEN_RULES = {
         frozenset({ResultOutcome.REFUSED}),
     ),
     "one comparison bans": (verdicts, "doubt_check", condemn_at_once),
-    "nobody is excused": (spot_checks, "MOST_EXCUSES", 0),
+    "nobody is excused": (steps, "MOST_EXCUSES", 0),
     "late results are not waited for": (steps, "has_stragglers", lambda _: False),
     "results are not received": (reports, "counts", lambda *_: False),
 }

@@ -10,16 +10,16 @@ import threading
 
 import pytest
 
-from stoilo.server.engines.stock.scripts.server import ScriptServer
-from stoilo.server.engines.stock.scripts.validator import Answer
+from stoilo.server.engines.stock.script_server import ScriptServer
+from stoilo.server.engines.stock.validator import Answer
 from tests.support.stocktools.project import make_fake_project
 
 RESULT = "/u/1/t_1_0_r12_0"
 STARVED = """
 import logging, os, resource, sys
 from pathlib import Path
-from stoilo.server.engines.stock.scripts.server import ScriptServer
-from stoilo.server.engines.stock.scripts.validator import Answer
+from stoilo.server.engines.stock.script_server import ScriptServer
+from stoilo.server.engines.stock.validator import Answer
 
 class Content:
     def check(self, output):
@@ -27,7 +27,6 @@ class Content:
 
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 handover = ScriptServer(Path(sys.argv[1]), Content(), None)
-handover.open()
 before = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
 taken = []
@@ -91,7 +90,6 @@ def test_call_is_answered_when_descriptors_are_free_again(fake):
 def test_thread_that_cannot_be_started_costs_its_call_only(fake):
     content = Content()
     handover = ScriptServer(fake.project.socket, content, content, workers=1)
-    handover.open()
     handover._pool.shutdown()  # takes no call: RuntimeError, as without a thread
     with connect(fake) as client:
         assert client.recv(8) == b""

@@ -12,7 +12,7 @@ import errno, hashlib, os, stat, sys
 from pathlib import Path
 import pyseccomp
 from stoilo.server.engines.workunits import WorkunitFile
-from stoilo.server.engines.stock.creation.staging import Stage
+from stoilo.server.engines.stock.staging import Stage
 os.umask(0o077)
 rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
 for name, place in (("chmod", 1), ("fchmod", 1), ("fchmodat", 2)):

@@ -16,7 +16,7 @@ from stock_bench import StockBench
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
-from stoilo.server.engines.stock.scripts.validator import refusal_cap
+from stoilo.server.engines.stock.validator import refusal_cap
 from tests.support.engine import make_spec
 from tests.support.mariadb import MariaServer
 from tests.support.stocktools.creatework import FAULT
@@ -116,7 +116,6 @@ def test_names_that_boinc_has_already_do_not_stop_the_others(bench):
     create(bench, "w_3")
     with bench.engine._database.write() as connection:
         connection.exec_driver_sql("DELETE FROM stoilo_need")
-        connection.exec_driver_sql("DELETE FROM stoilo_issuing")
         connection.exec_driver_sql("DELETE FROM stoilo_workunit")
     create(bench, *NAMES)
     assert sorted(in_boinc(bench)) == NAMES
@@ -125,11 +124,8 @@ def test_names_that_boinc_has_already_do_not_stop_the_others(bench):
 def test_fake_refuses_a_whole_statement_for_one_duplicate(bench):
     """The fake is as unkind as the original, or the tests above would prove nothing."""
     create(bench, "w_1")
-    row = bench.daemons._database.row("SELECT * FROM workunit")
-    files = bench.daemons._database.rows("SELECT file FROM stoilo_need")
     own = bench.daemons._database.row("SELECT * FROM stoilo_workunit")
-    rest = f"{row.result_template_file} {files[0].file}"
-    line = f"--wu_template templates/{own.input_template} --result_template {rest}"
+    line = own.line.removeprefix("--wu_name w_1 ")
     done = subprocess.run(
         [bench.fake.project.tool("create_work"), "--appname", "pure", "--stdin"],
         input=f"--wu_name w_2 {line}\n--wu_name w_1 {line}\n",
@@ -367,7 +363,7 @@ def test_input_files_go_with_the_last_workunit_that_needs_them(bench):
 
 
 def test_app_that_the_project_has_not_is_refused(bench):
-    with pytest.raises(UsageError, match="STO-B009"):
+    with pytest.raises(UsageError, match="STO-B008"):
         create(bench, "w_1", app="gpu")
 
 

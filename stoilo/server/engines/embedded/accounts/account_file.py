@@ -7,15 +7,14 @@ Source: BOINC client, ``client/cs_account.cpp`` (facts: reference/boinc.md §3.2
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from stoilo.core.boinc.xml import escape
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.files import write_durably
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,20 +69,12 @@ def write_account(directory: Path, url: str, weak_key: str) -> Path:
     target = directory / account_file_name(url)
     if not directory.is_dir() or (target.exists() and not target.is_file()):
         raise UsageError("STO-E070", f"{directory.name or directory} is no directory")
-    part = directory / f".{target.name}.{secrets.token_hex(4)}"
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as stream:
-            if os.geteuid() == 0:
-                owner = directory.stat()
-                os.fchown(stream.fileno(), owner.st_uid, owner.st_gid)
-            stream.write(render_account_file(url, weak_key))
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(target)
+        write_durably(target, render_account_file(url, weak_key).encode(), mode=0o600)
+        if os.geteuid() == 0:
+            owner = directory.stat()
+            os.chown(target, owner.st_uid, owner.st_gid, follow_symlinks=False)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         raise InternalError(
             "STO-E070", f"{target.name} cannot be written (errno {error.errno})"
         ) from error

@@ -17,7 +17,7 @@ import hmac
 import os
 import re
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, or_, select, update
@@ -25,19 +25,15 @@ from sqlalchemy import insert, or_, select, update
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.server.engines.embedded.accounts.host_filter import (
-    check_level,
-    join_words,
-    levels_up_to,
-)
 from stoilo.server.engines.embedded.accounts.passwords import (
     check_password,
     hash_password,
 )
 from stoilo.server.engines.embedded.accounts.preferences import (
-    ProjectPreferences,
+    check_level,
     check_name,
-    preferences_of,
+    join_words,
+    levels_up_to,
 )
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import Database
@@ -69,21 +65,6 @@ class Account:
     # said that the address is his
     verified: bool = True
     key_number: int = 0  # how often its keys were changed
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """Who a scheduler request comes from, which apps may be sent, what was chosen."""
-
-    id: int  # row of the account
-    apps: tuple[str, ...]  # what may be sent
-    banned: bool = False  # the account is
-    # its preferences
-    chosen: ProjectPreferences = field(default_factory=ProjectPreferences)
-    # the caller has shown the weak key: nothing of the account may change
-    weak: bool = False
-    newcomer: bool = False  # a stranger none of whose results was ever valid
-    paused_until: int = 0  # no new results before that, s
 
 
 def load_secret(path: Path) -> bytes:
@@ -315,23 +296,6 @@ def check_email(email: str) -> str:
 def is_newcomer(row: AnyRow) -> bool:
     """Say whether an account is one of a stranger who has helped with nothing yet."""
     return bool(row.password_hash) and not row.total_credit
-
-
-def user_of(
-    row: AnyRow,  # of `users`
-    digest: str,  # of the key that was shown
-) -> User:
-    """Return who calls."""
-    preferences = preferences_of(row)
-    return User(
-        row.id,
-        preferences.levels,
-        bool(row.banned_at),
-        preferences,
-        weak=row.weak_key_hash == digest,
-        newcomer=is_newcomer(row),
-        paused_until=row.paused_until,
-    )
 
 
 def key_digest(key: str) -> str:

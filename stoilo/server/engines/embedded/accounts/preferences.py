@@ -1,10 +1,11 @@
-"""What a volunteer chose and is called: levels, reviewed only, topics; name; BOINC's own.
+"""Which workunits may be sent: what account and host choose, and what the host has room for.
 
-A choice here filters what is sent, and travels to every host of the account inside
-``<project_preferences>``, where the verifier reads it and can only lower its own opt-in
-by it (I4): whoever writes here, the project's operator and a thief included, takes work
-away from a host and never allows it more. Nothing chosen means nothing above `pure`; in
-BOINC it would mean everything (reference/boinc.md §3.7).
+What a volunteer chooses for an account filters what is sent, and travels to every host of it
+inside ``<project_preferences>``, where the verifier reads it and can only lower its own opt-in
+by it (design §4, I4): whoever writes here, the project's operator and a thief included, takes
+work away from a host and never allows it more. Nothing chosen means nothing above `pure`; in
+BOINC it would mean everything (reference/boinc.md §3.7). A host may say what it would refuse;
+the executor refuses by its own file whatever comes.
 """
 
 from __future__ import annotations
@@ -14,30 +15,125 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, or_, select, true, update
 
-from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC
+from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, Wishes
 from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.server.engines.embedded.accounts.host_filter import (
-    LEVELS,
-    check_level,
-    join_words,
-    levels_up_to,
-    split_words,
-)
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from collections.abc import Sequence
+
+    from sqlalchemy import ColumnElement, Connection
 
     from stoilo.core.boinc.messages import Wishes
     from stoilo.server.engines.embedded.db.schema import AnyRow
 
+# Of `hosts`: what it would refuse
+WISH_COLUMNS: Final = ("max_level", "require_review", "require_public_source", "topics")
+NO_WISHES: Final[tuple[object, ...]] = ("", 0, 0, "")
 NAME_CHARS: Final = 60
 # A topic that no task can carry (`TOPIC` does not match it)
 NO_TOPIC: Final = ";"
+LEVELS: Final = ("pure", "numeric", "tensor", "gpu")
+
+
+def levels_up_to(level: str) -> tuple[str, ...]:
+    """Return the levels up to and with one; an unknown one is the lowest."""
+    place = LEVELS.index(level) if level in LEVELS else 0
+    return LEVELS[: place + 1]
+
+
+def check_level(level: str) -> str:
+    """Return a level that exists, or raise ``STO-E015``."""
+    if level not in LEVELS:
+        raise UsageError(
+            "STO-E015",
+            f"there is no level {level[:32]!r}",
+            hint="levels are " + ", ".join(LEVELS),
+        )
+    return level
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return words as one column holds them: each between two commas."""
+    return f",{','.join(words)}," if words else ""
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Return the words of such a column."""
+    return tuple(word for word in text.split(",") if word)
+
+
+def holds(column: ColumnElement[str], word: str) -> ColumnElement[bool]:
+    """Return the condition that such a column holds a word."""
+    return column.contains(f",{word},", autoescape=True)
+
+
+def allowed_apps(apps: Sequence[str], wishes: Wishes) -> tuple[str, ...]:
+    """Return the apps of an account that the host wants; an unknown level is `pure`."""
+    if not wishes.max_level:
+        return tuple(apps)
+    return tuple(app for app in apps if app in levels_up_to(wishes.max_level))
+
+
+def remember_wishes(
+    connection: Connection,
+    host_id: int,
+    stored: tuple[object, ...],  # in the order of `WISH_COLUMNS`
+    wishes: Wishes,
+) -> None:
+    """Store a host's wishes where they differ from those `stored`."""
+    wanted = (
+        wishes.max_level,
+        int(wishes.require_review),
+        int(wishes.require_public_source),
+        join_words(wishes.topics),
+    )
+    if stored == wanted:
+        return
+    must_write(connection)
+    table = schema.hosts
+    row = dict(zip(WISH_COLUMNS, wanted, strict=True))
+    connection.execute(update(table).where(table.c.id == host_id).values(row))
+
+
+def is_wanted(wishes: Wishes) -> ColumnElement[bool]:
+    """Return the condition that a row of `workunits` is what the host takes."""
+    table = schema.workunits
+    needed: list[ColumnElement[bool]] = [true()]
+    if wishes.require_review:
+        needed.append(table.c.reviewed == 1)
+    if wishes.require_public_source:
+        needed.append(table.c.public_source == 1)
+    if wishes.topics:
+        needed.append(or_(*(holds(table.c.topics, one) for one in wishes.topics)))
+    return and_(*needed)
+
+
+def takes(wishes: Wishes, workunit: AnyRow) -> bool:
+    """Say the same of a row with `workunit_columns`."""
+    topics = set(split_words(workunit.wu_topics))
+    return (
+        (not wishes.require_review or bool(workunit.wu_reviewed))
+        and (not wishes.require_public_source or bool(workunit.wu_public_source))
+        and (not wishes.topics or not topics.isdisjoint(wishes.topics))
+    )
+
+
+def would_take(workunit: AnyRow) -> ColumnElement[bool]:
+    """Return the condition that a row of `hosts` has not asked not to be sent this."""
+    table, app = schema.hosts, workunit.app
+    levels = LEVELS[LEVELS.index(app) :] if app in LEVELS else ()
+    named = [holds(table.c.topics, topic) for topic in split_words(workunit.topics)]
+    needed = [table.c.max_level.in_(["", *levels]), or_(table.c.topics == "", *named)]
+    if not workunit.reviewed:
+        needed.append(table.c.require_review == 0)
+    if not workunit.public_source:
+        needed.append(table.c.require_public_source == 0)
+    return and_(*needed)
 
 
 @dataclass(frozen=True, slots=True)

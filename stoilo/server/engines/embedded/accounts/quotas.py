@@ -7,7 +7,7 @@ results in a row the host pauses, each time twice as long, until one is valid. T
 are pure; their numbers and the rows that hold them are at the end.
 
 Bad is: reported as failed or aborted, refused by the validator, outvoted, never returned.
-What the project itself called off is not. What its owners reject afterwards (`rejections`)
+What the project itself called off is not. What its owners reject afterwards (`host_trust`)
 is counted apart. What a volunteer's opt-in refused is only when
 the host does nothing else: its word alone must not use up one workunit after the other.
 """
@@ -283,18 +283,21 @@ def _wait(quota: Quota, now: int) -> int:
     return DAY_S - now % DAY_S
 
 
+def _clock(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
+
+
 def _message(app: str, quota: Quota, now: int) -> str:
-    when = datetime.fromtimestamp(now + _wait(quota, now), UTC).strftime("%H:%M UTC")
-    if now < quota.paused_until:
-        row = quota.errors_in_row
-        which = f"The last {row}" if row >= RULES.patience else "Many of the last"
+    when, row = _clock(now + _wait(quota, now)), quota.errors_in_row
+    if now >= quota.paused_until:
         return (
-            f"{which} results of this computer for {app!r} could not be used; "
-            f"it gets new tasks after {when} [STO-E067]."
+            f"This computer has had its tasks of the day for {app!r}; "
+            f"it gets new ones after {when} [STO-E067]."
         )
+    which = f"The last {row}" if row >= RULES.patience else "Many of the last"
     return (
-        f"This computer has had its tasks of the day for {app!r}; "
-        f"it gets new ones after {when} [STO-E067]."
+        f"{which} results of this computer for {app!r} could not be used; "
+        f"it gets new tasks after {when} [STO-E067]."
     )
 
 
@@ -335,10 +338,9 @@ def pause_of(paused_until: int, now: int) -> Allowance | None:
     """Return what an account may get during its pause (nothing), None outside of one."""
     if now >= paused_until:
         return None
-    when = datetime.fromtimestamp(paused_until, UTC).strftime("%H:%M UTC")
     text = (
         "The computers of this account have aborted or refused many tasks in a row; "
-        f"they get new ones after {when} [STO-E067]."
+        f"they get new ones after {_clock(paused_until)} [STO-E067]."
     )
     return Allowance((), 0, (text,), paused_until - now)
 

@@ -12,11 +12,7 @@ import msgspec
 from sqlalchemy import func, select, update
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.embedded.accounts.accounts import (
-    Account,
-    Accounts,
-    load_secret,
-)
+from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.accounts.host_trust import (
     ban,
     find_user,
@@ -79,7 +75,7 @@ class KnownHost:
 
 @dataclass(frozen=True, slots=True)
 class SpotCheck:
-    """One spot check that has ended (`workunits.spot_checks`)."""
+    """One spot check that has ended (`workunits.steps`)."""
 
     id: int  # grows with the checks that were made
     workunit: str  # its name
@@ -150,15 +146,6 @@ class Roster:
         """Store what a volunteer chose; all of it, or ``STO-E015``."""
         with self._database.write() as connection:
             save_preferences(connection, user_id, chosen)
-
-    def change_keys(self, email: str) -> Account:
-        """Give an account new keys and no password (`Accounts.take_over`).
-
-        Raises:
-            UsageError: ``STO-E069``.
-        """
-        self.find_user(email)
-        return self.accounts.take_over(email)
 
     def ban_host(self, host_id: int, now: int, *, lift: bool = False) -> None:
         """Give a host no work and count none of its results, or do so again.

@@ -5,7 +5,7 @@ Frozen values, nothing else; each demand is one durable step (`workunits.steps`)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,18 @@ from sqlalchemy import bindparam, select
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
+from stoilo.server.engines.interface import (
+    OutcomeKind,
+    PairVerdict,
+    ReceivedResult,
+    ResultCheck,
+    ResultOutcome,
+    ResultProgress,
+)
 from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -216,6 +223,41 @@ class Close(Action):
 
 class SecondOpinion(Action):
     """A re-check differed: let somebody else compute it once more before a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Result of looking for a quorum."""
+
+    canonical: str  # name of the canonical result, empty when no quorum agrees
+    same: tuple[str, ...] = ()  # results that agree with it, itself included
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the validator has to answer before a workunit can move on."""
+
+    workunit_id: int  # row of the workunit
+    view: WorkunitView
+    actions: Sequence[Check | Judge | Compare]
+    results: Mapping[str, ReceivedResult]  # the files, by result name
+
+
+@dataclass(slots=True)
+class Answers:
+    """The validator's answers to a `Question`."""
+
+    workunit_id: int  # row of the workunit
+    # verdicts by result name
+    checks: dict[str, ResultCheck] = field(default_factory=dict)
+    judged: tuple[str, ...] = ()  # the set that was looked at for a quorum
+    judgement: Judgement | None = None  # None where a comparison gave no answer
+    # late results compared with the canonical one, and those of them that differ and are
+    # a second opinion with the re-check that is doubted
+    pairs: dict[str, PairVerdict] = field(default_factory=dict)
+    opinions: dict[str, PairVerdict] = field(default_factory=dict)
+    fatal: ResultCheck | None = None  # the workunit cannot succeed
+    again_in_s: int = 0  # when to ask again what was not decided; 0: all was
 
 
 def workunit_columns() -> list[Any]:

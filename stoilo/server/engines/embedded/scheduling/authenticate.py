@@ -7,15 +7,18 @@ each only ever made smaller (`receive`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import String, and_, bindparam, or_, select
 
 from stoilo.core.boinc.messages import SchedulerReply, UserInfo
-from stoilo.server.engines.embedded.accounts.accounts import key_digest, user_of
-from stoilo.server.engines.embedded.accounts.preferences import narrow_wishes
+from stoilo.server.engines.embedded.accounts.accounts import key_digest
+from stoilo.server.engines.embedded.accounts.preferences import (
+    narrow_wishes,
+    preferences_of,
+)
 from stoilo.server.engines.embedded.accounts.quotas import (
     Allowance,
     Quota,
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select, Table
 
     from stoilo.core.boinc.messages import SchedulerRequest
-    from stoilo.server.engines.embedded.accounts.accounts import User
+    from stoilo.server.engines.embedded.accounts.preferences import ProjectPreferences
     from stoilo.server.engines.embedded.db.schema import AnyRow
 
 SECONDS_PER_RESULT = 60.0  # what one result is taken to last when work for N s is asked
@@ -58,7 +61,8 @@ class Host:
 class Visitor:
     """Who calls, as far as the key tells."""
 
-    user: User  # the account
+    chosen: ProjectPreferences  # of the account
+    weak: bool  # it has shown the weak key: nothing of the account may change
     # those of the account with the identity or the number that was sent
     hosts: tuple[Host, ...]
     row: AnyRow  # of `_query`: the account's columns, and more
@@ -66,7 +70,7 @@ class Visitor:
     @property
     def owns_cpid(self) -> bool:
         """Whether no other account was the first to call with the CPID that was sent."""
-        return self.row.claimed_by in {None, self.user.id}
+        return self.row.claimed_by in {None, self.row.id}
 
     def info(self, host: Host) -> UserInfo:
         """Return what the client shows of the account and a host."""
@@ -87,7 +91,9 @@ def find_visitor(connection: Connection, request: SchedulerRequest) -> Visitor |
     rows = connection.execute(_query(), asked).all() if digest else []
     if not rows:
         return None
-    return Visitor(user_of(rows[0], digest), _hosts(rows), rows[0])
+    row = rows[0]
+    weak = row.weak_key_hash == digest
+    return Visitor(preferences_of(row), weak, _hosts(rows), row)
 
 
 def _hosts(rows: Sequence[AnyRow]) -> tuple[Host, ...]:
@@ -106,14 +112,9 @@ def _hosts(rows: Sequence[AnyRow]) -> tuple[Host, ...]:
                 ban=row.host_ban,
             )
         if row.app_app is not None:
-            found[number].quotas[row.app_app] = Quota(
-                row.app_per_cpu,
-                row.app_day,
-                row.app_issued,
-                row.app_errors_in_row,
-                row.app_paused_until,
-                row.app_consecutive_valid,
-            )
+            columns = (f"app_{one.name}" for one in fields(Quota))
+            values = (getattr(row, column) for column in columns)
+            found[number].quotas[row.app_app] = Quota(*values)
     return tuple(found.values())
 
 
@@ -158,7 +159,7 @@ class Guest:
     """One caller, with what is left to it after its own choices and its standing."""
 
     visitor: Visitor  # what is known of the caller
-    user: User  # the account, with those of its levels that may be sent now
+    apps: tuple[str, ...]  # those of the account's levels that may be sent now
     host: Host  # that calls
     # with the wishes of host and account, and no more asked than is allowed
     request: SchedulerRequest
@@ -174,12 +175,12 @@ def wants_work(request: SchedulerRequest) -> bool:
 
 def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -> Guest:
     """Return the caller with its request narrowed to what may be sent now."""
-    user = visitor.user
-    request = replace(request, wishes=narrow_wishes(request.wishes, user.chosen))
+    apps = visitor.chosen.levels
+    request = replace(request, wishes=narrow_wishes(request.wishes, visitor.chosen))
     if not wants_work(request):
-        return Guest(visitor, user, host, request, Allowance((), 0), now)
-    allowance = allowed_today(host.quotas, user.apps, request.ncpus, now)
-    pause = pause_of(user.paused_until, now)
+        return Guest(visitor, apps, host, request, Allowance((), 0), now)
+    allowance = allowed_today(host.quotas, apps, request.ncpus, now)
+    pause = pause_of(visitor.row.paused_until, now)
     if pause is not None:
         allowance = replace(pause, messages=pause.messages + allowance.messages)
     most = float(allowance.results)
@@ -188,16 +189,15 @@ def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -
         cpu_req_instances=min(request.cpu_req_instances, most),
         cpu_req_secs=min(request.cpu_req_secs, most * SECONDS_PER_RESULT),
     )
-    open_now = replace(user, apps=allowance.apps)
-    return Guest(visitor, open_now, host, request, allowance, now)
+    return Guest(visitor, allowance.apps, host, request, allowance, now)
 
 
-def refuse_banned(user: User, request: SchedulerRequest) -> SchedulerReply | None:
+def refuse_banned(visitor: Visitor, request: SchedulerRequest) -> SchedulerReply | None:
     """Return the answer to a host of a banned account, None to any other.
 
     Its results are acknowledged, so that it forgets them, and not looked at.
     """
-    if not user.banned:
+    if not visitor.row.banned_at:
         return None
     text = "The project's operators have banned this account [STO-E041]."
     return SchedulerReply(

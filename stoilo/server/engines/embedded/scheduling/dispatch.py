@@ -21,15 +21,16 @@ from sqlalchemy import (
     update,
 )
 
-from stoilo.server.engines.embedded.accounts.host_filter import (
-    allowed_apps,
-    fits_host,
-    is_wanted,
-)
+from stoilo.server.engines.embedded.accounts.accounts import is_newcomer
 from stoilo.server.engines.embedded.accounts.host_trust import (
     BY_OPERATOR,
     homogeneous_class,
     is_trusted,
+)
+from stoilo.server.engines.embedded.accounts.preferences import (
+    allowed_apps,
+    is_wanted,
+    takes,
 )
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
@@ -57,12 +58,11 @@ from stoilo.server.engines.interface import ResultProgress
 from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Select, Update
 
     from stoilo.core.boinc.messages import SchedulerRequest, Wishes
-    from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.db.records import WorkunitView
     from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
@@ -82,6 +82,7 @@ BANNED_BY_OPERATOR = "The project's operators have banned this computer [STO-E04
 MOST_HELD = 500
 # Queries kept for hosts of one level, class and set of wishes
 KINDS_OF_CALLERS: Final = 256
+UNSAID: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,7 @@ class Chance:
 
 
 def lost_results(
-    connection: Connection,
-    account: User,
+    apps: Sequence[str],  # of the account's levels
     request: SchedulerRequest,
     held: Iterable[AnyRow],  # of `joined_results`
     pace: Pace,
@@ -121,22 +121,9 @@ def lost_results(
     named = {result.name for result in request.results}
     named |= {other.name for other in request.other_results}
     lost = [one for one in held if is_resendable(one) and one.name not in named]
-    if lost:
-        wanted = _wanted(connection, lost, account, request.wishes)
-        lost = [result for result in lost if result.workunit_id in wanted]
-    return lost[: pace.results_per_rpc]
-
-
-def _wanted(
-    connection: Connection, results: list[AnyRow], account: User, wishes: Wishes
-) -> set[int]:
-    table = schema.workunits
-    query = select(table.c.id).where(
-        table.c.id.in_([result.workunit_id for result in results]),
-        table.c.app.in_(allowed_apps(account.apps, wishes)),
-        is_wanted(wishes),
-    )
-    return set(connection.scalars(query))
+    apps = allowed_apps(apps, request.wishes)
+    wanted = [one for one in lost if one.wu_app in apps and takes(request.wishes, one)]
+    return wanted[: pace.results_per_rpc]
 
 
 def notices(host: Host) -> tuple[str, ...]:
@@ -190,23 +177,21 @@ def _fitting(
     recheck: bool,
 ) -> list[AnyRow]:
     """Return rows of results that the rules will probably give to the host, best first."""
-    request = guest.request
-    memory, disk = int(request.host.memory_bytes), int(request.host.disk_free_bytes)
+    request, host = guest.request, guest.request.host
     query = _candidates(
-        allowed_apps(guest.user.apps, request.wishes),
+        allowed_apps(guest.apps, request.wishes),
         request.wishes,
         replace(caller, user_id=0, host_key="", cpid=""),
         recheck=recheck,
-        memory=memory > 0,
-        disk=disk > 0,
     )
     values = {
         "user": caller.user_id,
         "host_key": caller.host_key,
         "cpid": caller.cpid,
         "now": guest.now,
-        "memory": memory,
-        "disk": disk,
+        # what it does not say does not count against it: it refuses by itself
+        "memory": int(host.memory_bytes) or UNSAID,
+        "disk": int(host.disk_free_bytes) or UNSAID,
         "most": max(room * CANDIDATES_PER_RESULT, WINDOW_LEAST),
     }
     rows = local_first(connection, request, query, values, guest.now, lots)
@@ -216,13 +201,13 @@ def _fitting(
 def _caller(guest: Guest) -> Caller:
     host = guest.request.host
     return Caller(
-        guest.user.id,
+        guest.visitor.row.id,
         _machine(guest),
         homogeneous_class(host, Homogeneity.COARSE),
         homogeneous_class(host, Homogeneity.FINE),
         bool(guest.visitor.row.trusted),
         cpid=guest.host.cpid,
-        newcomer=guest.user.newcomer,
+        newcomer=is_newcomer(guest.visitor.row),
     )
 
 
@@ -235,7 +220,7 @@ def _machine(guest: Guest) -> str:
     cpid = guest.host.cpid
     if cpid == guest.request.cpid and guest.visitor.owns_cpid:
         return cpid
-    return f"{guest.user.id}~{cpid}"
+    return f"{guest.host.user_id}~{cpid}"
 
 
 def _settle_spread(
@@ -283,7 +268,7 @@ def _issue(
     now, host = guest.now, guest.host
     given = [(row, now + row.wu_delay_bound_s) for row in rows]
     key = _machine(guest)
-    shared = {"user": guest.user.id, "host": host.id, "key": key, "now": now}
+    shared = {"user": host.user_id, "host": host.id, "key": key, "now": now}
     connection.execute(
         _result_update(),
         [shared | {"row": row.id, "until": deadline} for row, deadline in given],
@@ -332,8 +317,6 @@ def _candidates(
     caller: Caller,  # what hosts of this kind have in common
     *,
     recheck: bool,  # those of spot checks, instead of ordinary ones
-    memory: bool,  # :memory counts
-    disk: bool,  # :disk counts
 ) -> Select[Any]:
     """Return the query for unsent results that may go to hosts of one kind, best first.
 
@@ -357,7 +340,8 @@ def _candidates(
             is_wanted(wishes),
             table.c.not_after >= bindparam("now") + table.c.delay_bound_s,
             _fits_class(caller),
-            fits_host(memory=memory, disk=disk),
+            table.c.memory_bound <= bindparam("memory"),
+            table.c.disk_bound <= bindparam("disk"),
             results.c.recheck.in_(kinds)
             if recheck
             else table.c.outcome.is_(None) | is_open,

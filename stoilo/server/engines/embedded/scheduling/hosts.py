@@ -13,18 +13,19 @@ from sqlalchemy import bindparam, exists, func, insert, select, update
 
 from stoilo.core.boinc.messages import HostInfo
 from stoilo.server.db.store import is_writing
-from stoilo.server.engines.embedded.accounts.host_filter import LEVELS, allowed_apps
 from stoilo.server.engines.embedded.accounts.host_trust import BY_OPERATOR, ban
+from stoilo.server.engines.embedded.accounts.preferences import LEVELS, allowed_apps
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
 from stoilo.server.engines.embedded.scheduling.authenticate import Host, wants_work
 from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection, Update
 
     from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest
-    from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.embedded.scheduling.authenticate import Visitor
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace
@@ -37,7 +38,7 @@ TEXT_CHARS = 128
 # Free disk and the like change with every call; a record follows at that pace
 RECORD_EVERY_S = 3600
 # How late the stored time and number of a host's last call may be while nothing else of
-# it is written. Shorter than a host counts as attached (`EngineOptions.seen_within_s`).
+# it is written. Shorter than a host counts as attached (`engine.SEEN_WITHIN_S`).
 SEEN_EVERY_S = 300
 
 
@@ -59,14 +60,14 @@ def find_host(
     makes itself a new CPID, so a known id may change its CPID; not to one that another
     account's host has: that would be a copied one.
     """
-    found, user = visitor.hosts, visitor.user
+    found, user_id = visitor.hosts, visitor.row.id
     same = next((one for one in found if one.cpid == request.cpid), None)
     known = next((one for one in found if one.id == request.host_id), same)
     if known is None or known.row is None:
-        return _new_host(connection, user, request, request.cpid, now)
+        return _new_host(connection, user_id, request, request.cpid, now)
     last = last_call or known.row.host_rpc_seqno
     if request.host_id == known.id and request.rpc_seqno < last:
-        copied = _new_host(connection, user, request, "", now)
+        copied = _new_host(connection, user_id, request, "", now)
         if copied is not None and known.ban is not None:
             ban(connection, copied.id, now)  # copying is no way out
             return replace(copied, ban=BY_OPERATOR)
@@ -100,7 +101,7 @@ def _call_update() -> Update:
 
 
 def _new_host(
-    connection: Connection, user: User, request: SchedulerRequest, cpid: str, now: int
+    connection: Connection, user_id: int, request: SchedulerRequest, cpid: str, now: int
 ) -> Host | None:
     """Insert a host, unless the account has its number; without a CPID it is a copied one."""
     must_write(connection)
@@ -111,14 +112,14 @@ def _new_host(
         results.c.state == ResultProgress.IN_PROGRESS.value,
     )
     query = select(func.count()).where(
-        table.c.user_id == user.id, (table.c.seen_at >= now - IN_USE_S) | holds
+        table.c.user_id == user_id, (table.c.seen_at >= now - IN_USE_S) | holds
     )
     if (connection.scalar(query) or 0) >= MAX_HOSTS:
         return None
     own = cpid or secrets.token_hex(16)
     made = connection.execute(
         insert(table).values(
-            user_id=user.id,
+            user_id=user_id,
             cpid=own,
             rpc_seqno=request.rpc_seqno if cpid else 0,
             created_at=now,
@@ -129,7 +130,7 @@ def _new_host(
     )
     key = made.inserted_primary_key
     assert key is not None  # noqa: S101 - an insert of one row has a key
-    return Host(key[0], user.id, own, now, new=True)
+    return Host(key[0], user_id, own, now, new=True)
 
 
 def _follow(
@@ -171,16 +172,15 @@ def _said(request: SchedulerRequest) -> dict[str, str | int | float]:
 
 # What is remembered of hosts between two calls need not be stored each time. Lost at a
 # restart: the number of a host's last call is then the stored one, at most some minutes old
-# (`SEEN_EVERY_S`), and all count as having had work. Those that have not called for longest
-# are forgotten.
+# (`SEEN_EVERY_S`), and all count as long without work: they call again within a minute, not
+# all at once. Those that have not called for longest are forgotten.
 MOST_REMEMBERED: Final = 65_536
 
 
 class HostActivity:
     """The hosts that have called lately; safe for several threads."""
 
-    def __init__(self, started_at: int = 0, most: int = MOST_REMEMBERED) -> None:
-        self._started_at = started_at
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
         self._most = most
         # by host: number of its last call; when it last was given work, s
         self._hosts: OrderedDict[int, tuple[int, int]] = OrderedDict()
@@ -191,8 +191,8 @@ class HostActivity:
         return self._hosts.get(host_id, (0, 0))[0]
 
     def worked_at(self, host_id: int) -> int:
-        """Return when a host was last given work, s; this start when it is not known."""
-        return max(self._started_at, self._hosts.get(host_id, (0, 0))[1])
+        """Return when a host was last given work, s; 0 when it is not known."""
+        return self._hosts.get(host_id, (0, 0))[1]
 
     def note_call(self, host_id: int, rpc_seqno: int, *, anew: bool = False) -> None:
         """Remember that a host called; its numbers grow unless it counts anew."""
@@ -244,7 +244,7 @@ EVERY_CALLS = 100
 
 
 def level_notice(
-    connection: Connection, user: User, request: SchedulerRequest
+    connection: Connection, apps: Sequence[str], request: SchedulerRequest
 ) -> tuple[str, ...]:
     """Return the notice that all work there is needs levels which are not allowed.
 
@@ -265,7 +265,7 @@ def level_notice(
             .distinct()
         )
     )
-    allowed = set(allowed_apps(user.apps, request.wishes))
+    allowed = set(allowed_apps(apps, request.wishes))
     if not waiting or waiting & allowed:
         return ()
     levels = ", ".join(level for level in LEVELS if level in waiting)

@@ -17,14 +17,12 @@ from stoilo.core.boinc.messages import (
     UploadInfo,
     WorkunitInfo,
 )
-from stoilo.server.engines.embedded.accounts.host_filter import (
+from stoilo.server.engines.embedded.accounts.preferences import (
     NO_WISHES,
     WISH_COLUMNS,
-    remember_wishes,
-)
-from stoilo.server.engines.embedded.accounts.preferences import (
     exchange_global_preferences,
     project_preferences,
+    remember_wishes,
 )
 from stoilo.server.engines.embedded.accounts.quotas import note_results
 from stoilo.server.engines.embedded.db.database import NeedsWritingError
@@ -92,14 +90,13 @@ class Scheduler:
         on_report: Callable[[], None],
         chance: Chance,
         mirrors: Mirrors,
-        now: int,  # s
     ) -> None:
         self._mirrors = mirrors
         self._database = database
         self._pace = pace
         self._on_report = on_report
         self._chance = chance
-        self._activity = HostActivity(now)
+        self._activity = HostActivity()
         self._catalogue: Catalogue | None = None
 
     def handle(
@@ -160,7 +157,7 @@ class Scheduler:
                 request_delay=BAD_KEY_DELAY_S,
             )
             return refusal, None
-        banned = refuse_banned(visitor.user, request)
+        banned = refuse_banned(visitor, request)
         if banned is not None:
             return banned, host
         guest = receive(visitor, host, request, now)
@@ -189,8 +186,8 @@ class Scheduler:
         program = choose_program(catalogue, request)
         lost, fresh = [], []
         if program.usable:
-            user, pace = guest.visitor.user, self._pace
-            lost = lost_results(connection, user, request, left, pace)
+            levels, pace = guest.visitor.chosen.levels, self._pace
+            lost = lost_results(levels, request, left, pace)
             busy = sum(one.state == ResultProgress.IN_PROGRESS for one in left)
             if not some_download_failed(reports):
                 fresh = fresh_results(connection, guest, busy, pace, self._chance)
@@ -204,7 +201,7 @@ class Scheduler:
         ban, allowance = notices(host), guest.allowance
         wait = min(float(allowance.delay_s), LONGEST_DELAY_S)
         shared = exchange_global_preferences(
-            connection, row, request.global_preferences, now, weak=guest.user.weak
+            connection, row, request.global_preferences, now, weak=guest.visitor.weak
         )
         reply = SchedulerReply(
             host_id=host.id if host.new else 0,
@@ -239,7 +236,7 @@ class Scheduler:
             code_sign_key_signature=program.key_signature,
             delete_files=settle_leases(connection, host.id, request, files, now),
             user=guest.visitor.info(host),
-            project_preferences=project_preferences(guest.user.chosen),
+            project_preferences=project_preferences(guest.visitor.chosen),
             global_preferences=shared,
         )
         return self._paced(connection, guest, reply, usable=program.usable)
@@ -259,7 +256,7 @@ class Scheduler:
         if reply.request_delay:  # a client that shall stay away is not called back
             return reply
         if is_idle(request, reply) and not (request.own_program or reply.messages):
-            said = level_notice(connection, guest.visitor.user, request)
+            said = level_notice(connection, guest.visitor.chosen.levels, request)
             reply = replace(reply, messages=said)
         again = next_call(host, request, reply, self._activity, self._pace, guest.now)
         if len(request.results) > REPORTS_TAKEN:  # the rest is to come

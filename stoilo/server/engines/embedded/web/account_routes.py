@@ -1,12 +1,26 @@
-"""HTTP of accounts and preferences, mounted by `app.create_project_app`.
+"""What people ask for themselves: accounts, login, preferences; pages and BOINC's calls.
 
 BOINC's account calls answer 200 with an error number inside, or clients could not read
 it. Bodies are small and bounded in time; nothing that came in is echoed or logged.
+
+A login makes no session and no cookie. The page that follows holds a token of the
+account and a time, good for half an hour, and only who has that page can send it back: so
+no other site can choose for somebody. Keys and passwords travel in form bodies alone and
+are not logged or put into an address; new keys are shown once, on the page that made
+them. Tokens name the keys in force, so that a page of the time before is of no use.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import base64
+import hashlib
+import hmac
+import re
+from functools import cache
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -16,20 +30,19 @@ from starlette.routing import Route
 
 from stoilo.core.errors import DeniedError, UsageError
 from stoilo.server.engines.embedded.accounts.accounts import check_email
-from stoilo.server.engines.embedded.accounts.passwords import check_password
-from stoilo.server.engines.embedded.accounts.preferences import check_name
+from stoilo.server.engines.embedded.accounts.passwords import (
+    check_password,
+    password_digest,
+)
+from stoilo.server.engines.embedded.accounts.preferences import (
+    NAME_CHARS,
+    ProjectPreferences,
+    check_name,
+)
 from stoilo.server.engines.embedded.web.body_limit import (
     BodyPace,
     read_bounded,
     read_pieces,
-)
-from stoilo.server.engines.embedded.web.preference_pages import (
-    POLICY,
-    VolunteerDesk,
-    check_same_site,
-    first,
-    render_login,
-    render_problem,
 )
 from stoilo.server.engines.embedded.web.replies import (
     render_account,
@@ -37,21 +50,76 @@ from stoilo.server.engines.embedded.web.replies import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stoilo.server.engines.embedded.accounts.accounts import Account
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.web.rate_limit import CallRates
     from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
 
+_PAGES: Final = Path(__file__).parent / "pages"
+_STYLE: Final = (_PAGES / "style.css").read_text("utf-8")
+_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+# What a browser says of a form that comes from our own page, or that it does not say
+_SAME_SITE: Final = frozenset({"", "none", "same-origin"})
+# Our style, our forms, nothing else: no page of ours runs a script.
+POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+_LEVELS: Final = {
+    "pure": "Plain Python: numbers, text, dates. One processor, little memory.",
+    "numeric": "Also arrays (numpy): more memory, several processors.",
+    "tensor": "Also training of models on the processor (torch): much memory, long tasks.",
+    "gpu": "Reserved for graphics processors; there are no such tasks yet.",
+}
+
+
+class _Html(str):
+    """Text that is HTML already; any other that goes into a page is escaped."""
+
+    __slots__ = ()
+
+
+def _render(project: str, page: str, note: str = "", **values: str) -> str:
+    """Return one of `pages`; `note` says what went well, or wrong."""
+    kind = "bad" if page in {"login", "problem"} else "note"
+    said = f'<p class="{kind}" role="status">{escape(note)}</p>\n' if note else ""
+    body = _template(page).substitute(
+        {
+            key: one if isinstance(one, _Html) else escape(one)
+            for key, one in values.items()
+        },
+        note=said,
+    )
+    return _template("page").substitute(
+        project=escape(project), style=_STYLE, body=body
+    )
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template((_PAGES / f"{name}.html").read_text("utf-8"))
+
+
+Form: TypeAlias = "Mapping[str, Sequence[str]]"  # fields by name; untrusted
+
+FORM_LIFE_S: Final = 1800
+TOKEN: Final = re.compile(r"(\d{1,18})\.(\d{1,18})\.[0-9a-f]{64}", re.ASCII)
+_PURPOSE: Final = "preferences form"
 FORM_BYTES: Final = 16 * 1024
 FORM_FIELDS: Final = 64
 # All of a form within some 20 s; a pause inside it is no error of its own.
 FORM_PACE: Final = BodyPace(pause_s=60.0, first_s=20.0)
 XML: Final = "text/xml; charset=utf-8"
+# BOINC's numbers (lib/error_numbers.h)
 ERR_PROJECT_DOWN: Final = -183  # clients show it as: try again later
 ERR_XML_PARSE: Final = -112
 ERR_CREATION_DISABLED: Final = -208
 ERR_BAD_EMAIL_ADDR: Final = -205
 ERR_BAD_PASSWD: Final = -206
 ERR_BAD_USER_NAME: Final = -188
+_TOO_MANY: Final = "too many calls, try again in a minute [STO-E068]"
 _STRICT: Final = {
     "cache-control": "no-store",
     "content-security-policy": POLICY,
@@ -61,6 +129,23 @@ _STRICT: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+
+
+def first(form: Form, name: str) -> str:
+    """Return the first value of a field, empty without one."""
+    values = form.get(name) or ("",)
+    return values[0]
+
+
+def parse_choices(form: Form) -> ProjectPreferences:
+    """Return what a form says, not yet checked."""
+    return ProjectPreferences(
+        levels=tuple(form.get("level", ())),
+        require_review=first(form, "require_review") == "1",
+        require_public_source=first(form, "require_public_source") == "1",
+        topics=tuple(first(form, "topics").split()),
+        name=first(form, "name"),
+    )
 
 
 def people_routes(
@@ -94,11 +179,11 @@ class _PeopleFace:
         creation: bool,
     ) -> None:
         self._engine = engine
+        self._roster = engine.roster
         self._project = project
         self._rates = rates
         self._refusals = refusals
         self._creation = creation
-        self._desk = VolunteerDesk(engine.roster, project)
 
     async def look_up(self, request: Request) -> Response:
         """GET or POST /lookup_account.php: the weak key for address and password."""
@@ -114,20 +199,23 @@ class _PeopleFace:
     async def preferences(self, request: Request) -> Response:
         """GET /preferences: the login. POST: what follows a form."""
         if request.method != "POST":
-            return _html(render_login(self._project))
+            return _html(_render(self._project, "login"))
+        if request.headers.get("sec-fetch-site", "") not in _SAME_SITE:
+            self._refusals.note(request, "STO-E016")
+            said = "this form comes from another site [STO-E016]"
+            return _html(_render(self._project, "problem", said), 400)
+        if not self._rates.allow_account_call(_address(request)):
+            self._refusals.note(request, "STO-E068")
+            return _html(_render(self._project, "problem", _TOO_MANY), 429)
         try:
-            check_same_site(request.headers.get("sec-fetch-site", ""))
-            if not self._rates.allow_account_call(_address(request)):
-                self._refusals.note(request, "STO-E068")
-                return _html(render_problem(self._project, _TOO_MANY), 429)
             form = await _read_form(request)
-            page = await run_in_threadpool(self._desk.answer, form, self._engine.now())
+            page = await run_in_threadpool(self._answer, form, self._engine.now())
         except DeniedError as error:
             self._refusals.note(request, error.code)
-            return _html(render_login(self._project, str(error)), 403)
+            return _html(_render(self._project, "login", str(error)), 403)
         except UsageError as error:
             self._refusals.note(request, error.code)
-            return _html(render_problem(self._project, str(error)), 400)
+            return _html(_render(self._project, "problem", str(error)), 400)
         return _html(page)
 
     async def _account_call(self, request: Request, *, make: bool) -> Response:
@@ -151,13 +239,12 @@ class _PeopleFace:
             number = ERR_PROJECT_DOWN if error.code == "STO-E068" else number
             return _xml(render_account_error(number, str(error)))
 
-    async def _key(self, form: dict[str, list[str]], *, make: bool) -> str:
+    async def _key(self, form: Form, *, make: bool) -> str:
         """Return the weak key: all that a client needs (it ends in every slot)."""
         accounts = self._engine.accounts
         email, password = first(form, "email_addr"), first(form, "passwd_hash")
         if not make:
-            found = await run_in_threadpool(accounts.find, email, password)
-            return found.weak_key
+            return (await run_in_threadpool(accounts.find, email, password)).weak_key
         if not self._rates.allow_new_account():
             raise DeniedError("STO-E068", "too many new accounts at the moment")
         name, now = first(form, "user_name"), self._engine.now()
@@ -166,8 +253,85 @@ class _PeopleFace:
         )
         return made.weak_key
 
+    def _answer(self, form: Form, now: int) -> str:
+        """Return the page that follows a form.
 
-_TOO_MANY: Final = "too many calls, try again in a minute [STO-E068]"
+        Raises:
+            DeniedError: ``STO-E016`` for a wrong login or token.
+            UsageError: ``STO-E015``; nothing was stored.
+        """
+        match first(form, "step"):
+            case "login":
+                return self._show(self._log_in(form), now)
+            case "save":
+                account = self._check(form, now)
+                self._roster.choose(account.user_id, parse_choices(form))
+                return self._show(account, now, news="Saved.")
+            case "keys":
+                return self._change_keys(self._check(form, now), form)
+            case _:
+                return _render(self._project, "login")
+
+    def _log_in(self, form: Form) -> Account:
+        accounts = self._engine.accounts
+        key = first(form, "key").strip()
+        if key:
+            return accounts.open_by_key(key)
+        email = first(form, "email")
+        digest = password_digest(first(form, "password"), email.strip().lower())
+        return accounts.find(email, digest)
+
+    def _change_keys(self, account: Account, form: Form) -> str:
+        if first(form, "sure") != "1":
+            raise UsageError("STO-E015", "tick that the old keys shall stop")
+        fresh = self._engine.accounts.change_keys(account.user_id)
+        return _render(
+            self._project,
+            "keys",
+            "The old keys have stopped.",
+            email=fresh.email,
+            key=fresh.key,
+            weak_key=fresh.weak_key,
+        )
+
+    def _show(self, account: Account, now: int, *, news: str = "") -> str:
+        """Return the page with an account's choices."""
+        chosen = self._roster.load(account.user_id)
+        ticked = {True: _Html(" checked"), False: _Html("")}
+        levels = "\n".join(
+            f'<label><input type="checkbox" name="level" value="{level}"'
+            f"{ticked[level in chosen.levels]}> {level}<small>{said}</small></label>"
+            for level, said in _LEVELS.items()
+        )
+        return _render(
+            self._project,
+            "choices",
+            news,
+            email=account.email,
+            token=self._token(account, now + FORM_LIFE_S),
+            levels=_Html(levels),
+            review=ticked[chosen.require_review],
+            public=ticked[chosen.require_public_source],
+            topics=" ".join(chosen.topics),
+            name=chosen.name,
+            name_chars=str(NAME_CHARS),
+        )
+
+    def _token(self, account: Account, until: int) -> str:
+        """Return what only this project can make for an account and a time, s."""
+        text = f"{account.user_id}.{until}"
+        stamped = f"{text}.{account.key_number}"
+        return f"{text}.{self._engine.accounts.stamp(_PURPOSE, stamped)}"
+
+    def _check(self, form: Form, now: int) -> Account:
+        """Return the account of a form's token; raises ``STO-E016``."""
+        given = TOKEN.fullmatch(first(form, "token"))
+        if given is not None and int(given[2]) >= now:
+            account = self._engine.accounts.open_by_id(int(given[1]))
+            mine = self._token(account, int(given[2]))
+            if hmac.compare_digest(mine.encode(), given[0].encode()):
+                return account
+        raise DeniedError("STO-E016", "this form is too old or not from here")
 
 
 async def _read_form(request: Request) -> dict[str, list[str]]:

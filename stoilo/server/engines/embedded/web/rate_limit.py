@@ -9,7 +9,7 @@ bodies one for all of them, so that whoever sends much waits for others who do, 
 else waits for those. Who has a large body in hand, or too many of any size, is asked to call
 again: what was sent is thrown away as it comes.
 
-Nothing here survives a restart or needs to; what must (daily quotas) is in `hosts.quotas`.
+Nothing here survives a restart or needs to; what must (daily quotas) is in `accounts.quotas`.
 """
 
 from __future__ import annotations

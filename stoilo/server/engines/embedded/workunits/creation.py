@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, insert, select
 
+from stoilo.core.types import Redundancy
 from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
-from stoilo.server.engines.embedded.accounts.host_filter import join_words
+from stoilo.server.engines.embedded.accounts.preferences import join_words
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import Validity
 from stoilo.server.engines.interface import ResultOutcome, ResultProgress
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitSpec
 
 _RESULT_SECRET_BYTES = 32
+# Columns of `workunits` that are fields by the same names
+_OF_REDUNDANCY = tuple(one.name for one in fields(Redundancy))
+_OF_SPEC = (
+    *("name", "app", "not_after", "result_max_bytes", "fpops_est", "fpops_bound"),
+    *("priority", "memory_bound", "disk_bound"),
+)
 
 
 # An adaptive workunit starts *alone*: one result, and a quorum of one. It stays so while its
@@ -65,26 +73,13 @@ def insert_workunits(
 def _workunit_row(spec: WorkunitSpec, now: int) -> dict[str, object]:
     redundancy = spec.redundancy
     return {
-        "name": spec.name,
-        "app": spec.app,
-        "min_quorum": redundancy.min_quorum,
-        "target_results": redundancy.target_results,
-        "max_error": redundancy.max_error,
-        "max_total": redundancy.max_total,
-        "max_success": redundancy.max_success,
-        "delay_bound_s": redundancy.delay_bound_s,
-        "not_after": spec.not_after,
-        "result_max_bytes": spec.result_max_bytes,
-        "fpops_est": spec.fpops_est,
-        "fpops_bound": spec.fpops_bound,
-        "priority": spec.priority,
+        **{name: getattr(redundancy, name) for name in _OF_REDUNDANCY},
+        **{name: getattr(spec, name) for name in _OF_SPEC},
         "created_at": now,
         "transition_at": max(now, spec.not_after - redundancy.delay_bound_s + 1),
         "reviewed": int(spec.reviewed),
         "public_source": int(spec.public_source),
         "topics": join_words(spec.topics),
-        "memory_bound": spec.memory_bound,
-        "disk_bound": spec.disk_bound,
         "homogeneous": spec.replication.homogeneous.value,
         "alone": int(starts_alone(spec)),
     }

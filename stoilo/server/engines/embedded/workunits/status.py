@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import distinct, func, select
 
-from stoilo.server.engines.embedded.accounts.host_filter import holds, would_take
+from stoilo.server.engines.embedded.accounts.preferences import holds, would_take
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     Validity,
@@ -23,7 +23,7 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Select, Table
+    from sqlalchemy import ColumnElement, Connection, Table
 
     from stoilo.server.engines.embedded.db.records import WorkunitView
     from stoilo.server.engines.embedded.db.schema import AnyRow
@@ -72,16 +72,16 @@ def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]
 
 def _count_attached(connection: Connection, workunit: AnyRow, since: int) -> int:
     hosts, users = schema.hosts, schema.users
-    return _count(
-        connection,
+    query = (
         select(func.count(distinct(hosts.c.user_id)))
         .join(users, users.c.id == hosts.c.user_id)
         .where(
             hosts.c.seen_at >= since,
             holds(users.c.levels, workunit.app),
             would_take(workunit),
-        ),
+        )
     )
+    return int(connection.scalar(query) or 0)
 
 
 def _shown_outcome(result: AnyRow) -> ResultOutcome:
@@ -133,7 +133,7 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
 
     def count(table: Table, *which: ColumnElement[bool]) -> int:
         query = select(func.count()).select_from(table).where(*which)
-        return _count(connection, query)
+        return int(connection.scalar(query) or 0)
 
     return EngineFigures(
         workunits=count(workunits, running),
@@ -152,10 +152,6 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
         },
         hosts_banned=count(hosts, hosts.c.ban.is_not(None)),
     )
-
-
-def _count(connection: Connection, query: Select[int]) -> int:
-    return int(connection.scalar(query) or 0)
 
 
 def _age(now: int, since: int | None) -> int:

@@ -15,10 +15,12 @@ from sqlalchemy import bindparam, case, select, true, update
 from stoilo.server.db.bulk import select_in
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
+    Answers,
     Check,
     Close,
     Compare,
     Judge,
+    Question,
     Validity,
     WorkunitState,
     WorkunitView,
@@ -38,7 +40,6 @@ from stoilo.server.engines.embedded.workunits.transitioner import (
     next_actions,
     next_transition,
 )
-from stoilo.server.engines.embedded.workunits.validator import Answers, Question
 from stoilo.server.engines.embedded.workunits.verdicts import write_answers
 from stoilo.server.engines.interface import (
     OutcomeKind,
@@ -131,30 +132,34 @@ class Store:
     def advance(
         self, workunits: Iterable[int], answers: Iterable[Answers], now: int
     ) -> list[Question]:
-        """Write `answers`, then move `workunits` as far as they go without questions.
+        """Write `answers`, then move workunits as far as they go without questions.
 
-        One transaction; returns what the validator has to be asked next.
+        Those to be asked about again are put off. One transaction; returns what the
+        validator has to be asked next.
         """
+        rows = list(workunits)
         with self._database.write() as connection:
             for answer in answers:
+                row = answer.workunit_id
                 write_answers(connection, answer, now, self._spot_check)
-            rows = list(workunits)
+                if answer.again_in_s:
+                    change_workunit(
+                        connection, row, transition_at=now + answer.again_in_s
+                    )
+                else:
+                    rows.append(row)
             views = load_views(connection, rows)  # none of them moves another
             moved = [self._move(connection, row, views[row], now) for row in rows]
             asked = [one for one in moved if isinstance(one, tuple)]
             results = self._results(connection, [row for row, *_ in asked])
             questions = [Question(*one, results[one[0]]) for one in asked]
             closed = [one for one in moved if isinstance(one, int)]
-            _note_over(connection, closed, now)
+            for row in closed:  # `purge` counts from it
+                change_workunit(connection, row, transition_at=now)
             unused, uploads = self._forget(connection, closed)
             failed = _uploads_of_failed(connection, rows)
         self._remove(unused, [*uploads, *failed])
         return questions
-
-    def postpone(self, workunit_id: int, until: int) -> None:
-        """Look at a workunit again at `until`, s, when the validator had trouble."""
-        with self._database.write() as connection:
-            change_workunit(connection, workunit_id, transition_at=until)
 
     def hasten(self, names: Collection[str]) -> None:
         """Make due what waits for validators: workunits, and outcomes to be told."""
@@ -301,14 +306,6 @@ class Store:
             cpu_s=row.cpu_s,
             flops=row.flops,
         )
-
-
-def _note_over(connection: Connection, workunits: Collection[int], now: int) -> None:
-    """Note when workunits were over, or are to be looked at; `purge` counts from it."""
-    if workunits:
-        table = schema.workunits
-        theirs = table.c.id.in_(workunits)
-        connection.execute(update(table).where(theirs).values(transition_at=now))
 
 
 @cache

@@ -119,20 +119,6 @@ def has_stragglers(view: WorkunitView) -> bool:
     )
 
 
-def transition_after_end(view: WorkunitView) -> int:
-    """Return when time alone will next matter, s; far future when it never does."""
-    if not view.lingering:
-        return 2**62
-    times = [
-        result.deadline + 1
-        for result in view.results
-        if result.state is ResultProgress.IN_PROGRESS
-    ]
-    if any(result.state is ResultProgress.UNSENT for result in view.results):
-        times.append(view.not_after - view.redundancy.delay_bound_s + 1)
-    return min([*times, view.not_after + 1])
-
-
 def is_expired(result: Result, now: int) -> bool:
     """Say whether a result's host should have answered before now."""
     return result.state is ResultProgress.IN_PROGRESS and result.deadline < now
@@ -273,17 +259,21 @@ def _ask_or_give_up(view: WorkunitView, counts: _Counts, now: int) -> list[Actio
 
 def next_transition(view: WorkunitView, now: int) -> int:
     """Return when time alone will next matter, s; far future when it never does."""
-    if view.outcome is not None:
-        return transition_after_end(view)
     times = [
         result.deadline + 1
         for result in view.results
         if result.state is ResultProgress.IN_PROGRESS
     ]
     last_issue = view.not_after - view.redundancy.delay_bound_s + 1
-    if last_issue > now:
+    if view.outcome is None:
+        if last_issue > now:
+            times.append(last_issue)
+        return max(now, min(times, default=now))
+    if not view.lingering:
+        return 2**62
+    if any(result.state is ResultProgress.UNSENT for result in view.results):
         times.append(last_issue)
-    return max(now, min(times, default=now))
+    return min([*times, view.not_after + 1])
 
 
 def _may_hold(view: WorkunitView, caller: Caller, now: int) -> bool:

@@ -76,8 +76,6 @@ class UploadHead:
 class Incoming:
     """One upload in progress; `missing` raw bytes are still to come."""
 
-    name: str  # of the file
-    head: UploadHead  # what was announced
     stream: BinaryIO  # where bytes go
     missing: int  # bytes that are still to come
     # called with `missing` after some bytes were written
@@ -161,7 +159,7 @@ class UploadDesk:
                 yield None
                 return
             with self._reserved(_owner_of(row), head):
-                incoming = self._begin(head)
+                incoming = self._open(head)
                 try:
                     with incoming.stream as stream:
                         yield incoming
@@ -175,15 +173,6 @@ class UploadDesk:
                 if incoming.missing:
                     raise InternalError("STO-E034", "the upload ended in the middle")
                 self._complete(head)
-
-    def _begin(self, head: UploadHead) -> Incoming:
-        stream = self._open(head)
-        missing = head.nbytes - head.offset
-
-        def note(left: int) -> None:
-            self._room.note(head.name, head.nbytes - left, left, self._now())
-
-        return Incoming(head.name, head, stream, missing, note, missing)
 
     def forget(self, name: str) -> None:
         """Remove an upload, whole or in part, that no result needs any more.
@@ -305,7 +294,7 @@ class UploadDesk:
     def _now(self) -> int:
         return int(self._clock())
 
-    def _open(self, head: UploadHead) -> BinaryIO:
+    def _open(self, head: UploadHead) -> Incoming:
         """Open the part for writing at the announced offset.
 
         A whole file that the database does not know, left by a crash before the commit,
@@ -321,7 +310,12 @@ class UploadDesk:
             stream.truncate()
         except OSError as error:
             raise disk_error(error) from error
-        return stream
+
+        def note(left: int) -> None:
+            self._room.note(head.name, head.nbytes - left, left, self._now())
+
+        missing = head.nbytes - head.offset
+        return Incoming(stream, missing, note, missing)
 
     def _complete(self, head: UploadHead) -> None:
         """Check the finished part, give it its name, then tell the database."""

@@ -1,42 +1,58 @@
-"""BOINC's validator: the rules' questions to the server's validation, and the quorum (pure).
+"""What BOINC's transitioner, validator and assimilator daemons do, step by step.
 
-Outside of any transaction. BOINC's ``check_set`` takes a majority of the quorum for enough
-(``min_quorum / 2 + 1``). Here all of `min_quorum` must agree, which is what a researcher
-reads in the word.
+A step asks the rules, puts their questions to the server's validator on a few threads, outside
+of any transaction, writes the answers and delivers outcomes. Nothing is kept between two steps
+but names that somebody asked to look at, so a crash at any point loses nothing: what was not
+written is asked again. BOINC's ``check_set`` takes a majority of the quorum for enough
+(``min_quorum / 2 + 1``). Here all of `min_quorum` must agree, which is what a researcher reads
+in the word.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from stoilo.server.engines.embedded.db.records import Check, Compare, Judge
+from stoilo.core.errors import StoiloError
+from stoilo.server.engines.embedded.db.records import (
+    Answers,
+    Check,
+    Compare,
+    Judge,
+    Judgement,
+    Question,
+)
 from stoilo.server.engines.interface import (
     Comparison,
+    NotDecidedYet,
     PairVerdict,
     ResultCheck,
     ResultVerdict,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from stoilo.server.engines.embedded.db.records import WorkunitView
-    from stoilo.server.engines.interface import ReceivedResult, Validation
+    from stoilo.server.engines.embedded.workunits.store import Store
+    from stoilo.server.engines.interface import (
+        Assimilator,
+        ReceivedResult,
+        Validation,
+        WorkunitOutcome,
+    )
 
 log = logging.getLogger(__name__)
 INCONCLUSIVE_RETRY_S: Final = 5
 # Should nobody say that a validator has run: its answers may have been forgotten
 PENDING_RETRY_S: Final = 600
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Result of looking for a quorum."""
-
-    canonical: str  # name of the canonical result, empty when no quorum agrees
-    same: tuple[str, ...] = ()  # results that agree with it, itself included
+# Workunits in one transaction: hosts that call wait as long for the write lock.
+MOVED_TOGETHER: Final = 16
+# Workunits moved, and outcomes delivered, in one step
+BATCH: Final = 64
+# Questions asked at the same time
+ASKED_AT_ONCE: Final = 2
 
 
 def judge(
@@ -56,33 +72,6 @@ def judge(
         if len(agree) >= quorum:
             return Judgement(candidate, tuple(agree))
     return Judgement("")
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What the validator has to answer before a workunit can move on."""
-
-    workunit_id: int  # row of the workunit
-    view: WorkunitView
-    actions: Sequence[Check | Judge | Compare]
-    results: Mapping[str, ReceivedResult]  # the files, by result name
-
-
-@dataclass(slots=True)
-class Answers:
-    """The validator's answers to a `Question`."""
-
-    workunit_id: int  # row of the workunit
-    # verdicts by result name
-    checks: dict[str, ResultCheck] = field(default_factory=dict)
-    judged: tuple[str, ...] = ()  # the set that was looked at for a quorum
-    judgement: Judgement | None = None  # None where a comparison gave no answer
-    # late results compared with the canonical one, and those of them that differ and are
-    # a second opinion with the re-check that is doubted
-    pairs: dict[str, PairVerdict] = field(default_factory=dict)
-    opinions: dict[str, PairVerdict] = field(default_factory=dict)
-    fatal: ResultCheck | None = None  # the workunit cannot succeed
-    again_in_s: int = 0  # when to ask again what was not decided; 0: all was
 
 
 class _Stop(Exception):
@@ -175,3 +164,82 @@ class _Asker:
         if said.verdict.undecided:
             self.undecided.add(said.verdict.value)
         return said
+
+
+class Mover:
+    """Moves workunits; `step` is for one thread, `ask_again` for any."""
+
+    def __init__(self, store: Store, now: Callable[[], int]) -> None:
+        self._store = store
+        self._now = now  # s since 1970
+        self._answered: SimpleQueue[str] = SimpleQueue()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def start(self) -> None:
+        """Begin to ask several questions at a time; what waits is due at once."""
+        self._store.retry_outcomes()
+        self._pool = ThreadPoolExecutor(ASKED_AT_ONCE, "stoilo-validate")
+
+    def close(self) -> None:
+        """Return when no question is being asked."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def ask_again(self, name: str) -> None:
+        """Look at a workunit, by name, in the next step."""
+        self._answered.put(name)
+
+    def step(
+        self, validation: Validation, assimilator: Assimilator
+    ) -> tuple[bool, bool]:
+        """Move what can be moved; return whether anything was, and was delivered."""
+        now = self._now()
+        self._hasten()
+        due = self._store.due(now, BATCH)
+        for at in range(0, len(due), MOVED_TOGETHER):
+            self._move(due[at : at + MOVED_TOGETHER], validation)
+        outcomes = self._store.outcomes(now, BATCH)
+        taken = [one.workunit for one in outcomes if self._deliver(one, assimilator)]
+        self._store.taken(taken, self._now())
+        return bool(due), bool(outcomes)
+
+    def _move(self, due: Sequence[int], validation: Validation) -> None:
+        """Move workunits until all of them wait for hosts, or have ended."""
+        questions = self._store.advance(due, (), self._now())
+        while questions:
+            answers = self._ask(questions, validation)
+            questions = self._store.advance((), answers, self._now())
+
+    def _hasten(self) -> None:
+        """Look again at what was told of; in the thread that may just have put it off."""
+        count = min(self._answered.qsize(), BATCH)
+        names = {self._answered.get() for _ in range(count)}
+        try:
+            if names:
+                self._store.hasten(names)
+        except StoiloError:  # the database is away; the names are not
+            for name in names:
+                self._answered.put(name)
+            raise
+
+    def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
+        if self._pool is None:
+            return [answer(question, validation) for question in questions]
+        return list(
+            self._pool.map(lambda question: answer(question, validation), questions)
+        )
+
+    def _deliver(self, outcome: WorkunitOutcome, assimilator: Assimilator) -> bool:
+        """Hand one outcome to the server, which may hear it twice; say if it took it.
+
+        It comes again until it was taken and that is noted.
+        """
+        try:
+            assimilator.assimilate(outcome)
+        except Exception as error:  # the server's code must not stop the engine
+            if not isinstance(error, NotDecidedYet):
+                log.exception("outcome of %s was not taken", outcome.workunit)
+            self._store.refused(outcome.workunit, self._now())
+            return False
+        return True

@@ -25,13 +25,14 @@ from stoilo.server.engines.embedded.db.records import (
     WorkunitView,
     load_view,
 )
-from stoilo.server.engines.embedded.workunits.spot_checks import (
+from stoilo.server.engines.embedded.workunits.steps import (
+    begin_lingering,
     both_resumed,
     doubt_check,
     end_check,
+    end_workunit,
     second_verdict,
 )
-from stoilo.server.engines.embedded.workunits.steps import begin_lingering, end_workunit
 from stoilo.server.engines.interface import (
     OutcomeKind,
     PairVerdict,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from stoilo.server.engines.embedded.db.records import Answers, Judgement
     from stoilo.server.engines.embedded.db.schema import AnyRow
-    from stoilo.server.engines.embedded.workunits.validator import Answers, Judgement
 
 
 # A cobblestone is 1/200 of a day of a computer that makes 1 GFLOP/s. What a result is worth

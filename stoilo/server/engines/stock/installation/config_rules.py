@@ -9,38 +9,21 @@ server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from stoilo.server.engines.stock.project.config import Daemon
-from stoilo.server.engines.stock.scripts.server import ASSIMILATE, CHECK, COMPARE
+from stoilo.server.engines.stock.script_server import ASSIMILATE, CHECK, COMPARE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stoilo.server.engines.stock.project.config import ConfigText
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What decides about settings besides the file itself."""
-
-    host: str  # short name of this machine, as ``bin/start`` compares it
-    # results under way without an upload certificate: they could not be uploaded once
-    # certificates are asked for
-    uncertified: int = 0
-    quick: bool = False  # hosts ask every few seconds: for few hosts, not for thousands
-
-
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """One setting that has to change."""
-
-    tag: str  # of config.xml
-    value: str  # that it gets
-    why: str  # what goes wrong without, one sentence
-
-
+# What a setting must be, and what goes wrong otherwise, one sentence.
+Rule = tuple[str, str]
 # Value → what a setting must be for it: BOINC reads yes and no as "there, and not 0".
 _HOLDS: Final[dict[str, Callable[[ConfigText, str], bool]]] = {
     "1": lambda config, tag: config.flag(tag),
@@ -94,59 +77,56 @@ _STRICT_UPLOADS: Final = {
         "upload certificates would be made and not looked at",
     ),
 }
-_QUICK: Final = (
-    ("next_rpc_delay", 1, "an idle client would ask for work only every ten minutes"),
-    (
-        "min_sendwork_interval",
-        0,
+_QUICK: Final = {
+    "next_rpc_delay": (
+        "1",
+        "an idle client would ask for work only every ten minutes",
+    ),
+    "min_sendwork_interval": (
+        "0",
         "a client that asks again within seconds would be sent away",
     ),
     # chunks of a `map` are small
-    (
-        "daily_result_quota",
-        100_000,
+    "daily_result_quota": (
+        "100000",
         "a computer would get no more work today after some hundred small tasks",
     ),
-)
+}
 
 
 def correct_settings(
-    config: ConfigText, around: Surroundings
-) -> tuple[Correction, ...]:
-    """Return what has to change in `config`, nothing where it is as it must be."""
-    rules = _ALWAYS if around.uncertified else _ALWAYS | _STRICT_UPLOADS
-    wrong = [
-        Correction(tag, value, why)
+    config: ConfigText,
+    host: str,  # short name of this machine, as ``bin/start`` compares it
+    *,
+    # results under way without an upload certificate: they could not be uploaded once
+    # certificates are asked for
+    uncertified: int = 0,
+    quick: bool = False,  # hosts ask every few seconds: for few hosts, not for thousands
+) -> dict[str, Rule]:
+    """Return the settings of `config` that have to change, each to what and why."""
+    rules = _ALWAYS if uncertified else _ALWAYS | _STRICT_UPLOADS
+    wrong = {
+        tag: (value, why)
         for tag, (value, why) in rules.items()
         if not _HOLDS[value](config, tag)
-    ]
+    }
     if not config.text("db_host"):
         why = "make_project leaves white space here, which no database is called"
-        wrong.append(Correction("db_host", "localhost", why))
-    if config.text("host") != around.host:
+        wrong["db_host"] = "localhost", why
+    if config.text("host") != host:
         why = "bin/start finds no daemons when this is not the machine's short name"
-        wrong.append(Correction("host", around.host, why))
-    return (*wrong, *(_paces(config) if around.quick else ()))
-
-
-def _paces(config: ConfigText) -> Iterator[Correction]:
-    for tag, value, why in _QUICK:
+        wrong["host"] = host, why
+    for tag, (value, why) in _QUICK.items() if quick else ():
         said = config.number(tag, default=-1)
-        generous = tag == "daily_result_quota" and said > value
-        if said != value and not generous:
-            yield Correction(tag, str(value), why)
+        generous = tag == "daily_result_quota" and said > float(value)
+        if said != float(value) and not generous:
+            wrong[tag] = value, why
+    return wrong
 
 
 _SLEEP: Final = {"--sleep_interval": "1"}
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonChange:
-    """One daemon that has to be added or to become another."""
-
-    was: Daemon | None  # as it stands there, None for one that is added
-    becomes: Daemon  # as it has to be
-    why: str  # what goes wrong without, one sentence
+# A daemon as it stands there, None for one that is added; as it has to be; and why.
+DaemonChange = tuple[Daemon | None, Daemon, str]
 
 
 def wanted_daemons(apps: Sequence[str]) -> tuple[Daemon, ...]:
@@ -154,79 +134,55 @@ def wanted_daemons(apps: Sequence[str]) -> tuple[Daemon, ...]:
 
     One program runs several times, so each has log, lock and pid files of its own.
     """
+    scripts = {
+        "validator": f"--init_script {CHECK} --compare_script {COMPARE}",
+        "assimilator": f"--script {ASSIMILATE}",
+    }
     made = []
-    for app in apps:
-        validator = f"--init_script {CHECK} --compare_script {COMPARE}"
-        made += [
-            _named("validator", app, validator),
-            _named("assimilator", app, f"--script {ASSIMILATE}"),
-        ]
+    for app, (kind, options) in product(apps, scripts.items()):
+        cmd = f"script_{kind} --app {app} {options} --sleep_interval 1 -d 3"
+        name = f"stoilo_{kind}_{app}"
+        made.append(Daemon(cmd, f"{name}.log", f"{name}.pid", f"{name}.lock"))
     return tuple(made)
 
 
-def _named(kind: str, app: str, scripts: str) -> Daemon:
-    cmd = f"script_{kind} --app {app} {scripts} --sleep_interval 1 -d 3"
-    name = f"stoilo_{kind}_{app}"
-    return Daemon(cmd, f"{name}.log", f"{name}.pid", f"{name}.lock")
+# Daemon of BOINC's → options that it needs, and what goes wrong without.
+_GENERAL: Final = {
+    "feeder": (
+        {"--allapps": "", **_SLEEP},
+        "jobs of one app that nobody can take would keep all others from being sent",
+    ),
+    "transitioner": (_SLEEP, "every step of a workunit would wait five seconds"),
+    "file_deleter": ({}, "files would stay for ever"),
+}
 
 
-def correct_daemons(
-    config: ConfigText, apps: Sequence[str]
-) -> tuple[DaemonChange, ...]:
-    """Return what has to change among the daemons of `config`."""
-    general = (
-        _correct(
-            config,
-            "feeder",
-            {"--allapps": "", **_SLEEP},
-            "jobs of one app that nobody can take would keep all others from being sent",
-        ),
-        _correct(
-            config,
-            "transitioner",
-            _SLEEP,
-            "every step of a workunit would wait five seconds",
-        ),
-        _correct(config, "file_deleter", {}, "files would stay for ever"),
-    )
-    ours = [_correct_own(config, daemon) for daemon in wanted_daemons(apps)]
-    return tuple(change for change in (*general, *ours) if change is not None)
-
-
-def _correct(
-    config: ConfigText, program: str, options: Mapping[str, str], why: str
-) -> DaemonChange | None:
-    """Return how a daemon of BOINC's gets options that it lacks, None if it has them."""
-    known = next((one for one in config.daemons if one.program == program), None)
-    was = known or Daemon(f"{program} -d 3")
-    words = list(was.words)
-    for option, value in options.items():
-        if not was.has(option.lstrip("-")):
-            words += [option, value] if value else [option]
-    becomes = replace(was, cmd=" ".join(words), disabled=False)
-    if known is None:
-        return DaemonChange(None, becomes, f"{program} is missing: {why}")
-    if becomes.words == known.words and not known.disabled:
-        return None
-    return DaemonChange(known, becomes, why)
-
-
-def _correct_own(config: ConfigText, wanted: Daemon) -> DaemonChange | None:
-    app = wanted.value_of("app")
-    known = next(
-        (
+def correct_daemons(config: ConfigText, apps: Sequence[str]) -> Iterator[DaemonChange]:
+    """Yield what has to change among the daemons of `config`."""
+    for program, (options, why) in _GENERAL.items():
+        known = next((one for one in config.daemons if one.program == program), None)
+        was = known or Daemon(f"{program} -d 3")
+        words = list(was.words)
+        for option, value in options.items():
+            if not was.has(option.lstrip("-")):
+                words += [option, value] if value else [option]
+        becomes = replace(was, cmd=" ".join(words), disabled=False)
+        if known is None:
+            yield None, becomes, f"{program} is missing: {why}"
+        elif becomes.words != known.words or known.disabled:
+            yield known, becomes, why
+    for wanted in wanted_daemons(apps):
+        app = wanted.value_of("app")
+        ours = (
             one
             for one in config.daemons
-            if one.program == wanted.program
-            and one.value_of("app") == app
+            if (one.program, one.value_of("app")) == (wanted.program, app)
             and _calls_us(one)
-        ),
-        None,
-    )
-    if known is not None and replace(known, host="") == wanted:
-        return None
-    becomes = wanted if known is None else replace(wanted, host=known.host)
-    return DaemonChange(known, becomes, f"nobody would look at the results of {app}")
+        )
+        known = next(ours, None)
+        becomes = wanted if known is None else replace(wanted, host=known.host)
+        if known != becomes:
+            yield known, becomes, f"nobody would look at the results of {app}"
 
 
 def _calls_us(daemon: Daemon) -> bool:

@@ -12,15 +12,12 @@ import re
 import socket
 import stat
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import text
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.stock.installation.app_versions import (
-    known_versions,
-    read_offered,
-)
+from stoilo.server.engines.stock.app_versions import read_offered
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.private_keys import (
     KeySearch,
@@ -32,14 +29,12 @@ from stoilo.server.engines.stock.project.levels import PREFERENCES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from io import BufferedReader
     from pathlib import Path
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.stock.installation.app_versions import (
-        KnownVersion,
-        OfferedVersion,
-    )
+    from stoilo.server.engines.stock.app_versions import OfferedVersion
     from stoilo.server.engines.stock.project.directory import StockProject
 
 CONFIG_FILE: Final = "config.xml"
@@ -58,15 +53,13 @@ class DatabaseFacts:
 
     apps: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
-    # (app, number, platform with plan class), deprecated ones too
-    registered: frozenset[tuple[str, int, str]] = frozenset()
+    # app → the highest number of its versions, deprecated ones too
+    numbers: Mapping[str, int] = field(default_factory=dict)
     offered: tuple[OfferedVersion, ...] = ()  # oldest first
     hosts: int = 0  # computers that have called
     uncertified: int = 0  # results under way without an upload certificate
     submitters: int = 0  # accounts that may use BOINC's own way to submit
     join_cache_level: int = 0  # MariaDB's
-    # app → what its row says of replication, beside what each workunit says
-    replication: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,6 @@ class ProjectFacts:
     key: str = ""  # text of `code_sign_public`, empty without one
     key_dir: str = "keys"
     keys: KeySearch = field(default_factory=KeySearch)
-    versions: tuple[KnownVersion, ...] = ()  # below ``apps/``
     closed_folders: tuple[str, ...] = ()  # of download: the web server may not read
     # BOINC's number of what its tables are, and of what its files need
     tables: tuple[int, int] | None = None
@@ -96,7 +88,7 @@ def read_facts(project: StockProject, wanted: Iterable[str] = ()) -> ProjectFact
     """Return what the files of a project say, those named in `wanted` too.
 
     Raises:
-        UsageError: ``STO-B024`` a file of the project cannot be read.
+        UsageError: ``STO-B001`` a file of the project cannot be read.
     """
     root, key_dir = project.root, project.key_dir
     # with the owner's rights: what is read here is written again, for all to see
@@ -111,14 +103,13 @@ def read_facts(project: StockProject, wanted: Iterable[str] = ()) -> ProjectFact
         key=key.decode("ascii", "replace"),
         key_dir=below(root, key_dir),
         keys=find_private_keys(root, key_dir, skipped),
-        versions=tuple(known_versions(root / "apps")),
         closed_folders=_closed_folders(project.download),
         tables=_read_tables(root),
     )
 
 
 def read_small_file(path: Path) -> bytes | None:
-    """Return a file's bytes, None where there is none; raises ``STO-B024``."""
+    """Return a file's bytes, None where there is none; raises ``STO-B001``."""
     try:
         with open_file(path) as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
@@ -126,14 +117,16 @@ def read_small_file(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise UsageError(
-            "STO-B024", f"{path.name} cannot be read: {error.strerror}"
+            "STO-B001",
+            f"{path.name} cannot be read: {error.strerror}",
+            hint="run it as the project's owner or as root",
         ) from error
     if len(data) > MAX_FILE_BYTES:
-        raise UsageError("STO-B024", f"{path.name} is larger than any that BOINC makes")
+        raise UsageError("STO-B001", f"{path.name} is larger than any that BOINC makes")
     return data
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a file to be read; raises `OSError`, also for a pipe, which would never end.
 
     Links are followed: an operator may keep config.xml elsewhere.
@@ -192,16 +185,8 @@ def _read_tables(root: Path) -> tuple[int, int] | None:
 _UNCERTIFIED: Final = (
     "result WHERE server_state <> 5 AND xml_doc_in NOT LIKE '%<xml_signature>%'"
 )
-# deprecated ones too
-_REGISTERED: Final = """SELECT app.name, app_version.version_num, platform.name,
- app_version.plan_class FROM app_version, app, platform
- WHERE app.id = app_version.appid AND platform.id = app_version.platformid"""
-# Columns of BOINC's `app` by which it replicates beside what a workunit asks for.
-_REPLICATION: Final = (
-    "homogeneous_redundancy",
-    "homogeneous_app_version",
-    "target_nresults",
-)
+_NUMBERS: Final = """SELECT app.name, MAX(app_version.version_num) FROM app_version, app
+ WHERE app.id = app_version.appid GROUP BY app.name"""
 
 
 def ask_database(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
@@ -218,28 +203,11 @@ def ask_database(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
     found = DatabaseFacts(
         apps=names("app"),
         platforms=names("platform"),
-        registered=frozenset(
-            (app, number, f"{platform}__{plan}" if plan else platform)
-            for app, number, platform, plan in connection.execute(text(_REGISTERED))
-        ),
+        numbers=dict(map(tuple, connection.execute(text(_NUMBERS)))),
         offered=read_offered(connection),
         hosts=count("host"),
         uncertified=count(_UNCERTIFIED),
         submitters=count("user_submit") + count("user_submit_app"),
         join_cache_level=join_cache_level(connection),
-        replication=_replication(connection),
     )
     return replace(facts, database=found)
-
-
-def _replication(connection: Connection) -> dict[str, str]:
-    query = f"SELECT name, {', '.join(_REPLICATION)} FROM app WHERE deprecated = 0"  # noqa: S608 - our own words
-    said = {
-        name: ", ".join(
-            f"{column} {value}"
-            for column, value in zip(_REPLICATION, values, strict=True)
-            if value
-        )
-        for name, *values in connection.execute(text(query))
-    }
-    return {name: what for name, what in said.items() if what}

@@ -22,7 +22,7 @@ from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import write_durably
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.trust import load_trust
-from stoilo.server.engines.stock.installation.app_versions import (
+from stoilo.server.engines.stock.app_versions import (
     check_signatures,
     version_xml,
 )
@@ -41,13 +41,13 @@ from stoilo.server.engines.stock.installation.plan import (
 )
 from stoilo.server.engines.stock.project.database import open_database
 from stoilo.server.engines.stock.project.directory import read_project, tool_environment
-from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
+from stoilo.server.engines.stock.script_server import ENTRY_POINTS, entry_point_text
 from stoilo.server.release.parts import ReleasedPrograms, read_programs
 from stoilo.signer.release_pack import read_release
 
 if TYPE_CHECKING:
     from stoilo.server.engines.programs import SignedFile
-    from stoilo.server.engines.stock.installation.app_versions import VersionFolder
+    from stoilo.server.engines.stock.app_versions import VersionFolder
     from stoilo.server.engines.stock.installation.plan import Plan, Step
     from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.release.parts import ReleasedPrograms
@@ -78,13 +78,12 @@ def install_project(
     Args:
         root: the project.
         offer: of `read_offer`.
-        quick: see `Surroundings`.
+        quick: hosts shall ask every few seconds; see `correct_settings`.
         dry_run: only say what would be done.
         url: of its database (SQLAlchemy form), if another than config.xml names.
 
     Raises:
-        UsageError, InternalError: ``STO-B001``, ``STO-B002``, ``STO-B021`` to
-            ``STO-B027``, ``STO-B100``.
+        UsageError, InternalError: ``STO-B001``, ``STO-B021`` to ``STO-B026``.
     """
     project = _read(root)
     wanted = entry_points(Owner.of(project.root))
@@ -109,7 +108,7 @@ def _read(root: Path) -> StockProject:
 
 
 def entry_points(owner: Owner) -> tuple[WriteFile, ...]:
-    """Return the scripts that BOINC's daemons run; raises ``STO-B100``."""
+    """Return the scripts that BOINC's daemons run; raises ``STO-B021``."""
     content = entry_point_text(find_interpreter(owner)).encode()
     why = "BOINC's daemons ask the engine by it"
     return tuple(WriteFile(f"bin/{name}", content, 0o755, why) for name in ENTRY_POINTS)
@@ -163,8 +162,7 @@ class Installer:
         """Do one step.
 
         Raises:
-            InternalError: ``STO-B026`` a file cannot be written; ``STO-B027`` a program
-                of BOINC's fails.
+            InternalError: ``STO-B026`` a file cannot be written, or a program of BOINC's fails.
         """
         try:
             match step:
@@ -238,10 +236,10 @@ class Installer:
                 **self._owner.process_rights(),
             )
         except subprocess.TimeoutExpired as error:
-            raise InternalError("STO-B027", f"{words[0]} does not end") from error
+            raise InternalError("STO-B026", f"{words[0]} does not end") from error
         said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
         if done.returncode != 0 or _FAILED.search(said):
-            raise InternalError("STO-B027", f"{words[0]}: {said[-_SHOWN:]}")
+            raise InternalError("STO-B026", f"{words[0]}: {said[-_SHOWN:]}")
 
     def _make_folder(self, folder: Path) -> None:
         """Make a directory and those above it, down from the project's."""

@@ -97,7 +97,7 @@ def find_interpreter(owner: Owner, candidates: Sequence[str] = INTERPRETERS) -> 
     """Return the first of `candidates` that the project's owner can run.
 
     Raises:
-        UsageError: ``STO-B100`` he can run none of them.
+        UsageError: ``STO-B021`` he can run none of them.
     """
     said = []
     for name in candidates:
@@ -105,7 +105,12 @@ def find_interpreter(owner: Owner, candidates: Sequence[str] = INTERPRETERS) -> 
         if not trouble:
             return name
         said.append(f"{name}: {trouble}")
-    raise UsageError("STO-B100", f"as user {owner.uid}: {'; '.join(said)}")
+    raise UsageError(
+        "STO-B021",
+        f"as user {owner.uid} no Python can be run: {'; '.join(said)}",
+        hint="install the system's Python 3.9 or later, or let that user enter the folders"
+        " above the one that runs stoilo",
+    )
 
 
 def try_interpreter(words: Sequence[str], owner: Owner) -> str:

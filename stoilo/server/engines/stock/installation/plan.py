@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.stock.installation.app_versions import new_versions
+from stoilo.server.engines.stock.app_versions import new_versions
 from stoilo.server.engines.stock.installation.config_rules import (
-    Surroundings,
     correct_daemons,
     correct_settings,
 )
@@ -30,7 +29,6 @@ from stoilo.server.engines.stock.project.levels import (
     MOST_APPS,
     PREFERENCES_FILE,
     add_apps,
-    missing_plan_classes,
     render_preferences,
     set_plan_classes,
 )
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
-    from stoilo.server.engines.stock.installation.app_versions import VersionFolder
+    from stoilo.server.engines.stock.app_versions import VersionFolder
     from stoilo.server.engines.stock.installation.facts import (
         DatabaseFacts,
         ProjectFacts,
@@ -102,12 +100,13 @@ Step = WriteFile | SetMode | AddVersion | RunTool
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """What people have to do."""
+class Finding:
+    """What is wrong with a project, or not well."""
 
     name: str  # of the hazard, stable
-    text: str  # what is wrong and what to do
-    grave: bool = False  # the project cannot be used, or not safely, until it is done
+    text: str  # what was seen
+    advice: str = ""  # what people have to do
+    grave: bool = True  # it cannot be used, or not safely, until that is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ class Plan:
     """What an installation has to do, in order; empty where everything is done."""
 
     steps: tuple[Step, ...]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Finding, ...] = ()  # what only people can do
 
 
 def make_plan(
@@ -134,10 +133,10 @@ def make_plan(
         key: the public code-sign key, with those that it has taken over from; None: it
             stays as it is.
         wanted: entry points as they have to lie there.
-        quick: see `Surroundings`.
+        quick: hosts shall ask every few seconds; see `correct_settings`.
 
     Raises:
-        UsageError: ``STO-B021`` config.xml cannot be edited; ``STO-B022`` too many apps;
+        UsageError: ``STO-B021`` config.xml cannot be edited, or there are too many apps;
             ``STO-B023`` hosts know another code-sign key.
     """
     config = read_config(facts.files.get(CONFIG_FILE, b""))
@@ -147,7 +146,7 @@ def make_plan(
         steps += _apps(facts, facts.database, programs)
         if key is not None:
             steps += _key(facts, facts.database, key)
-        steps += _versions(facts, facts.database, programs)
+        steps += _versions(facts.database, programs)
     # last, when all else is there: daemons and scheduler go by it at once
     steps += _config(facts, config, quick=quick)
     return Plan(tuple(steps), tuple(_notes(facts, config, steps)))
@@ -156,7 +155,7 @@ def make_plan(
 def _check_apps(database: DatabaseFacts) -> None:
     if len({*database.apps, *APPS}) > MOST_APPS:
         raise UsageError(
-            "STO-B022",
+            "STO-B021",
             f"with ours the project would have more than {MOST_APPS} apps",
             hint="mark apps as deprecated in the project's database, or use another",
         )
@@ -198,10 +197,10 @@ def _files(facts: ProjectFacts, wanted: Sequence[WriteFile]) -> Iterator[Step]:
         why = "volunteers choose their level here; BOINC's own page takes none for all"
         yield WriteFile(PREFERENCES_FILE, page, 0o644, why)
     classes = _text(facts, PLAN_CLASS_FILE)
-    if missing_plan_classes(classes):
+    with_ours = set_plan_classes(classes)
+    if with_ours != classes:
         why = "tasks are sent only to who chose their level and kind"
-        made = _encode(set_plan_classes(classes))
-        yield WriteFile(PLAN_CLASS_FILE, made, 0o644, why)
+        yield WriteFile(PLAN_CLASS_FILE, _encode(with_ours), 0o644, why)
 
 
 def _apps(
@@ -257,49 +256,55 @@ def _key(
 
 
 def _versions(
-    facts: ProjectFacts, database: DatabaseFacts, programs: Sequence[AppProgram]
+    database: DatabaseFacts, programs: Sequence[AppProgram]
 ) -> Iterator[Step]:
-    """Return how new app versions come to be."""
-    made = new_versions(APPS, programs, facts.versions)
+    """Return how new app versions come to be.
+
+    One that an earlier installation has left half-way is written again.
+    """
+    made = new_versions(APPS, programs, database.offered, database.numbers)
     yield from map(AddVersion, made)
-    waiting = {
-        (one.app, one.number, one.platform) for one in facts.versions if one.app in APPS
-    }
-    if made or waiting - database.registered:
+    if made:
         words = ("bin/update_versions", "--noconfirm")
         yield RunTool(words, "app versions with the ceremony's signatures")
 
 
 def _config(facts: ProjectFacts, config: ConfigText, *, quick: bool) -> Iterator[Step]:
     """Return the one edit of config.xml."""
-    # not known, with a database that does not answer: nothing gets stricter then
-    uncertified = facts.database.uncertified if facts.database else 1
-    corrections = correct_settings(config, Surroundings(facts.host, uncertified, quick))
-    changes = correct_daemons(config, APPS)
-    if not corrections and not changes:
+    settings = correct_settings(
+        config,
+        facts.host,
+        # not known, with a database that does not answer: nothing gets stricter then
+        uncertified=facts.database.uncertified if facts.database else 1,
+        quick=quick,
+    )
+    daemons = tuple(correct_daemons(config, APPS))
+    if not settings and not daemons:
         return
     content = edit_config(
         facts.files[CONFIG_FILE],
-        {one.tag: one.value for one in corrections},
-        [(one.was, one.becomes) for one in changes if one.was is not None],
-        [one.becomes for one in changes if one.was is None],
+        {tag: value for tag, (value, _) in settings.items()},
+        [(was, becomes) for was, becomes, _ in daemons if was is not None],
+        [becomes for was, becomes, _ in daemons if was is None],
     )
-    reasons = [f"<{one.tag}> = {one.value}: {one.why}" for one in corrections]
-    reasons += [f"daemon {one.becomes.cmd}: {one.why}" for one in changes]
+    reasons = [f"<{tag}> = {value}: {why}" for tag, (value, why) in settings.items()]
+    reasons += [f"daemon {becomes.cmd}: {why}" for _, becomes, why in daemons]
     yield WriteFile(CONFIG_FILE, content, 0o640, "\n".join(reasons), keep_former=True)
 
 
-RESTART: Final = Note(
+RESTART: Final = Finding(
     "restart",
-    "daemons whose line changed read it only when they start: end those processes (their"
-    " numbers are in the pid_ directory) with SIGHUP, then run bin/start. Do not use bin/stop:"
-    " while a project is stopped every client is told to stay away for an hour.",
+    "daemons whose line changed read it only when they start",
+    "end those processes (their numbers are in the pid_ directory) with SIGHUP, then run"
+    " bin/start. Do not use bin/stop: while a project is stopped every client is told to"
+    " stay away for an hour.",
+    grave=False,
 )
 
 
 def _notes(
     facts: ProjectFacts, config: ConfigText, steps: Sequence[Step]
-) -> Iterator[Note]:
+) -> Iterator[Finding]:
     """Return what people have to do, keys first."""
     yield from _key_notes(facts)
     if facts.database is not None:
@@ -308,76 +313,58 @@ def _notes(
         yield RESTART
 
 
-def _key_notes(facts: ProjectFacts) -> Iterator[Note]:
+def _key_notes(facts: ProjectFacts) -> Iterator[Finding]:
     keys = facts.keys
     if keys.found:
-        text = (
+        yield Finding(
+            "private-key",
             f"a private code-sign key lies on the server: {', '.join(keys.found)}. Whoever"
             " breaks into it could sign programs for every volunteer. Our signatures come"
-            " from the ceremony and need none here: take it away, to an offline medium or"
-            " to nowhere."
+            " from the ceremony and need none here",
+            "take it away, to an offline medium or to nowhere",
         )
-        yield Note("private-key", text, grave=True)
     if keys.closed:
-        text = (
+        yield Finding(
+            "closed-keys",
             "whether a private code-sign key lies on the server cannot be told:"
-            f" {', '.join(keys.closed)} may not be read, or is a link to a folder elsewhere."
-            " Look there as the project's owner or as root."
+            f" {', '.join(keys.closed)} may not be read, or is a link to a folder elsewhere",
+            "look there as the project's owner or as root",
         )
-        yield Note("closed-keys", text, grave=True)
     if keys.unseen:
-        text = (
-            f"not looked into for private keys: {', '.join(keys.unseen)}; do it as root"
-        )
-        yield Note("unseen-files", text)
+        text = f"not looked into for private keys: {', '.join(keys.unseen)}"
+        yield Finding("unseen-files", text, "look there as root", grave=False)
     mode = facts.modes.get(UPLOAD_KEY)
     if mode is None:
-        text = (
-            "there is no private upload key, so results have no upload certificates: make"
-            " a pair with BOINC's crypt_prog -genkey, in the key directory"
-        )
-        yield Note("upload-key", text, grave=True)
+        text = "there is no private upload key, so results have no upload certificates"
+        advice = "make a pair with BOINC's crypt_prog -genkey, in the key directory"
+        yield Finding("upload-key", text, advice)
     elif mode & stat.S_IRWXO:
-        text = "everybody on this machine may read upload_private: chmod 640 it"
-        yield Note("upload-key", text)
+        text = "everybody on this machine may read upload_private"
+        yield Finding("upload-key", text, "chmod 640 it", grave=False)
 
 
-def _database_notes(database: DatabaseFacts, config: ConfigText) -> Iterator[Note]:
+def _database_notes(database: DatabaseFacts, config: ConfigText) -> Iterator[Finding]:
     if level := database.join_cache_level:
-        text = (
+        yield Finding(
+            "join-cache",
             f"MariaDB's join_cache_level is {level}. On a small project the transitioner"
-            " then reads rows in an order that makes it stop for ever, silently. Put"
-            " join_cache_level=0 below [mysqld] and restart the database, or as its root:"
-            " SET GLOBAL join_cache_level=0."
+            " then reads rows in an order that makes it stop for ever, silently",
+            "put join_cache_level=0 below [mysqld] and restart the database, or as its"
+            " root: SET GLOBAL join_cache_level=0",
         )
-        yield Note("join-cache", text, grave=True)
     if database.submitters:
-        text = (
+        yield Finding(
+            "submit-rpc",
             f"{database.submitters} accounts may submit jobs by BOINC's own web interface."
             " It reads any file of the server that a job names and passes the gate and the"
-            " log by: delete their rows in user_submit and user_submit_app."
+            " log by",
+            "delete their rows in user_submit and user_submit_app",
         )
-        yield Note("submit-rpc", text, grave=True)
     if database.uncertified and config.flag("ignore_upload_certificates"):
-        text = (
+        yield Finding(
+            "old-results",
             f"{database.uncertified} results that are under way have no upload certificate,"
-            " so they are not asked for yet (ignore_upload_certificates). Install again"
-            " when they are over."
+            " so they are not asked for yet (ignore_upload_certificates)",
+            "install again when they are over",
+            grave=False,
         )
-        yield Note("old-results", text)
-    for app, said in database.replication.items():
-        if app in APPS:
-            text = (
-                f"BOINC's row of {app} says {said}: it makes more results of a task than"
-                " were asked for, or has them wait for computers of one kind. They are"
-                " judged by the task's own quorum all the same. Set it to 0 on the"
-                " project's page for apps, or leave it knowingly."
-            )
-            yield Note(f"replication {app}", text)
-    kind = config.text("homogeneous_redundancy")
-    if kind not in {"", "0"}:
-        text = (
-            f"homogeneous_redundancy {kind} in config.xml is for all apps: results of a"
-            " task go to machines of one kind only. Take the setting out of config.xml."
-        )
-        yield Note("replication", text)

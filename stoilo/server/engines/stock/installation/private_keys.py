@@ -56,29 +56,27 @@ class _Search:
         Returns:
             What could not be read; with `links`, such links too, where nobody looks.
         """
-        denied: set[str] = set()
+        denied: set[Path] = set()
 
         def note(error: OSError) -> None:
             if not isinstance(error, FileNotFoundError | NotADirectoryError):
-                denied.add(below(self._root, Path(str(error.filename))))
+                denied.add(Path(str(error.filename)))
 
         for folder, folders, files in os.walk(top, onerror=note):
             place = Path(folder)
-            self._left -= 1
+            self._left -= 1 + len(files)
             paths = [place / name for name in folders if place / name not in skipped]
             if links:
-                unread = [one for one in paths if self._leads_away(one, skipped)]
-                denied |= {below(self._root, one) for one in unread}
+                denied |= {one for one in paths if self._leads_away(one, skipped)}
             folders[:] = [one.name for one in paths]
-            for name in files:
-                if not self._read(place / name):
-                    denied.add(below(self._root, place / name))
+            denied |= {place / name for name in files if not self._read(place / name)}
             if len(place.parts) - len(top.parts) >= DEEPEST and folders:
-                denied.add(below(self._root, place))
+                denied.add(place)
                 folders.clear()
             if self._left <= 0:
-                return {*denied, below(self._root, place)}
-        return denied
+                denied.add(place)
+                break
+        return {below(self._root, one) for one in denied}
 
     def _leads_away(self, path: Path, skipped: Collection[Path]) -> bool:
         if not path.is_symlink():
@@ -95,19 +93,18 @@ class _Search:
         if real in self._seen:
             return True
         self._seen.add(real)
-        self._left -= 1
         content = read_small(path)
-        if self._signs(path.name, content or ""):
+        if "code_sign_private" in path.name or self._signs(path.name, content or ""):
             self.found.add(below(self._root, path))
         return content is not None
 
     def _signs(self, name: str, content: str) -> bool:
-        if "code_sign_private" in name:
-            return True
         if not _is_private(content):
             return False
-        upload = name.startswith("upload_private")
-        return not upload or _same_modulus(content.split(), self._public)
+        # BOINC's upload key, which a server needs, unless it is the code-sign key
+        modulus = slice(1, 5)  # lines with 128 bytes
+        same = content.split()[modulus] == self._public[modulus]
+        return not name.startswith("upload_private") or same
 
 
 def find_private_keys(
@@ -123,20 +120,15 @@ def find_private_keys(
     closed: set[str] = set()
     for place in {key_dir: None, root / "keys": None}:
         closed |= search.look(place, skipped, links=True)
-    unseen = search.look(root, skipped, links=False) - closed
-    return KeySearch(
-        tuple(sorted(search.found)), _some(closed), _some(unseen - search.found)
-    )
+    unseen = search.look(root, skipped, links=False) - closed - search.found
+    some = [tuple(sorted(names)[:_NAMED]) for names in (closed, unseen)]
+    return KeySearch(tuple(sorted(search.found)), *some)
 
 
 def below(root: Path, path: Path) -> str:
     """Return a name from the project's directory, absolute where it is elsewhere."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - a link keeps its own name
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-
-
-def _some(names: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(names)[:_NAMED])
 
 
 def read_small(path: Path) -> str | None:
@@ -172,8 +164,3 @@ def _is_private(text: str) -> bool:
     except TrustError:
         return False
     return True
-
-
-def _same_modulus(private: list[str], public: list[str]) -> bool:
-    lines = 4  # 128 bytes
-    return len(public) > lines and private[1 : lines + 1] == public[1 : lines + 1]

@@ -10,21 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import socket
 import time
-import urllib.error
-import urllib.request
-from contextlib import closing
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
-from sqlalchemy import inspect, text
-
-from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.http_client import HttpClient, HttpError
+from stoilo.server.engines.stock.app_versions import parse_description
 from stoilo.server.engines.stock.installation.facts import (
     ask_database,
     open_file,
@@ -33,16 +26,14 @@ from stoilo.server.engines.stock.installation.facts import (
 )
 from stoilo.server.engines.stock.installation.install import entry_points
 from stoilo.server.engines.stock.installation.owner import Owner
-from stoilo.server.engines.stock.project.database import is_maria, open_database
-from stoilo.server.engines.stock.project.tables import workunits
-from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, PING
+from stoilo.server.engines.stock.installation.queues import Queues, read_queues
+from stoilo.server.engines.stock.project.database import open_database
+from stoilo.server.engines.stock.script_server import ENTRY_POINTS, ask_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from sqlalchemy import Connection
-
-    from stoilo.server.engines.stock.installation.app_versions import OfferedVersion
+    from stoilo.server.engines.stock.app_versions import OfferedVersion
     from stoilo.server.engines.stock.installation.facts import ProjectFacts
     from stoilo.server.engines.stock.installation.plan import WriteFile
     from stoilo.server.engines.stock.project.config import Daemon
@@ -50,9 +41,7 @@ if TYPE_CHECKING:
 
 TAIL_BYTES: Final = 4096
 _LINE: Final = 160
-_CHUNK: Final = 1024 * 1024
 _STOPS: Final = ("stop_daemons", "stop_sched")
-_TOOLS: Final = ("create_work", "cancel_jobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +52,6 @@ class DaemonState:
     pid: int  # in its pid file, 0 without one
     alive: bool  # a process of that number runs the daemon's program
     last_words: str = ""  # end of its log, one line, empty without a log
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """Rows that wait for one program."""
-
-    count: int = 0
-    oldest_s: int = 0  # how long the oldest has waited, s
-
-
-@dataclass(frozen=True, slots=True)
-class Queues:
-    """What waits in the database."""
-
-    trouble: str = ""  # why it said nothing; empty where it answered
-    clock_ahead_s: float = 0.0  # of its clock before ours
-    backlogs: Mapping[str, Backlog] = field(default_factory=dict)
-    refused: int = 0  # ends that the server could not take when it was told
-    foreign: int = 0  # open workunits whose row in BOINC somebody else has made
-    foreign_name: str = ""  # one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +79,10 @@ class Snapshot:
     """A project at one moment."""
 
     facts: ProjectFacts
-    queues: Queues = Queues()
+    queues: Queues
     entry_points: tuple[WriteFile, ...] = ()  # as they have to lie there
     interpreter: str = ""  # why the project's owner can run none for them
-    missing_tools: tuple[str, ...] = ()  # of BOINC's programs that the engine runs
+    can_make: bool = True  # BOINC's program that makes workunits can be run
     stop_files: tuple[str, ...] = ()  # names of those that ``bin/stop`` leaves
     cron_age_s: int | None = None  # since ``bin/start --cron`` ran, None: never
     daemons: tuple[DaemonState, ...] = ()  # of this host
@@ -121,7 +90,8 @@ class Snapshot:
     socket: str = ""  # why nothing answers behind it
     # files of app versions that lie in the download folder: (bytes, MD5)
     programs: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    web: Mapping[str, WebAnswer] | None = None  # None: it was not asked
+    # what its URLs said, by name; those that were not asked are left out
+    web: Mapping[str, WebAnswer] = field(default_factory=dict)
 
 
 def read_snapshot(
@@ -140,7 +110,7 @@ def read_snapshot(
         clock: of the project, s since 1970; files have the machine's.
 
     Raises:
-        UsageError: ``STO-B024`` when a file cannot be read.
+        UsageError: ``STO-B001`` when a file cannot be read.
     """
     root, host = project.root, short_host()
     facts = read_facts(project, [f"bin/{name}" for name in ENTRY_POINTS])
@@ -148,15 +118,12 @@ def read_snapshot(
     wanted, interpreter = _entry_points(root)
     offered = facts.database.offered if facts.database else ()
     programs = _programs(project.download, offered)
-    tools = {name: project.tool(name) for name in _TOOLS}
     return Snapshot(
         facts=facts,
         queues=queues,
         entry_points=wanted,
         interpreter=interpreter,
-        missing_tools=tuple(
-            name for name, path in tools.items() if not os.access(path, os.X_OK)
-        ),
+        can_make=os.access(project.tool("create_work"), os.X_OK),
         stop_files=tuple(name for name in _STOPS if (root / name).exists()),
         cron_age_s=_age(root / f"run_state_{host}.xml"),
         daemons=tuple(
@@ -167,7 +134,7 @@ def read_snapshot(
         spaces=_spaces(project, host),
         socket=ask_socket(project.socket),
         programs=programs,
-        web=ask_web(project, programs) if web else None,
+        web=ask_web(project, programs) if web else {},
     )
 
 
@@ -178,79 +145,14 @@ def _entry_points(root: Path) -> tuple[tuple[WriteFile, ...], str]:
         return (), error.message
 
 
-# What waits for each of BOINC's daemons; `since`: when a row was last changed.
-_WAITING: Final = {
-    "transitions": ("transition_time", "workunit WHERE transition_time <= :now"),
-    "validations": ("{since}", "workunit WHERE need_validate = 1"),
-    "assimilations": ("{since}", "workunit WHERE assimilate_state = 1"),
-    "deletions": ("{since}", "workunit WHERE file_delete_state = 1"),
-}
-# An end has no time of its own: BOINC's row was last changed when it was taken.
-_OWN_WAITING: Final = {
-    "creation": (
-        "created_at",
-        "stoilo_workunit WHERE boinc_id = 0 AND outcome IS NULL",
-    ),
-    "outcomes": (
-        "{since}",
-        (
-            "stoilo_workunit LEFT JOIN workunit ON workunit.id = stoilo_workunit.boinc_id"
-            " WHERE undelivered = 1"
-        ),
-    ),
-}
-_REFUSED: Final = """SELECT COUNT(*) FROM stoilo_workunit
- WHERE undelivered = 1 AND attempts > 0"""
-# Ours say `templates/NAME`; 11 is where the name begins.
-_FOREIGN: Final = """SELECT COUNT(*), MIN(stoilo_workunit.name) FROM stoilo_workunit
- JOIN workunit ON workunit.id = stoilo_workunit.boinc_id
- WHERE stoilo_workunit.outcome IS NULL AND (workunit.name <> stoilo_workunit.name
- OR SUBSTR(workunit.result_template_file, 11) <> stoilo_workunit.result_template)"""
-
-
 def _ask_database(
     facts: ProjectFacts, url: str, clock: Callable[[], float]
 ) -> tuple[ProjectFacts, Queues]:
     try:
         with open_database(url, "the database") as connection:
-            return ask_database(facts, connection), _queues(connection, clock)
+            return ask_database(facts, connection), read_queues(connection, clock)
     except InternalError as error:
         return facts, Queues(trouble=error.message.partition(": ")[2])
-
-
-def _queues(connection: Connection, clock: Callable[[], float]) -> Queues:
-    ahead, now = _clock_ahead(connection, clock), int(clock())
-    backlogs = {name: _backlog(connection, now, *of) for name, of in _WAITING.items()}
-    if not inspect(connection).has_table(workunits.name):  # no server has run here yet
-        return Queues(clock_ahead_s=ahead, backlogs=backlogs)
-    own = {name: _backlog(connection, now, *of) for name, of in _OWN_WAITING.items()}
-    foreign, name = connection.execute(text(_FOREIGN)).one()
-    return Queues(
-        clock_ahead_s=ahead,
-        backlogs=backlogs | own,
-        refused=int(connection.scalar(text(_REFUSED)) or 0),
-        foreign=int(foreign),
-        foreign_name=str(name or ""),
-    )
-
-
-def _backlog(connection: Connection, now: int, since: str, rows: str) -> Backlog:
-    column = "workunit.mod_time"
-    changed = f"UNIX_TIMESTAMP({column})" if is_maria(connection) else column
-    query = text(f"SELECT COUNT(*), MIN({since.format(since=changed)}) FROM {rows}")  # noqa: S608 - our own words
-    count, oldest = connection.execute(query, {"now": now}).one()
-    return Backlog(int(count), max(0, now - int(oldest)) if oldest else 0)
-
-
-def _clock_ahead(connection: Connection, clock: Callable[[], float]) -> float:
-    """Return how far the database's time is before ours, s."""
-    if not is_maria(connection):
-        return 0.0
-    now = connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(NOW(6))").scalar_one()
-    return float(now) - clock()
-
-
-_BOUNDS: Final = XmlBounds(document_bytes=1024 * 1024, elements=1000)
 
 
 def _programs(
@@ -268,20 +170,17 @@ def _programs(
 def _file_names(xml: bytes) -> tuple[str, ...]:
     """Return the files of an app version; those with a path are not BOINC's."""
     try:
-        root = parse_xml(b"<x>" + xml + b"</x>", _BOUNDS)
-        names = [info.string("name") for info in root.every("file_info")]
+        infos = parse_description(xml).every("file_info")
+        names = [info.string("name") for info in infos]
     except TrustError:
         return ()
     return tuple(name for name in names if name and "/" not in name and name[0] != ".")
 
 
 def _measure(path: Path) -> tuple[int, str]:
-    md5, size = hashlib.md5(usedforsecurity=False), 0
     with open_file(path) as stream:
-        while chunk := stream.read(_CHUNK):
-            md5.update(chunk)
-            size += len(chunk)
-    return size, md5.hexdigest()
+        md5 = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
+        return stream.tell(), md5.hexdigest()
 
 
 def _age(path: Path) -> int | None:
@@ -345,7 +244,6 @@ def _spaces(project: StockProject, host: str) -> tuple[Space, ...]:
 
 
 WAIT_S: Final = 20.0
-MOST_BYTES: Final = 64 * 1024
 _SCHEDULER: Final = re.compile(
     r'<link rel="boinc_scheduler" href="([^"]+)">|<scheduler>\s*([^<\s]+)\s*</scheduler>'
 )
@@ -364,69 +262,32 @@ _QUESTION: Final = (
 def ask_web(project: StockProject, programs: Iterable[str]) -> dict[str, WebAnswer]:
     """Return what a project's pages say, by name; `programs`: names of files to fetch."""
     config = project.config
-    master_url = config.text("master_url")
-    master = _ask(master_url)
-    found = _SCHEDULER.search(master.body)
-    scheduler = (found[1] or found[2]) if found else ""
-    file = next(iter(programs), "")
-    return {
-        "master page": master,
-        "scheduler": _ask(scheduler, _REQUEST),
-        "upload handler": _ask(config.text("upload_url"), _QUESTION),
-        "download": _ask(f"{project.download_url}/{file}" if file else ""),
-        "php": _ask(f"{master_url}get_project_config.php"),
-    }
+    client = HttpClient(read_s=WAIT_S, redirects=5)
 
-
-def _ask(url: str, body: bytes | None = None) -> WebAnswer:
-    """Return what a URL says, its beginning only."""
-    if urlsplit(url).scheme not in {"http", "https"}:
-        return WebAnswer(url, trouble="no address is known")
-    request = urllib.request.Request(  # noqa: S310 - of these two schemes
-        url, body, {"Content-Type": "application/x-www-form-urlencoded"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=WAIT_S) as reply:  # noqa: S310
-            text = reply.read(MOST_BYTES).decode("utf-8", "replace")
-            return WebAnswer(url, reply.status, text)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return WebAnswer(url, error.code)
-    except (OSError, HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or error
-        return WebAnswer(url, trouble=str(why)[:_LINE])
-
-
-SOCKET_S: Final = 10.0
-_SILENT: Final = (
-    f"it takes calls and answers none within {SOCKET_S:.0f} s:"
-    " every worker is busy, or its thread has ended"
-)
-
-
-def ask_socket(path: Path, wait_s: float = SOCKET_S) -> str:
-    """Return why nothing answers behind a socket, empty when something does."""
-    try:
-        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    except OSError as error:
-        return error.strerror or "no answer"
-    try:
-        # by its folder's descriptor: names of sockets are short, paths are not
-        return _call(f"/proc/self/fd/{folder}/{path.name}", wait_s)
-    finally:
-        os.close(folder)
-
-
-def _call(name: str, wait_s: float) -> str:
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as made:
-        made.settimeout(wait_s)
+    def ask(url: str, body: bytes | None = None) -> WebAnswer:
+        """Return what a URL says, its beginning only."""
+        if not url:
+            return WebAnswer(url, trouble="no address is known")
+        method = "GET" if body is None else "POST"
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
         try:
-            made.connect(name)
-            made.sendall(PING.encode())
-            made.shutdown(socket.SHUT_WR)
-            answer = made.recv(8)
-        except TimeoutError:
-            return _SILENT
-        except OSError as error:
-            return error.strerror or "no answer"
-    return "" if answer.isdigit() else "it hangs up without an answer"
+            with client.open(
+                method, url, within_s=WAIT_S, body=body, headers=form
+            ) as stream:
+                text = next(stream.chunks(), b"").decode("utf-8", "replace")
+                return WebAnswer(url, stream.status, text)
+        except HttpError as error:
+            return WebAnswer(url, trouble=str(error))
+
+    master = ask(config.text("master_url"))
+    found = _SCHEDULER.search(master.body)
+    answers = {
+        "master page": master,
+        "scheduler": ask((found[1] or found[2]) if found else "", _REQUEST),
+        "upload handler": ask(config.text("upload_url"), _QUESTION),
+        "php": ask(f"{master.url}get_project_config.php"),
+    }
+    if file := next(iter(programs), ""):
+        answers["download"] = ask(f"{project.download_url}/{file}")
+    client.close()
+    return answers

@@ -11,10 +11,9 @@ import fcntl
 import hashlib
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import create_engine, delete, insert, select
+from sqlalchemy import create_engine, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
@@ -25,7 +24,7 @@ from stoilo.server.engines.stock.project.tables import metadata
 from stoilo.server.migrations import Branch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -98,6 +97,28 @@ class Settings:
             connection.execute(insert(table).values(name=name, value=value))
 
 
+def put_off(
+    database: Database,
+    rows: Sequence[int],  # our workunits
+    now: int,  # s since 1970
+    first_s: int,  # how long after the first time
+    doublings: int,  # how often it waits twice as long as the time before
+    *,
+    ended: bool = False,  # whether they have ended; those of the other kind stay
+) -> None:
+    """Have what could not be done about workunits tried again, and others first."""
+    table = tables.workunits
+    which = table.c.outcome.is_not(None) if ended else table.c.outcome.is_(None)
+    query = select(table.c.id, table.c.attempts).where(table.c.id.in_(rows), which)
+    if not rows:
+        return
+    with database.write() as connection:
+        for row, attempts in connection.execute(query).all():
+            later = now + first_s * 2 ** min(attempts, doublings)
+            mine = update(table).where(table.c.id == row)
+            connection.execute(mine.values(retry_at=later, attempts=attempts + 1))
+
+
 _LOCK: Final = "lock"
 _OWNER: Final = "owner"
 _FOLDER_MODE: Final = 0o750
@@ -112,21 +133,18 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
+        self._number = -1
         try:
             folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             self._number = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o640)
-        except OSError as error:
-            raise _unusable(error) from error
-        try:
             fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.release()
-            raise InternalError(
-                "STO-B095", "another server works on this BOINC project"
-            ) from error
         except OSError as error:
             self.release()
-            raise _unusable(error) from error
+            if isinstance(error, BlockingIOError):
+                text = "another server works on this BOINC project"
+                raise InternalError("STO-B095", text) from error
+            text = f"the project's folder stoilo cannot be used (errno {error.errno})"
+            raise InternalError("STO-B007", text) from error
 
     def release(self) -> None:
         """Let another server have the project; again: nothing."""
@@ -148,21 +166,17 @@ def claim_project(settings: Settings, owner: str) -> None:
         owner: names a server for good; empty: one that leaves no name.
 
     Raises:
-        UsageError: ``STO-B096`` when it is another's.
+        UsageError: ``STO-B095`` when it is another's.
     """
     known = settings.read(_OWNER)
     if known not in {"", owner}:
         raise UsageError(
-            "STO-B096", "this BOINC project has tasks of another stoilo server"
+            "STO-B095",
+            "this BOINC project has tasks of another stoilo server",
+            hint="give this one a project of its own",
         )
     if owner:
         settings.write(_OWNER, owner)
-
-
-def _unusable(error: OSError) -> InternalError:
-    return InternalError(
-        "STO-B007", f"the project's folder stoilo cannot be used (errno {error.errno})"
-    )
 
 
 LOCAL: Final = "localhost"
@@ -177,29 +191,17 @@ SOCKETS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseHost:
-    """Where the database listens; `port` 0: MariaDB's own."""
+def parse_host(text: str, own_name: str) -> tuple[str, int]:
+    """Return what a ``db_host`` means on the machine of that name: host and TCP port.
 
-    name: str  # of the host; `LOCAL`: its unix socket
-    port: int = 0  # for TCP
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is asked by its unix socket."""
-        return self.name == LOCAL
-
-
-def parse_host(text: str, own_name: str) -> DatabaseHost:
-    """Return what a ``db_host`` means on the machine of that name; never fails.
-
-    As in C, digits that are no port are none.
+    `LOCAL` is the database's unix socket, port 0 MariaDB's own. Never fails: as in C,
+    digits that are no port are none.
     """
     if text in {"", own_name}:
-        return DatabaseHost(LOCAL)
+        return LOCAL, 0
     name, _, port = text.partition(":")
     number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 else 0  # noqa: PLR2004 - 65535
-    return DatabaseHost(name or LOCAL, number)
+    return name or LOCAL, number
 
 
 def find_socket(environment: Mapping[str, str], exists: Callable[[str], bool]) -> str:

@@ -28,7 +28,7 @@ from stoilo.server.engines.stock.project.config import (
     ConfigText,
     read_config,
 )
-from stoilo.server.engines.stock.project.database import find_socket, parse_host
+from stoilo.server.engines.stock.project.database import LOCAL, find_socket, parse_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,14 +89,14 @@ class StockProject:
     def database_url(self) -> str:
         """Return the SQLAlchemy URL of the project's database, password included."""
         config = self.config
-        host = parse_host(config.text("db_host"), socket.gethostname())
-        place = find_socket(os.environ, os.path.exists) if host.is_local else ""
+        host, port = parse_host(config.text("db_host"), socket.gethostname())
+        place = find_socket(os.environ, os.path.exists) if host == LOCAL else ""
         url = URL.create(
             "mariadb+pymysql",
             username=config.text("db_user") or None,
             password=config.text("db_passwd") or None,
-            host=host.name,
-            port=None if host.is_local else host.port or None,
+            host=host,
+            port=None if host == LOCAL else port or None,
             database=config.text("db_name"),
             query={"unix_socket": place} if place else {},
         )
@@ -107,7 +107,7 @@ def read_project(root: Path) -> StockProject:
     """Return the project in a directory.
 
     Raises:
-        UsageError: ``STO-B002`` when there is none that can be read.
+        UsageError: ``STO-B001`` when there is none that can be read.
         TrustError: ``STO-B001`` when its ``config.xml`` is not one.
     """
     try:
@@ -115,7 +115,7 @@ def read_project(root: Path) -> StockProject:
             data = stream.read(CONFIG_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            "STO-B002",
+            "STO-B001",
             f"no BOINC project can be read there ({error.strerror})",
             hint="give the directory that make_project has made, with its config.xml",
         ) from error
@@ -177,41 +177,29 @@ _KEPT_CHARS: Final = 300
 _PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 
 
-class Tools:
-    """The programs in a project's ``bin``."""
-
-    def __init__(self, project: StockProject, time_s: float = _TIME_S) -> None:
-        self._project = project
-        self._time_s = time_s
-
-    def create_work(self, arguments: Sequence[str], lines: Sequence[str]) -> None:
-        """Make workunits, one for each line; raises ``STO-B005``, perhaps half-way."""
-        self._run("create_work", arguments, "".join(f"{line}\n" for line in lines))
-
-    def cancel(self, first: int, last: int) -> None:
-        """Cancel all workunits of BOINC's numbers [first, last]; raises ``STO-B005``."""
-        self._run("cancel_jobs", [str(first), str(last)])
-
-    def _run(self, tool: str, arguments: Sequence[str], text: str = "") -> None:
-        try:
-            done = subprocess.run(
-                [str(self._project.tool(tool)), *arguments],
-                input=text,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                cwd=self._project.root,
-                env=tool_environment(self._project.root),
-                timeout=self._time_s,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise InternalError(
-                "STO-B005", f"{tool} could not be run ({type(error).__name__})"
-            ) from error
-        if done.returncode:
-            said = " | ".join(done.stderr.split("\n")).strip(" |")[-_KEPT_CHARS:]
-            raise InternalError("STO-B005", f"{tool} exited {done.returncode}: {said}")
+def create_work(
+    project: StockProject, arguments: Sequence[str], lines: Sequence[str]
+) -> None:
+    """Make workunits, one for each line; raises ``STO-B005``, perhaps half-way."""
+    try:
+        done = subprocess.run(
+            [str(project.tool("create_work")), *arguments],
+            input="".join(f"{line}\n" for line in lines),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=project.root,
+            env=tool_environment(project.root),
+            timeout=_TIME_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InternalError(
+            "STO-B005", f"create_work could not be run ({type(error).__name__})"
+        ) from error
+    if done.returncode:
+        said = " | ".join(done.stderr.split("\n")).strip(" |")[-_KEPT_CHARS:]
+        raise InternalError("STO-B005", f"create_work exited {done.returncode}: {said}")
 
 
 def tool_environment(root: Path) -> dict[str, str]:

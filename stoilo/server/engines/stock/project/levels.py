@@ -23,7 +23,7 @@ from typing import Final
 
 from stoilo.core.boinc.xml import escape
 from stoilo.core.levels import level_files
-from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
+from stoilo.server.engines.embedded.accounts.preferences import LEVELS
 
 NO_BATCH: Final = 0
 # In an order in which each wish is one range, and far from those that BOINC counts up by
@@ -126,16 +126,6 @@ def render_plan_class(app: str, wish: HostFilter = ANY) -> str:
         f"{limits}"
         "<max_threads>1</max_threads>"
         "</plan_class>"
-    )
-
-
-def missing_plan_classes(text: str) -> tuple[str, ...]:
-    """Return the classes that are not in a ``plan_class_spec.xml`` as they must be."""
-    return tuple(
-        plan_class(app, wish)
-        for app in APPS
-        for wish in HOST_FILTERS
-        if render_plan_class(app, wish) not in text
     )
 
 

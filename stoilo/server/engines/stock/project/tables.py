@@ -16,14 +16,19 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
 )
+from sqlalchemy.dialects import mysql
 
 from stoilo.server.engines.database import APP_CHARS, Key, Name, Real
 
 metadata = MetaData()
 
-TEMPLATE_CHARS = 48
 FILE_CHARS = 64
+# ASCII, so that it can be compared with BOINC's columns whatever their character set
+Line = Text().with_variant(
+    mysql.TEXT(charset="ascii", collation="ascii_bin"), "mysql", "mariadb"
+)
 
 settings = Table(
     "stoilo_setting",
@@ -39,15 +44,13 @@ workunits = Table(
     Column("name", Name, nullable=False, unique=True),
     Column("app", String(APP_CHARS), nullable=False),
     Column("min_quorum", Integer, nullable=False),
-    Column("target_results", Integer, nullable=False),
     Column("max_error", Integer, nullable=False),
     Column("max_total", Integer, nullable=False),
-    Column("max_success", Integer, nullable=False),
-    Column("delay_bound_s", Integer, nullable=False),
-    Column("priority", Integer, nullable=False),
-    Column("not_after", BigInteger, nullable=False),
-    Column("input_template", String(TEMPLATE_CHARS), nullable=False),
-    Column("result_template", String(TEMPLATE_CHARS), nullable=False),
+    # the last moment at which a result may go out: it could still come back in time
+    Column("last_at", BigInteger, nullable=False),
+    # what create_work is told: for every workunit of its kind, and of this one
+    Column("arguments", String(400), nullable=False),
+    Column("line", Line, nullable=False),
     # name of the file with the release metadata among its inputs, empty without
     Column("release_file", String(FILE_CHARS), nullable=False, default=""),
     Column("created_at", BigInteger, nullable=False),
@@ -66,91 +69,57 @@ workunits = Table(
     Column("attempts", Integer, nullable=False, default=0),
     # 1 while BOINC has yet to be told that it is cancelled
     Column("cancelling", Integer, nullable=False, default=0),
+    # when BOINC is to ask about its results again, 0 where it need not
+    Column("ask_at", BigInteger, nullable=False, default=0),
+    Column("asked", Integer, nullable=False, default=0),  # how often
+    # 1 once BOINC has been made to ask: the next answer is a new one
+    Column("ask_put", Integer, nullable=False, default=0),
     # 1 when nothing of it needs files any more
     Column("closed", Integer, nullable=False, default=0),
     Index("stoilo_workunit_boinc", "boinc_id", "id"),
     Index("stoilo_workunit_release", "outcome", "release_file"),
-    Index("stoilo_workunit_state", "outcome", "frozen"),
+    Index("stoilo_workunit_last", "outcome", "frozen", "last_at"),
+    Index("stoilo_workunit_ask", "outcome", "ask_at"),
     Index("stoilo_workunit_undelivered", "undelivered", "retry_at"),
     Index("stoilo_workunit_cancelling", "cancelling"),
     Index("stoilo_workunit_closed", "closed", "id"),
 )
 
-# Workunits that may still have further results.
-issuing = Table(
-    "stoilo_issuing",
-    metadata,
-    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
-    # the last moment at which a result could come back in time
-    Column("last_at", BigInteger, nullable=False),
-    Index("stoilo_issuing_last", "last_at"),
-)
-
-# Positions count from 0 in the template's order. Below 0: files that results issued
-# earlier were told of, and that were replaced since.
+# Input files that a workunit claims; also those that results issued earlier were told of.
 needs = Table(
     "stoilo_need",
     metadata,
     Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
-    Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("file", String(FILE_CHARS), nullable=False),
+    Column("file", String(FILE_CHARS), primary_key=True),
     Index("stoilo_need_file", "file"),
 )
 
-verdicts = Table(
-    "stoilo_verdict",
+# Results of which something final was said. One that passed is bound to the bytes that
+# did, and its row is what the outcome says of it, whatever becomes of BOINC's.
+results = Table(
+    "stoilo_result",
     metadata,
-    Column("result", Name, primary_key=True),
+    Column("name", Name, primary_key=True),
     Column("workunit_id", Key, ForeignKey(workunits.c.id), nullable=False),
     Column("verdict", String(32), nullable=False),
-    Column("code", String(16), nullable=False),
-    Column("message", String(500), nullable=False),
-    Column("judged_at", BigInteger, nullable=False),
-    # of a refusal: what BOINC will take from the host and is given back
+    Column("code", String(16), nullable=False, default=""),
+    Column("message", String(500), nullable=False, default=""),
+    # 1: it agrees with the outcome; 2: it is the canonical one
+    Column("agrees", Integer, nullable=False, default=0),
+    Column("size", BigInteger, nullable=False, default=0),
+    Column("digest", String(64), nullable=False, default=""),
     Column("host_id", BigInteger, nullable=False, default=0),
+    Column("user_id", BigInteger, nullable=False, default=0),
+    Column("received_at", BigInteger, nullable=False, default=0),
+    Column("cpu_s", Real, nullable=False, default=0.0),
+    Column("flops", Real, nullable=False, default=0.0),
+    # of a refusal: what BOINC will take from the host's record and is given back
     Column("app_version_id", BigInteger, nullable=False, default=0),
     Column("jobs_per_day", Integer, nullable=False, default=0),
     Column("consecutive_valid", Integer, nullable=False, default=0),
     Column("owed", Integer, nullable=False, default=0),
-    Index("stoilo_verdict_workunit", "workunit_id"),
-    Index("stoilo_verdict_owed", "owed"),
-)
-
-asks = Table(
-    "stoilo_ask",
-    metadata,
-    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
-    Column("retry_at", BigInteger, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    # 1 once BOINC has been made to put it: the next answer is a new one
-    Column("put", Integer, nullable=False, default=0),
-    Index("stoilo_ask_retry", "retry_at"),
-)
-
-# results that passed their check, and the digest of the bytes that did
-judged = Table(
-    "stoilo_judged",
-    metadata,
-    Column("result", Name, primary_key=True),
-    Column("workunit_id", Key, ForeignKey(workunits.c.id), nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("judged_at", BigInteger, nullable=False),
-    Index("stoilo_judged_workunit", "workunit_id"),
-)
-
-kept_results = Table(
-    "stoilo_kept_result",
-    metadata,
-    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
-    Column("name", Name, primary_key=True),
-    Column("canonical", Integer, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("host_id", BigInteger, nullable=False),
-    Column("user_id", BigInteger, nullable=False),
-    Column("received_at", BigInteger, nullable=False),
-    Column("cpu_s", Real, nullable=False),
-    Column("flops", Real, nullable=False),
+    Index("stoilo_result_workunit", "workunit_id"),
+    Index("stoilo_result_owed", "owed"),
 )
 
 # The tables whose rows belong to a workunit.

@@ -7,7 +7,7 @@ import pytest
 from stoilo.core.boinc.messages import SchedulerRequest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
 from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
-from stoilo.server.engines.embedded.accounts.host_filter import LEVELS
+from stoilo.server.engines.embedded.accounts.preferences import LEVELS
 from stoilo.server.engines.embedded.accounts.roster import open_roster
 from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.engines.embedded.scheduling.authenticate import find_visitor
@@ -16,8 +16,7 @@ HASH, OTHER = "a" * 32, "b" * 32
 
 
 def user_of(connection, key):
-    visitor = find_visitor(connection, SchedulerRequest(key, 0, 1, "c"))
-    return visitor and visitor.user
+    return find_visitor(connection, SchedulerRequest(key, 0, 1, "c"))
 
 
 @pytest.fixture
@@ -79,7 +78,8 @@ def test_only_real_keys_authenticate(accounts, tmp_path):
         for key in (made.key, made.weak_key):
             visitor = find_visitor(connection, SchedulerRequest(key, 0, 1, "c"))
             assert accounts.knows(key)
-            assert (visitor.user.id, visitor.user.apps) == (made.user_id, LEVELS[:2])
+            found = (visitor.row.id, visitor.chosen.levels)
+            assert found == (made.user_id, LEVELS[:2])
         for key in ("", "x", made.key[:-1], made.key + "0", "k" * 10_000):
             assert not accounts.knows(key)
             assert find_visitor(connection, SchedulerRequest(key, 0, 1, "c")) is None
@@ -126,7 +126,7 @@ def test_new_keys_open_the_account_and_old_ones_nothing(accounts):
             user_of(connection, key)
             for key in (old.key, old.weak_key, new.key, new.weak_key, other.key)
         ]
-    ids = [user and user.id for user in found]
+    ids = [one and one.row.id for one in found]
     assert ids == [None, None, old.user_id, old.user_id, other.user_id]
 
 

@@ -15,7 +15,7 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.optin import LEVEL_ORDER, OptIn
 from stoilo.executor.volunteer.main import wishes_of
 from stoilo.executor.volunteer.scheduler_rpc import render_request
-from stoilo.server.engines.embedded.accounts.host_filter import allowed_apps
+from stoilo.server.engines.embedded.accounts.preferences import allowed_apps
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.web.requests import parse_request
 from tests.support.engine import make_spec

@@ -8,17 +8,15 @@ from dataclasses import replace
 import pytest
 
 from stoilo.server.engines.stock.installation.checks import (
-    CheckVerdict,
     examine,
     is_healthy,
 )
 from stoilo.server.engines.stock.installation.facts import short_host
 from stoilo.server.engines.stock.installation.install import install_project
 from stoilo.server.engines.stock.installation.private_keys import KeySearch
+from stoilo.server.engines.stock.installation.queues import Backlog, Queues
 from stoilo.server.engines.stock.installation.snapshot import (
-    Backlog,
     DaemonState,
-    Queues,
     Space,
     WebAnswer,
     read_snapshot,
@@ -54,7 +52,7 @@ def healthy(tree):
     return replace(
         seen,
         daemons=alive,
-        missing_tools=(),
+        can_make=True,
         socket="",
         cron_age_s=10,
         web=UP,
@@ -63,11 +61,11 @@ def healthy(tree):
 
 
 def failed(seen):
-    return {one.name: one for one in examine(seen) if one.verdict is CheckVerdict.FAIL}
+    return {one.name: one for one in examine(seen) if one.grave}
 
 
 def warned(seen):
-    return {one.name: one for one in examine(seen) if one.verdict is CheckVerdict.WARN}
+    return {one.name: one for one in examine(seen) if not one.grave}
 
 
 def with_facts(seen, **fields):
@@ -94,7 +92,7 @@ def with_file(seen, name, data):
 
 
 def test_project_as_installed_is_healthy(healthy):
-    assert failed(healthy) == {}
+    assert examine(healthy) == ()
     assert is_healthy(examine(healthy))
 
 
@@ -223,7 +221,7 @@ def test_configuration_that_cannot_be_edited_is_named(healthy, tree):
     ("fields", "name"),
     [
         ({"socket": "No such file"}, "socket"),
-        ({"missing_tools": ("create_work",)}, "tools"),
+        ({"can_make": False}, "tools"),
         ({"interpreter": "as user 7: no"}, "entry points"),
         ({"daemons": ()}, "daemons"),
     ],
@@ -375,33 +373,7 @@ def test_pipe_in_a_file_s_place_does_not_hold_the_doctor_up(tmp_path, name):
 
 def test_disabled_daemon_warns(healthy):
     off = DaemonState(Daemon("feeder", disabled=True), 0, alive=False)
-    found = examine(replace(healthy, daemons=(off,)))
-    assert [one.verdict for one in found if one.name == "daemon feeder"] == ["warn"]
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("homogeneous_redundancy", 2),
-        ("homogeneous_app_version", 1),
-        ("target_nresults", 3),
-    ],
-)
-def test_replication_that_an_apps_row_asks_for_is_named(tmp_path, column, value):
-    tree = StockTree(tmp_path)
-    install_project(tree.root, tree.offer, url=tree.url)
-    tree.sql("INSERT INTO app (name, target_nresults) VALUES ('theirs', 2)")
-    before = read_snapshot(tree.project(), web=False, url=tree.url)
-    assert not any(name.startswith("replication") for name in warned(before))
-    tree.sql(f"UPDATE app SET {column} = ? WHERE name = 'pure'", [value])  # noqa: S608 - ours
-    after = read_snapshot(tree.project(), web=False, url=tree.url)
-    assert f"{column} {value}" in warned(after)["replication pure"].text
-
-
-def test_replication_by_machine_in_config_is_named(healthy, tree):
-    data = (tree.root / "config.xml").read_bytes()
-    changed = edit_config(data, {"homogeneous_redundancy": "1"})
-    assert "replication" in warned(with_file(healthy, "config.xml", changed))
+    assert "daemon feeder" in warned(replace(healthy, daemons=(off,)))
 
 
 @pytest.mark.parametrize(("there", "named"), [("27029", True), ("27032", False)])

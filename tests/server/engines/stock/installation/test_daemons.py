@@ -12,8 +12,9 @@ MADE = read_config(CONFIG.encode())
 
 
 def corrected(config=MADE):
-    instead = {one.was: one.becomes for one in correct_daemons(config, APPS)}
-    added = [one.becomes for one in correct_daemons(config, APPS) if one.was is None]
+    changes = list(correct_daemons(config, APPS))
+    instead = {was: becomes for was, becomes, _ in changes}
+    added = [becomes for was, becomes, _ in changes if was is None]
     kept = [instead.get(daemon, daemon) for daemon in config.daemons]
     return ConfigText(config.settings, (*kept, *added))
 
@@ -46,18 +47,18 @@ def test_entry_points_are_single_words():
 
 
 def test_corrected_daemons_need_no_correction():
-    assert correct_daemons(corrected(), APPS) == ()
+    assert list(correct_daemons(corrected(), APPS)) == []
 
 
 def test_slower_pace_that_somebody_chose_stays():
     slow = Daemon("transitioner --sleep_interval 30")
     config = ConfigText({}, (slow, *corrected().daemons))
-    assert slow not in [one.was for one in correct_daemons(config, APPS)]
+    assert slow not in [was for was, _, _ in correct_daemons(config, APPS)]
 
 
 def test_disabled_daemon_is_enabled():
     config = ConfigText({}, (Daemon("file_deleter -d 3", disabled=True),))
-    changes = {one.becomes for one in correct_daemons(config, APPS)}
+    changes = {becomes for _, becomes, _ in correct_daemons(config, APPS)}
     assert Daemon("file_deleter -d 3") in changes
 
 

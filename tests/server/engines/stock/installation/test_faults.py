@@ -15,7 +15,7 @@ import pytest
 from stock_bench import StockBench
 
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.stock.installation.checks import CheckVerdict, examine
+from stoilo.server.engines.stock.installation.checks import examine
 from stoilo.server.engines.stock.installation.install import install_project
 from stoilo.server.engines.stock.installation.snapshot import read_snapshot
 from stoilo.server.engines.stock.project.directory import read_project
@@ -36,7 +36,7 @@ def diagnose(fake, clock=time.time):
     """Return what the doctor finds wrong with a played project."""
     project = read_project(fake.project.root)  # as it is now
     seen = read_snapshot(project, web=False, url=fake.database_url, clock=clock)
-    wrong = [one for one in examine(seen) if one.verdict is CheckVerdict.FAIL]
+    wrong = [one for one in examine(seen) if one.grave]
     return {one.name: one.text for one in wrong if one.name not in AROUND}
 
 

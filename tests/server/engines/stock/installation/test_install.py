@@ -113,7 +113,7 @@ def test_old_key_that_vouches_goes_out_with_the_new_one(tree):
 def test_too_many_apps_are_refused(tree):
     for number in range(8):
         tree.sql("INSERT INTO app (name) VALUES (?)", [f"theirs{number}"])
-    with pytest.raises(UsageError, match="STO-B022"):
+    with pytest.raises(UsageError, match="STO-B021"):
         install(tree)
 
 

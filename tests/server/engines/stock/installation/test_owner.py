@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.engines.stock.installation.app_versions import VersionFolder
-from stoilo.server.engines.stock.installation.checks import CheckVerdict, examine
+from stoilo.server.engines.stock.app_versions import VersionFolder
+from stoilo.server.engines.stock.installation.checks import examine
 from stoilo.server.engines.stock.installation.facts import read_facts
 from stoilo.server.engines.stock.installation.install import Installer
 from stoilo.server.engines.stock.installation.owner import (
@@ -32,7 +32,7 @@ from stoilo.server.engines.stock.installation.plan import (
     WriteFile,
 )
 from stoilo.server.engines.stock.installation.snapshot import read_snapshot
-from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
+from stoilo.server.engines.stock.script_server import ENTRY_POINTS, entry_point_text
 from tests.support.openpython import is_open
 from tests.support.stockproject import StockTree
 
@@ -127,7 +127,7 @@ def test_what_root_writes_belongs_to_the_owner(tree):
 
 def test_file_that_only_root_may_read_is_not_read_for_the_project(tree, victim):
     put_link(tree, "project.xml", victim / "shadow")
-    with pytest.raises(UsageError, match="STO-B024"):
+    with pytest.raises(UsageError, match="STO-B001"):
         read_facts(tree.project())
 
 
@@ -184,7 +184,7 @@ def closed_python(folder):
 def test_interpreter_that_the_owner_may_not_enter_is_not_chosen(closed_python):
     assert try_interpreter([closed_python, "-IS"], Owner(0, 0, (0,))) == ""
     assert find_interpreter(HIS, (closed_python, OPEN)) == OPEN
-    with pytest.raises(UsageError, match=r"Permission denied.*STO-B100"):
+    with pytest.raises(UsageError, match=r"Permission denied.*STO-B021"):
         find_interpreter(HIS, (closed_python,))
 
 
@@ -199,7 +199,7 @@ def test_script_whose_interpreter_the_owner_may_not_enter_is_named(tree, closed_
         path.chmod(0o755)
     assert named() == []
     tree.write("bin/stoilo_compare", f"#!{closed_python} -IS\n")
-    assert [one.verdict for one in named()] == [CheckVerdict.FAIL]
+    assert [one.grave for one in named()] == [True]
 
 
 def test_program_of_the_project_gets_none_of_root_s_environment(tree, monkeypatch):

@@ -36,22 +36,17 @@ def test_second_installation_of_a_played_project_has_nothing_to_do(fake):
 
 
 @pytest.mark.parametrize(
-    ("break_it", "said"),
-    [
-        (lambda path: path.with_name(f"{path.name}.sig").unlink(), "no .sig file"),
-        (lambda path: path.unlink(), "listed in version.xml but not present"),
-    ],
+    ("broken", "said"),
+    [("{}.sig", "no .sig file"), ("{}", "listed in version.xml but not present")],
 )
-def test_version_that_update_versions_does_not_take_is_our_error(fake, break_it, said):
-    signer = ProgramSigner()
+def test_version_that_update_versions_does_not_take_is_our_error(fake, broken, said):
     tool = fake.root / "bin" / "update_versions"
-    good = tool.read_text()
-    tool.write_text("#!/bin/sh\n")
-    install(fake, signer)
-    break_it(next(fake.root.glob("apps/pure/*/*/stoilo_launcher_*[!g]")))
-    tool.write_text(good)
+    good = tool.rename(tool.with_name("aside"))
+    lost = broken.format("apps/pure/*/*/stoilo_launcher_????????????????")
+    tool.write_text(f'#!/bin/sh\nrm {lost}\nexec {good} "$@"\n')
+    tool.chmod(0o755)
     with pytest.raises(InternalError, match=said):
-        install(fake, signer)
+        install(fake, ProgramSigner())
 
 
 def test_status_shows_who_runs(fake):

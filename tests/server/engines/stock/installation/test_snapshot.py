@@ -1,54 +1,62 @@
-"""The doctor asks as BOINC's scripts do: only an answer is one."""
+"""The project's pages are asked as clients ask them; only what answers is an answer."""
 
 from __future__ import annotations
 
-import logging
-import os
-import socket
-from contextlib import closing
+import http.server
+import threading
 
 import pytest
 
-from stoilo.server.engines.stock.installation.snapshot import ask_socket
-from stoilo.server.engines.stock.scripts.server import ScriptServer
+from stoilo.server.engines.stock.installation.snapshot import ask_web
+from stoilo.server.engines.stock.project.config import ConfigText
+from stoilo.server.engines.stock.project.directory import StockProject
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """A master page that names a scheduler; downloads are forbidden."""
+
+    def do_GET(self):
+        self.send_response(403 if "download" in self.path else 200)
+        self.end_headers()
+        host = self.headers["Host"]
+        link = f'<link rel="boinc_scheduler" href="http://{host}/cgi">'
+        self.wfile.write(link.encode())
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<scheduler_reply>" + b"x" * 1_000_000)
+
+    def log_message(self, *_):
+        """Say nothing."""
 
 
 @pytest.fixture
-def deep(tmp_path):
-    """A socket whose whole path is longer than names of sockets may be."""
-    folder = tmp_path / ("x" * 120)
-    folder.mkdir()
-    return folder / "validate.sock"
+def url():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
 
 
-def listen(path):
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(path.parent, os.O_PATH)
-    made.bind(f"/proc/self/fd/{folder}/{path.name}")
-    os.close(folder)
-    made.listen(8)
-    return made
+def project(tmp_path, url):
+    settings = {"master_url": url, "download_url": f"{url}download"}
+    return StockProject(tmp_path, ConfigText(settings))
 
 
-def test_engine_that_answers_is_well_and_complains_of_nothing(deep, caplog):
-    handover = ScriptServer(deep, validator=None, assimilator=None)
-    handover.open()
-    with caplog.at_level(logging.WARNING):
-        assert ask_socket(deep) == ""
-    handover.close()
-    assert caplog.records == []
+def test_pages_are_asked_and_read_to_a_bound(tmp_path, url):
+    found = ask_web(project(tmp_path, url), ["x"])
+    assert found["scheduler"].url == f"{url}cgi"
+    assert found["scheduler"].body.startswith("<scheduler_reply>")
+    assert len(found["scheduler"].body) < 1_000_000
+    assert found["download"].status == 403
+    assert found["upload handler"].trouble == "no address is known"
 
 
-def test_socket_that_nobody_serves_is_not_well(deep):
-    with closing(listen(deep)):
-        assert "answers none" in ask_socket(deep, wait_s=0.1)
-
-
-def test_socket_of_a_server_that_died_is_not_well(deep):
-    listen(deep).close()
-    assert ask_socket(deep) == "Connection refused"
-
-
-def test_missing_socket_and_missing_folder_are_said(deep):
-    assert ask_socket(deep) == "No such file or directory"
-    assert ask_socket(deep.parent / "none" / "s") == "No such file or directory"
+def test_server_that_is_away_is_said(tmp_path):
+    found = ask_web(project(tmp_path, "http://127.0.0.1:9/"), [])
+    assert found["master page"].trouble.startswith("no answer")
+    assert found["scheduler"].trouble == "no address is known"
+    assert "download" not in found

@@ -57,7 +57,7 @@ def test_lock_ends_with_a_killed_process(fake):
 @pytest.mark.parametrize("other", ["b", ""])
 def test_project_of_another_server_is_refused_while_that_is_away(fake, other):
     open_engine(fake, "a").close()
-    with pytest.raises(UsageError, match="STO-B096"):
+    with pytest.raises(UsageError, match="STO-B095"):
         open_engine(fake, other)
     open_engine(fake, "a").close()
 
@@ -71,7 +71,7 @@ def test_server_of_the_same_log_is_the_same_owner(fake):
     assert owner_name("") == ""
     open_engine(fake, owner_name("log+1")).close()
     open_engine(fake, owner_name("log+1")).close()
-    with pytest.raises(UsageError, match="STO-B096"):
+    with pytest.raises(UsageError, match="STO-B095"):
         open_engine(fake, owner_name("log+2"))
 
 

@@ -56,5 +56,5 @@ def test_other_documents_are_refused(data, tmp_path):
 
 
 def test_directory_without_project_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="STO-B002"):
+    with pytest.raises(UsageError, match="STO-B001"):
         read_project(tmp_path)

@@ -9,7 +9,7 @@ from stock_bench import StockBench
 
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.stock.creation.input_files import input_template
+from stoilo.server.engines.stock.input_files import input_template
 from stoilo.server.engines.stock.installation.install import install_project
 from stoilo.server.engines.stock.project.levels import (
     APPS,
@@ -19,7 +19,6 @@ from stoilo.server.engines.stock.project.levels import (
     add_apps,
     batch_of,
     chosen_work,
-    missing_plan_classes,
     plan_class,
     plan_classes,
     render_preferences,
@@ -87,13 +86,11 @@ def test_only_what_a_volunteer_wants_is_sent_and_by_one_class(
 def test_classes_of_others_stay():
     text = set_plan_classes(OTHER)
     assert "<name>mt</name>" in text
-    assert missing_plan_classes(text) == ()
     assert set_plan_classes(text) == text
 
 
-def test_changed_class_of_ours_is_missed_and_set_again():
+def test_changed_class_of_ours_is_set_again():
     text = set_plan_classes(OTHER).replace("^(numeric", "^(pure|numeric")
-    assert missing_plan_classes(text) == plan_classes("numeric")
     assert set_plan_classes(text) == set_plan_classes(OTHER)
 
 

@@ -1,1 +1,0 @@
-"""Workunits into BOINC: input files, templates, rows, ``create_work``."""

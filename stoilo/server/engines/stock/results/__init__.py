@@ -1,1 +1,0 @@
-"""What came back: files kept, verdicts, outcomes and their delivery, what is cleaned up."""

@@ -1,1 +1,0 @@
-"""Answers to the scripts that BOINC's validator and assimilator daemons run."""
