@@ -198,7 +198,7 @@ def read_tree(file: IO[bytes], tree: str) -> bytes:
 def check_launcher(launcher: PartFile, program: bytes, verifier: PartFile) -> None:
     """Check that a launcher (its bytes) starts `verifier` of the same platform.
 
-    Raises ``STO-F064`` when it is no launcher, ``STO-F034`` when it starts another
+    Raises ``STO-F001`` when it is no launcher, ``STO-F034`` when it starts another
     verifier or is another than its record says.
     """
     held = describe_launcher(program)
