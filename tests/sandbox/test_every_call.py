@@ -14,10 +14,10 @@ import pytest
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.sandbox.kernel import filters
-from stoilo.sandbox.kernel.filter_text import ARCHITECTURES, evaluate
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.run import encode_probe
 from stoilo.sandbox.process.supervisor import Jail
+from tests.support.bpf import ARCHITECTURES, evaluate
 
 HERE = next(a for a, m in ARCHITECTURES.items() if m == platform.machine())
 LEVELS = [level.name for level in load_levels()]
