@@ -89,8 +89,8 @@ class Run(Protocol):
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 
-class ActiveRuns(Generic[AnyRun]):
-    """The runs of one executor by result name, all held or none. Thread-safe.
+class HoldingExecutor(Executor, Generic[AnyRun]):
+    """An executor that holds its runs by result name, all of them or none. Thread-safe.
 
     Args:
         end: ends a run when the executor is closed.
@@ -99,7 +99,7 @@ class ActiveRuns(Generic[AnyRun]):
     def __init__(self, end: Callable[[AnyRun], object]) -> None:
         self._end = end
         self._lock = threading.Condition()
-        self._runs: dict[str, AnyRun | None] = {}
+        self._held: dict[str, AnyRun | None] = {}
         self._unwanted: set[str] = set()
         self._suspended = False
         self._closed = False
@@ -114,12 +114,12 @@ class ActiveRuns(Generic[AnyRun]):
         with self._lock:
             if self._closed:
                 raise InternalError(CANCELLED, "this executor is closed")
-            self._runs[result] = None
+            self._held[result] = None
         try:
             yield
         finally:
             with self._lock:
-                del self._runs[result]
+                del self._held[result]
                 self._unwanted.discard(result)
 
     def watch(self, result: str, run: AnyRun, *, wait: bool = False) -> None:
@@ -128,7 +128,7 @@ class ActiveRuns(Generic[AnyRun]):
         `wait`: until runs may go on, for one that could end before it is suspended.
         """
         with self._lock:
-            self._runs[result] = run
+            self._held[result] = run
             if wait:
                 self._lock.wait_for(
                     lambda: (
@@ -148,29 +148,33 @@ class ActiveRuns(Generic[AnyRun]):
     def running(self) -> dict[str, AnyRun]:
         """Return the runs that have begun."""
         with self._lock:
-            return {name: run for name, run in self._runs.items() if run is not None}
+            return {name: run for name, run in self._held.items() if run is not None}
 
     def cancel(self, result: str) -> None:
         """End one run, also one that is still being prepared; others are unharmed."""
         with self._lock:
-            if result not in self._runs:
+            if result not in self._held:
                 return
             self._unwanted.add(result)
-            run = self._runs[result]
+            run = self._held[result]
             self._lock.notify_all()
         if run is not None:
             run.cancel()
 
-    def suspend(self, *, suspended: bool) -> None:
-        """Hold every run, and those that begin; or let them go on."""
+    def suspend(self) -> None:
+        """Hold every run, and those that begin."""
         with self._lock:
-            self._suspended = suspended
+            self._suspended = True
+        for run in self.running().values():
+            run.suspend()
+
+    def resume(self) -> None:
+        """Let every run go on."""
+        with self._lock:
+            self._suspended = False
             self._lock.notify_all()
         for run in self.running().values():
-            if suspended:
-                run.suspend()
-            else:
-                run.resume()
+            run.resume()
 
     def close(self) -> None:
         """End every run, let none begin, end those being prepared when they do."""
@@ -212,7 +216,7 @@ MAX_RESULT_BYTES: Final = BOUNDS.value_bytes + BOUNDS.result_header_bytes
 CANCELLED: Final = "STO-S008"
 
 
-class SlotExecutor(Executor):
+class SlotExecutor(HoldingExecutor[SlotProcess]):
     """An `Executor` whose copies run under the launcher, each in a slot of its own.
 
     Its runs can be suspended, say how far they are, and survive restarts.
@@ -235,13 +239,13 @@ class SlotExecutor(Executor):
         opt_in: bytes,
         preferences: Callable[[], str] = str,
     ) -> None:
+        super().__init__(SlotProcess.quit)
         self._programs = programs
         self._data = data.resolve()
         self._slots = self._data / "slots"
         self._preferences = preferences
-        self._runs = ActiveRuns(SlotProcess.quit)
         self._taken: dict[int, str] = {}
-        self._lock = threading.Lock()
+        self._slots_lock = threading.Lock()
         home = self._data / HOME_NAME
         own_directory(home)
         replace_file(home / OPT_IN_FILE, opt_in)
@@ -256,45 +260,29 @@ class SlotExecutor(Executor):
                 STO-S008 it was ended from here, STO-X008 the disk refuses.
         """
         program = self._programs.ready(work.app)
-        with self._runs.hold(work.result), self._slot(work.result) as slot:
+        with self.hold(work.result), self._slot(work.result) as slot:
             try:
                 if not (slot / FINISH_FILE).exists():  # else a former start was faster
                     ended = self._run(slot, work, program)
                     _raise_unless_finished(ended)
                 data = _take_result(slot)
-            except OSError as error:
-                raise disk_trouble("this machine cannot run a copy", error) from error
             except LaunchFailedError:
                 shutil.rmtree(slot, ignore_errors=True)
                 raise
             shutil.rmtree(slot, ignore_errors=True)
             return data
 
-    def cancel(self, result: str) -> None:
-        """Abort the run of a copy; see `Executor`."""
-        self._runs.cancel(result)
-
-    def close(self) -> None:
-        """Have every run write its state down and end; kill those that do not."""
-        self._runs.close()
-
-    def suspend(self) -> None:
-        """Hold every run; see `Executor`."""
-        self._runs.suspend(suspended=True)
-
-    def resume(self) -> None:
-        """Let every run go on; see `Executor`."""
-        self._runs.suspend(suspended=False)
-
     def fractions(self) -> Mapping[str, float]:
         """Return how far the runs say they are; see `Executor`."""
-        running = self._runs.running()
-        return {name: process.status.fraction_done for name, process in running.items()}
+        return {
+            name: process.status.fraction_done
+            for name, process in self.running().items()
+        }
 
     def keep(self, results: Collection[str]) -> None:
         """Drop the slots of all copies but these; see `Executor`."""
         # A slot in use is never removed, whatever the ledger says meanwhile.
-        with self._lock:
+        with self._slots_lock:
             taken = {str(number) for number in self._taken}
         for slot in self._kept():
             gone = copy_in(slot) not in {"", *results}
@@ -308,7 +296,7 @@ class SlotExecutor(Executor):
         )
         lay_out(slot, task)
         process = start_in_slot(slot, program.launcher)
-        self._runs.watch(work.result, process)
+        self.watch(work.result, process)
         code = process.wait()
         ended = judge_exit(slot, code)
         # Killed on request, it says nothing about the task.
@@ -320,7 +308,7 @@ class SlotExecutor(Executor):
     @contextmanager
     def _slot(self, result: str) -> Iterator[Path]:
         """Yield the copy's own slot: the one it had before, else a new one."""
-        with self._lock:
+        with self._slots_lock:
             number = self._number(result)
             self._taken[number] = result
         slot = self._slots / str(number)
@@ -328,12 +316,11 @@ class SlotExecutor(Executor):
             # Left by a result that is over; nothing of it may reach the next one.
             if copy_in(slot) != result:
                 shutil.rmtree(slot, ignore_errors=True)
-            slot.mkdir(parents=True, exist_ok=True)
-            yield slot
-        except OSError as error:
-            raise disk_trouble("this machine cannot run a copy", error) from error
+            with disk_trouble("this machine cannot run a copy"):
+                slot.mkdir(parents=True, exist_ok=True)
+                yield slot
         finally:
-            with self._lock:
+            with self._slots_lock:
                 del self._taken[number]
 
     def _number(self, result: str) -> int:

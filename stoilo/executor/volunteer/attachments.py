@@ -167,24 +167,22 @@ class Attachments:
         made = self._base / f".new-{secrets.token_hex(8)}"
         files = {KEY: f"{key}\n".encode(), ROOT: root, CA: ca}
         try:
-            made.mkdir(mode=0o700)
-            for name, data in files.items():
-                if data:
-                    _write(made / name, data)
-            _write(made / NAME, msgspec.json.encode(said))
-            made.replace(target)
-        except OSError as error:
+            with disk_trouble("an attachment cannot be written"):
+                made.mkdir(mode=0o700)
+                for name, data in files.items():
+                    if data:
+                        _write(made / name, data)
+                _write(made / NAME, msgspec.json.encode(said))
+                made.replace(target)
+        finally:
             shutil.rmtree(made, ignore_errors=True)
-            raise disk_trouble("an attachment cannot be written", error) from error
         return Attachment(target, said)
 
     def remove(self, attachment: Attachment) -> None:
         """Forget an attachment with all that it holds; raises ``STO-X008``."""
         gone = self._base / f".old-{secrets.token_hex(8)}"
-        try:
+        with disk_trouble("an attachment cannot be removed"):
             attachment.directory.replace(gone)
-        except OSError as error:
-            raise disk_trouble("an attachment cannot be removed", error) from error
         shutil.rmtree(gone, ignore_errors=True)
 
 

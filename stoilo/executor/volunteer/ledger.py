@@ -150,14 +150,10 @@ class Ledger:
         self._directory = directory
         self._copies = directory / "copies"
         self.files = directory / "files"
-        try:
+        with disk_trouble("the state directory cannot be written"):
             for folder in (directory, self._copies, self.files):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = _take_lock(directory / "lock")
-        except OSError as error:
-            raise disk_trouble(
-                "the state directory cannot be written", error
-            ) from error
         try:
             self.host = self._load_host(project)
             self._known = {record.result: record for record in self._load_copies()}
@@ -211,17 +207,13 @@ class Ledger:
                 self.save(msgspec.structs.replace(known, deadline=record.deadline))
             return
         made = self._directory / f"new-{secrets.token_hex(8)}"
-        try:
+        with disk_trouble("the state directory cannot be written"):
             made.mkdir(mode=0o700)
             replace_file(made / "copy.json", msgspec.json.encode(record))
             # The name appears when all of it is on the disk: a crash leaves a `new-` to
             # sweep.
             made.replace(self._copies / record.result)
             sync_directory(self._copies)
-        except OSError as error:
-            raise disk_trouble(
-                "the state directory cannot be written", error
-            ) from error
         self._known[record.result] = record
 
     def save(self, record: ResultRecord) -> None:
@@ -245,12 +237,8 @@ class Ledger:
             return
         # Renamed first, so that a crash leaves no result without its record.
         trash = self._directory / f"old-{secrets.token_hex(8)}"
-        try:
+        with disk_trouble("the state directory cannot be written"):
             (self._copies / result).replace(trash)
-        except OSError as error:
-            raise disk_trouble(
-                "the state directory cannot be written", error
-            ) from error
         shutil.rmtree(trash, ignore_errors=True)
 
     def trim_files(self, cap_bytes: int) -> None:

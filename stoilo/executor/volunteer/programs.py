@@ -139,12 +139,8 @@ class Programs:
         self._lock = threading.Lock()  # of what is known: held for moments
         self._fetching = threading.Lock()  # of the files: one start at a time
         self._versions = {item.app: item for item in _read_index(self._index)}
-        try:
+        with disk_trouble("the project's programs cannot be kept"):
             self._folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise disk_trouble(
-                "the project's programs cannot be kept", error
-            ) from error
 
     def learn(self, versions: tuple[AppVersion, ...]) -> None:
         """Take the app versions of a reply, durably; older ones of the same app go."""
@@ -242,13 +238,11 @@ def _sha256(path: Path) -> str:
 
 def _digest(path: Path, state: hashlib._Hash) -> str:
     """Return a file's digest; raises ``STO-X008``."""
-    try:
+    with disk_trouble("the project's programs cannot be kept"):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             while chunk := file.read(_CHUNK):
                 state.update(chunk)
-    except OSError as error:
-        raise disk_trouble("the project's programs cannot be kept", error) from error
     return state.hexdigest()
 
 

@@ -75,10 +75,8 @@ class ResultRun:
         if self._clock() >= copy.deadline:
             self._fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
             return
-        try:
+        with disk_trouble("this machine cannot run a copy"):
             self._run_in_time(copy)
-        except OSError as error:
-            raise disk_trouble("this machine cannot run a copy", error) from error
 
     def deliver(self, copy: ResultRecord) -> None:
         """Send a finished result, or note that the project will never take it.

@@ -225,7 +225,7 @@ class Transfer:
         if target.exists() and target.stat().st_size == file.nbytes:
             return
         part = target.with_name(f"{target.name}.part")
-        try:
+        with disk_trouble("a download cannot be stored"):
             # A killed process leaves the part; the next try goes on from it.
             download_from_any(file, part, self._whole, self._from_mirror)
             with part.open("rb") as stream:
@@ -233,8 +233,6 @@ class Transfer:
             if file.sticky:
                 mark_sticky(part)
             part.replace(target)
-        except OSError as error:
-            raise disk_trouble("a download cannot be stored", error) from error
 
     def upload(self, copy: ResultRecord, path: Path) -> None:
         """Send a finished result file, resuming where the project is.
