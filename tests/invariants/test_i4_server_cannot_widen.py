@@ -17,7 +17,7 @@ from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.volunteer import main as volunteer
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.project_file import ProjectFile
-from stoilo.executor.volunteer.scheduler import RequestFacts, Settings, request_of
+from stoilo.executor.volunteer.scheduler import Settings, request_of
 from stoilo.executor.volunteer.scheduler_rpc import parse_reply, render_request
 from stoilo.sandbox.process.supervisor import zygote_command, zygote_environment
 from stoilo.testing.deployment import Deployment
@@ -116,8 +116,8 @@ def test_preferences_of_a_reply_change_no_wish(tmp_path):
         ProjectFile(tmp_path).learn(parse_reply(HOSTILE_WORDS.encode(), "http://p/"))
     memory = ProjectFile(tmp_path).memory
     assert "gpu" in memory.preferences  # the control: it was told and remembered
-    known = RequestFacts(code_sign_key=memory.code_sign_key)
-    request = request_of(ledger.host, before, (), known)
+    key = memory.code_sign_key
+    request = request_of(ledger.host, before, (), code_sign_key=key)
     assert request.wishes == before.wishes
     assert b"gpu" not in render_request(request)
 

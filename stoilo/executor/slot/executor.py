@@ -19,13 +19,10 @@ from typing import Final, Generic, Protocol, TypeVar
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.slot.layout import (
-    ExitKind,
+    LaunchFailedError,
     Program,
-    ProgramSource,
-    SlotExit,
-    SlotTask,
+    check_exit,
     copy_in,
-    judge_exit,
     lay_out,
     read_state,
 )
@@ -185,30 +182,6 @@ class HoldingExecutor(Executor, Generic[AnyRun]):
             self._end(run)
 
 
-class PutOffError(InternalError):
-    """The program asks to be started again later (BOINC's temporary exit).
-
-    Attributes:
-        delay_s: not before that many s.
-    """
-
-    def __init__(self, delay_s: float, reason: str) -> None:
-        super().__init__("STO-F048", f"put off for {delay_s:.0f} s: {reason}")
-        self.delay_s = delay_s
-
-
-class LaunchFailedError(InternalError):
-    """The program ended in a way that BOINC counts as the task's failure.
-
-    Attributes:
-        exit_status: as it is reported.
-    """
-
-    def __init__(self, exit_status: int, message: str) -> None:
-        super().__init__("STO-F048", message)
-        self.exit_status = exit_status
-
-
 log = logging.getLogger(__name__)
 
 OPT_IN_FILE: Final = "optin.toml"
@@ -222,7 +195,7 @@ class SlotExecutor(HoldingExecutor[SlotProcess]):
     Its runs can be suspended, say how far they are, and survive restarts.
 
     Args:
-        programs: launcher and verifier of each app; a `Program` serves all.
+        programs: returns the program of an app, checked and ready to be started.
         data: laid out like a BOINC data directory; `Work.files` lie in it.
         opt_in: the opt-in file of this volunteer; written where the verifier reads it.
         preferences: returns the project-specific preferences; they may only lower.
@@ -234,7 +207,7 @@ class SlotExecutor(HoldingExecutor[SlotProcess]):
 
     def __init__(
         self,
-        programs: ProgramSource,
+        programs: Callable[[str], Program],
         data: Path,
         opt_in: bytes,
         preferences: Callable[[], str] = str,
@@ -259,12 +232,11 @@ class SlotExecutor(HoldingExecutor[SlotProcess]):
             InternalError: STO-F048 it ended without a result and is to be started again,
                 STO-S008 it was ended from here, STO-X008 the disk refuses.
         """
-        program = self._programs.ready(work.app)
+        program = self._programs(work.app)
         with self.hold(work.result), self._slot(work.result) as slot:
             try:
                 if not (slot / FINISH_FILE).exists():  # else a former start was faster
-                    ended = self._run(slot, work, program)
-                    _raise_unless_finished(ended)
+                    self._run(slot, work, program)
                 data = _take_result(slot)
             except LaunchFailedError:
                 shutil.rmtree(slot, ignore_errors=True)
@@ -289,21 +261,22 @@ class SlotExecutor(HoldingExecutor[SlotProcess]):
             if gone and slot.name not in taken:
                 shutil.rmtree(slot, ignore_errors=True)
 
-    def _run(self, slot: Path, work: Work, program: Program) -> SlotExit:
-        state = read_state(slot)
-        task = SlotTask(
-            work, program, self._preferences(), cpu_s=state.checkpoint_cpu_time
-        )
-        lay_out(slot, task)
+    def _run(self, slot: Path, work: Work, program: Program) -> None:
+        """Start the program and return when it has finished, else raise."""
+        cpu_s = read_state(slot).checkpoint_cpu_time
+        lay_out(slot, work, program, preferences=self._preferences(), cpu_s=cpu_s)
         process = start_in_slot(slot, program.launcher)
         self.watch(work.result, process)
         code = process.wait()
-        ended = judge_exit(slot, code)
-        # Killed on request, it says nothing about the task.
-        if process.ended_by_us and ended.ending is not ExitKind.FINISHED:
-            raise InternalError(CANCELLED, "the run was ended")
-        log.info("the launcher of %s ended with %d", work.result, code)
-        return ended
+        try:
+            check_exit(slot, code)
+        except InternalError as error:
+            # Killed on request, it says nothing about the task.
+            if process.ended_by_us:
+                raise InternalError(CANCELLED, "the run was ended") from error
+            raise
+        finally:
+            log.info("the launcher of %s ended with %d", work.result, code)
 
     @contextmanager
     def _slot(self, result: str) -> Iterator[Path]:
@@ -334,24 +307,6 @@ class SlotExecutor(HoldingExecutor[SlotProcess]):
 
     def _kept(self) -> list[Path]:
         return [path for path in self._slots.glob("*") if path.name.isdecimal()]
-
-
-def _raise_unless_finished(ended: SlotExit) -> None:
-    words = ended.words or "it said nothing"
-    match ended.ending:
-        case ExitKind.PUT_OFF:
-            raise PutOffError(ended.delay_s, words)
-        case ExitKind.FAILED:
-            raise LaunchFailedError(
-                ended.exit_status,
-                f"the launcher ended with {ended.exit_status}: {words}",
-            )
-        case ExitKind.RESTART:
-            raise InternalError(
-                "STO-F048", f"the launcher ended without a result: {words}"
-            )
-        case ExitKind.FINISHED:
-            return
 
 
 def _take_result(slot: Path) -> bytes:

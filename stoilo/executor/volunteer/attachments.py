@@ -37,7 +37,6 @@ from stoilo.executor.verifier.installation import (
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.scheduler import (
     Caller,
-    RequestFacts,
     Settings,
     is_over,
     request_of,
@@ -320,10 +319,11 @@ def _report(attachment: Attachment, ledger: Ledger) -> bool:
     ca = attachment.directory / CA
     settings = Settings(attachment.said.project, _read_key(attachment.directory / KEY))
     transfer = Transfer(settings.project, ca=ca if ca.exists() else None)
-    known = RequestFacts(wants_work=False, may_wait=False)
     try:
         Caller(settings, ledger, transfer).call(
-            lambda host: request_of(host, settings, ledger.copies(), known)
+            lambda host: request_of(
+                host, settings, ledger.copies(), wants_work=False, may_wait=False
+            )
         )
     except StoiloError as error:
         log.warning("%s", error)

@@ -28,13 +28,13 @@ from stoilo.core.errors import (
     UnreachableError,
     show_plainly,
 )
-from stoilo.executor.slot.executor import Executor, PutOffError
+from stoilo.executor.slot.executor import Executor
+from stoilo.executor.slot.layout import PutOffError
 from stoilo.executor.volunteer.host_info import HostDescription
 from stoilo.executor.volunteer.ledger import HostRecord, Ledger, Phase, ResultRecord
 from stoilo.executor.volunteer.project_file import ProjectFile
 from stoilo.executor.volunteer.scheduler import (
     Caller,
-    RequestFacts,
     Retries,
     Settings,
     identity_after,
@@ -281,8 +281,10 @@ class Volunteer:
 
     def _request(self, host: HostRecord) -> SchedulerRequest:
         wants = not (self._suspended or self._waking.stopping)
-
-        known = RequestFacts(
+        return request_of(
+            host,
+            self._settings,
+            self._ledger.copies(),
             info=self._description.now(),
             code_sign_key=self._project.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
@@ -290,7 +292,6 @@ class Volunteer:
             wants_work=wants and time.monotonic() >= self._no_work_before,
             may_wait=wants,
         )
-        return request_of(host, self._settings, self._ledger.copies(), known)
 
     def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:
         """Write down a reply: who we are, what is acknowledged, dropped, assigned."""

@@ -49,8 +49,7 @@ from stoilo.executor.volunteer.installed import InstalledExecutor
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.executor.volunteer.programs import (
-    Approval,
-    ConsentedPrograms,
+    Approve,
     Programs,
     ReleasedPrograms,
     fetch_release,
@@ -190,7 +189,7 @@ def _make_parts(
             return _Parts(executor, project)
         case Means.LAUNCHER:
             program = Program.of(options.launcher)
-            slots = SlotExecutor(program, options.state, allowed, wishes)
+            slots = SlotExecutor(lambda _: program, options.state, allowed, wishes)
             return _Parts(slots, project)
         case Means.RELEASED | Means.TRUSTED:
             programs = Programs(
@@ -199,13 +198,13 @@ def _make_parts(
                 lambda: project.memory.code_sign_key,
                 _approval(options),
             )
-            slots = SlotExecutor(programs, options.state, allowed, wishes)
+            slots = SlotExecutor(programs.ready, options.state, allowed, wishes)
             return _Parts(slots, project, programs)
 
 
-def _approval(options: argparse.Namespace) -> Approval:
+def _approval(options: argparse.Namespace) -> Approve | None:
     if options.root is None:
-        return ConsentedPrograms()
+        return None
     root = _read(options.root, BOUNDS.metadata_bytes)
     cache = _own(options.state / "release")
 
@@ -218,7 +217,7 @@ def _approval(options: argparse.Namespace) -> Approval:
             cache=cache,
         )
 
-    return ReleasedPrograms(fetch)
+    return ReleasedPrograms(fetch).check
 
 
 def _own(directory: Path) -> Path:

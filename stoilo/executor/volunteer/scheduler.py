@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -156,7 +157,7 @@ class Caller:
             UnreachableError: no answer, or the project says that it is down; the next
                 call looks the scheduler up again.
             TrustError: an answer that cannot be read, likewise.
-            DeniedError: ``STO-X003``, the key is unknown.
+            DeniedError: ``STO-X003``, the key is un
         """
         try:
             request, reply = self._exchange(make_request)
@@ -211,31 +212,29 @@ WAIT_S: Final = 1.0
 """How long an idle host lets the project hold its answer, s."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
-    """What a request says beside the copies."""
-
-    info: HostInfo = field(default_factory=HostInfo)  # this computer
-    code_sign_key: str = ""  # the project's, empty before the first
-    sticky_files: tuple[str, ...] = ()  # inputs that are kept
-    # how far running copies are, by result name
-    fractions: Mapping[str, float] = field(default_factory=dict)
-    wants_work: bool = True  # whether new copies may come
-    may_wait: bool = True  # whether the project may hold an empty answer
-
-
 def request_of(
     host: HostRecord,
     settings: Settings,
     copies: Sequence[ResultRecord],
-    known: RequestFacts,
+    *,
+    info: HostInfo | None = None,
+    code_sign_key: str = "",
+    sticky_files: Sequence[str] = (),
+    fractions: Mapping[str, float] = MappingProxyType({}),
+    wants_work: bool = True,
+    may_wait: bool = True,
 ) -> SchedulerRequest:
-    """Return the next request: what is done, what is not, what is wanted."""
+    """Return the next request: what is done, what is not, what is wanted.
+
+    `info`: of this computer. `code_sign_key`: the project's, empty before the first.
+    `sticky_files`: inputs that are kept. `fractions`: how far running copies are, by
+    result name. `may_wait`: whether the project may hold an empty answer.
+    """
     over = [copy for copy in copies if is_over(copy)]
     unfinished = [copy for copy in copies if not is_over(copy)]
     waiting = [copy for copy in copies if copy.phase is Phase.ASSIGNED]
     # One ahead, so that a slot does not stand idle for a whole scheduler call.
-    wanted = settings.slots * PREFETCHED - len(waiting) if known.wants_work else 0
+    wanted = settings.slots * PREFETCHED - len(waiting) if wants_work else 0
     return SchedulerRequest(
         authenticator=settings.key,
         host_id=host.host_id,
@@ -243,21 +242,21 @@ def request_of(
         cpid=host.cpid,
         cpu_req_secs=float(max(0, wanted)),
         cpu_req_instances=float(max(0, wanted)),
-        dont_send_work=not known.wants_work,
+        dont_send_work=not wants_work,
         ncpus=settings.slots,
         results=tuple(report_of(copy) for copy in over),
         other_results=tuple(
-            OtherResult(copy.result, known.fractions.get(copy.result, 0.0))
+            OtherResult(copy.result, fractions.get(copy.result, 0.0))
             for copy in unfinished
         ),
-        wait_s=WAIT_S if known.may_wait and not copies else 0.0,
+        wait_s=WAIT_S if may_wait and not copies else 0.0,
         wishes=settings.wishes,
         own_program=settings.own_program,
         client=CLIENT_VERSION,
         platforms=(PLATFORM,),
-        host=known.info,
-        code_sign_key=known.code_sign_key,
-        sticky_files=known.sticky_files[:MOST_STICKY],
+        host=info or HostInfo(),
+        code_sign_key=code_sign_key,
+        sticky_files=tuple(sticky_files[:MOST_STICKY]),
     )
 
 

@@ -19,6 +19,7 @@ from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.volunteer.ledger import (
     NO_HOST,
     HostRecord,
+    Phase,
     ResultRecord,
     load_record,
 )
@@ -96,7 +97,7 @@ class CopyStanding(msgspec.Struct, frozen=True):
     result: str
     workunit: str
     app: str
-    phase: str
+    phase: Phase
     running: bool
     fraction_done: float | None
     deadline: int
@@ -207,16 +208,9 @@ def read_status(directory: Path) -> VolunteerStatus:
 
 def _copy(copy: ResultRecord, standing: LiveStatus, *, alive: bool) -> CopyStanding:
     running = alive and copy.result in standing.running
-    return CopyStanding(
-        result=copy.result,
-        workunit=copy.workunit,
-        app=copy.app,
-        phase=copy.phase.value,
-        running=running,
-        fraction_done=standing.fractions.get(copy.result) if running else None,
-        deadline=copy.deadline,
-        code=copy.code,
-    )
+    done = standing.fractions.get(copy.result) if running else None
+    now = {"running": running, "fraction_done": done}
+    return msgspec.convert(msgspec.structs.asdict(copy) | now, CopyStanding)
 
 
 def _former(directory: Path) -> LiveStatus:

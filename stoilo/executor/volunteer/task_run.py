@@ -14,7 +14,8 @@ import msgspec
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
-from stoilo.executor.slot.executor import Executor, LaunchFailedError, PutOffError
+from stoilo.executor.slot.executor import Executor
+from stoilo.executor.slot.layout import LaunchFailedError, PutOffError
 from stoilo.executor.verifier.installation import disk_trouble
 from stoilo.executor.verifier.workunit import (
     Disposition,

@@ -20,7 +20,7 @@ from stoilo.core.boinc.messages import (
     SchedulerRequest,
     UploadInfo,
 )
-from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
+from stoilo.core.boinc.xml import XmlBounds, leaf, parse_xml
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.http_client import (
     AnswerStream,
@@ -36,6 +36,7 @@ from stoilo.executor.volunteer.scheduler_rpc import (
     REPLY_BOUNDS,
     parse_reply,
     render_request,
+    render_version,
 )
 
 Fetch = Callable[[FileInfo, Path], None]
@@ -74,23 +75,31 @@ UPLOAD_REPLY_BOUNDS = XmlBounds(document_bytes=64 * 1024, elements=64)
 
 def render_size_query(name: str) -> bytes:
     """Return the body that asks how much of upload `name` the project holds."""
-    return (
-        f"<data_server_request>\n{_versions()}"
-        f"<get_file_size>{escape(name)}</get_file_size>\n</data_server_request>\n"
-    ).encode()
+    return _data_request(leaf("get_file_size", name), "</data_server_request>")
 
 
 def render_upload_head(
     upload: UploadInfo, *, nbytes: int, md5: str, offset: int
 ) -> bytes:
     """Return everything of an upload before its raw bytes."""
-    return (
-        f"<data_server_request>\n{_versions()}<file_upload>\n<file_info>\n"
-        f"<name>{escape(upload.name)}</name>\n<xml_signature>\n</xml_signature>\n"
-        f"<max_nbytes>{upload.max_nbytes}</max_nbytes>\n</file_info>\n"
-        f"<nbytes>{nbytes}</nbytes>\n<md5_cksum>{md5}</md5_cksum>\n"
-        f"<offset>{offset}</offset>\n<data>\n"
-    ).encode()
+    return _data_request(
+        "<file_upload>",
+        "<file_info>",
+        leaf("name", upload.name),
+        "<xml_signature>",
+        "</xml_signature>",
+        leaf("max_nbytes", upload.max_nbytes),
+        "</file_info>",
+        leaf("nbytes", nbytes),
+        leaf("md5_cksum", md5),
+        leaf("offset", offset),
+        "<data>",
+    )
+
+
+def _data_request(*lines: str) -> bytes:
+    begin = ("<data_server_request>", *render_version(CLIENT_VERSION))
+    return "\n".join((*begin, *lines, "")).encode()
 
 
 def parse_upload_reply(data: bytes) -> tuple[int, int, str]:
@@ -106,14 +115,6 @@ def parse_upload_reply(data: bytes) -> tuple[int, int, str]:
         root.integer("status", 1),
         root.integer("file_size"),
         root.string("message", longest=1000),
-    )
-
-
-def _versions() -> str:
-    return (
-        f"<core_client_major_version>{CLIENT_VERSION.major}</core_client_major_version>\n"
-        f"<core_client_minor_version>{CLIENT_VERSION.minor}</core_client_minor_version>\n"
-        f"<core_client_release>{CLIENT_VERSION.release}</core_client_release>\n"
     )
 
 

@@ -21,7 +21,6 @@ from stoilo.executor.volunteer.client import Volunteer
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.executor.volunteer.programs import (
-    ConsentedPrograms,
     Programs,
     ReleasedPrograms,
 )
@@ -77,12 +76,10 @@ def version(site, number=1, key=KEY):
 def make(site, tmp_path):
     transfers = []
 
-    def build(*versions, approval=None):
+    def build(*versions, approve=None):
         transfers.append(Transfer(site))
         key = render_boinc_public(KEY.public)
-        made = Programs(
-            tmp_path, transfers[-1], lambda: key, approval or ConsentedPrograms()
-        )
+        made = Programs(tmp_path, transfers[-1], lambda: key, approve)
         made.learn(versions or (version(site),))
         return made
 
@@ -145,7 +142,7 @@ def test_program_of_the_release_is_approved_and_asked_for_once_a_day(make):
         fetched.append(now[0])
         return release_of(LAUNCHER, VERIFIER)
 
-    programs = make(approval=ReleasedPrograms(fetch, clock=lambda: now[0]))
+    programs = make(approve=ReleasedPrograms(fetch, clock=lambda: now[0]).check)
     for now[0] in (0.0, 3600.0, 90_000.0):
         programs.ready("pure")
     assert fetched == [0.0, 90_000.0]
@@ -155,7 +152,7 @@ def test_program_of_the_release_is_approved_and_asked_for_once_a_day(make):
     "release", [release_of(b"other", VERIFIER), release_of(LAUNCHER, b"other")]
 )
 def test_signed_program_that_is_not_in_the_release_is_not_started(make, release):
-    programs = make(approval=ReleasedPrograms(lambda: release))
+    programs = make(approve=ReleasedPrograms(lambda: release).check)
     with pytest.raises(TrustError, match="STO-X043"):
         programs.ready("pure")
 
@@ -164,7 +161,7 @@ def test_release_out_of_reach_puts_the_program_off(make):
     def fetch():
         raise UnreachableError("STO-X001", "not now")
 
-    programs = make(approval=ReleasedPrograms(fetch))
+    programs = make(approve=ReleasedPrograms(fetch).check)
     with pytest.raises(UnreachableError):
         programs.ready("pure")
 
@@ -196,13 +193,12 @@ def make_volunteer(project, state):
         state / "project",
         transfer,
         lambda: memory.memory.code_sign_key,
-        ConsentedPrograms(),
     )
     return Volunteer(
         Settings(url, project.key, own_program=False, backoff_s=(0.05, 0.3)),
         ledger,
         transfer,
-        SlotExecutor(programs, state, render_opt_in(OptIn())),
+        SlotExecutor(programs.ready, state, render_opt_in(OptIn())),
         project=memory,
         on_app_versions=programs.learn,
     )
