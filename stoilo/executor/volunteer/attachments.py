@@ -159,7 +159,14 @@ class Attachments:
             TrustError: STO-X047 the directory is open to others.
             InternalError: STO-X008.
         """
-        own_base(self._base)
+        try:
+            self._base.parent.mkdir(parents=True, exist_ok=True)
+            own_directory(self._base)
+        except (TrustError, OSError) as error:
+            raise TrustError(
+                "STO-X047",
+                f"{self._base} cannot be used: it must be yours alone (0700)",
+            ) from error
         target = self._base / directory_name(said.project)
         if target.exists():
             raise UsageError("STO-X045", f"{said.project} has a directory here already")
@@ -170,8 +177,8 @@ class Attachments:
                 made.mkdir(mode=0o700)
                 for name, data in files.items():
                     if data:
-                        _write(made / name, data)
-                _write(made / NAME, msgspec.json.encode(said))
+                        replace_file(made / name, data)
+                replace_file(made / NAME, msgspec.json.encode(said))
                 made.replace(target)
         finally:
             shutil.rmtree(made, ignore_errors=True)
@@ -183,17 +190,6 @@ class Attachments:
         with disk_trouble("an attachment cannot be removed"):
             attachment.directory.replace(gone)
         shutil.rmtree(gone, ignore_errors=True)
-
-
-def own_base(base: Path) -> None:
-    """Make the directory of attachments unless it is there; raises ``STO-X047``."""
-    try:
-        base.parent.mkdir(parents=True, exist_ok=True)
-        own_directory(base)
-    except (TrustError, OSError) as error:
-        raise TrustError(
-            "STO-X047", f"{base} cannot be used: it must be yours alone (0700)"
-        ) from error
 
 
 def directory_name(project: str) -> str:
@@ -237,12 +233,6 @@ def _read(directory: Path) -> Attachment:
             "STO-X047", f"the attachment {directory.name[:100]} cannot be used"
         ) from error
     return Attachment(directory, said)
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.touch(mode=0o600)
-    replace_file(path, data)
-    path.chmod(0o600)
 
 
 ACCOUNT_BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, elements=64)

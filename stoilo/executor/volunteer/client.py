@@ -31,19 +31,26 @@ from stoilo.core.errors import (
 from stoilo.executor.slot.executor import Executor
 from stoilo.executor.slot.layout import PutOffError
 from stoilo.executor.volunteer.host_info import HostDescription
-from stoilo.executor.volunteer.ledger import HostRecord, Ledger, Phase, ResultRecord
-from stoilo.executor.volunteer.project_file import ProjectFile
+from stoilo.executor.volunteer.ledger import (
+    HostRecord,
+    Ledger,
+    Phase,
+    ResultRecord,
+    recall,
+)
 from stoilo.executor.volunteer.scheduler import (
     Caller,
     Retries,
     Settings,
     identity_after,
     is_over,
+    key_after,
+    memory_after,
     records_of,
     request_of,
     within_room,
 )
-from stoilo.executor.volunteer.status import ControlFile, StatusFile
+from stoilo.executor.volunteer.status import CONTROL_FILE, Control, StatusFile
 from stoilo.executor.volunteer.task_run import Course, ResultRun, decide, failed
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.executor.volunteer.wakeup import Wakeup
@@ -64,7 +71,6 @@ class Volunteer:
         executor: judges and runs copies.
         clock: s since 1970; only deadlines are judged by it.
         on_app_versions: takes what the project sends as programs.
-        project: what is remembered of it; read from the ledger's directory when missing.
     """
 
     def __init__(
@@ -76,17 +82,14 @@ class Volunteer:
         *,
         clock: Callable[[], float] = time.time,
         on_app_versions: Callable[[tuple[AppVersion, ...]], None] = lambda _: None,
-        project: ProjectFile | None = None,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
         self._transfer = transfer
         self._executor = executor
         self._learn_programs = on_app_versions
-        self._project = project or ProjectFile(ledger.directory)
-        self._control = ControlFile(ledger.directory)
-        self._updates = self._control.control.updates
-        self._suspended = False
+        before = recall(ledger.directory / CONTROL_FILE, Control, Control())
+        self._control = Control(updates=before.updates)  # asked before we began
         self._standing = StatusFile(ledger.directory)
         self._description = HostDescription(ledger.directory)
         self._waking = Wakeup()
@@ -150,17 +153,15 @@ class Volunteer:
         self._show()
 
     def _obey(self) -> None:
-        control = self._control.look()
-        suspended = control.suspended
-        if control.updates != self._updates:
-            self._updates = control.updates
+        before = self._control
+        self._control = recall(self._ledger.directory / CONTROL_FILE, Control, before)
+        if self._control.updates != before.updates:
             self._caller.insist()
             self._retries.clear()
             self._no_work_before = 0.0
-        if suspended == self._suspended:
+        if self._control.suspended == before.suspended:
             return
-        self._suspended = suspended
-        if suspended:
+        if self._control.suspended:
             self._executor.suspend()
         else:
             self._executor.resume()
@@ -174,7 +175,7 @@ class Volunteer:
 
     def _start_runs(self) -> None:
         for copy in self._ledger.copies():
-            if self._suspended or len(self._running) >= self._settings.slots:
+            if self._control.suspended or len(self._running) >= self._settings.slots:
                 return
             idle = copy.result not in self._running
             ready = self._retries.is_ready(copy.result)
@@ -280,13 +281,13 @@ class Volunteer:
         self._caller.plan(reply, idle=not self._ledger.copies())
 
     def _request(self, host: HostRecord) -> SchedulerRequest:
-        wants = not (self._suspended or self._waking.stopping)
+        wants = not (self._control.suspended or self._waking.stopping)
         return request_of(
             host,
             self._settings,
             self._ledger.copies(),
             info=self._description.now(),
-            code_sign_key=self._project.memory.code_sign_key,
+            code_sign_key=self._ledger.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
             fractions=self._executor.fractions(),
             wants_work=wants and time.monotonic() >= self._no_work_before,
@@ -327,19 +328,22 @@ class Volunteer:
         return result in self._running or bool(begun)
 
     def _take_programs(self, reply: SchedulerReply) -> None:
+        known = self._ledger.memory
+        key, programs = known.code_sign_key, reply.app_versions
         try:
-            self._project.learn(reply)
-        except TrustError as error:
+            key = key_after(key, reply)
+        except TrustError as error:  # the rest of the reply counts
+            programs = ()
             log.warning("%s", error)
             self._standing.note_trouble(error)
-        else:
-            self._learn_programs(reply.app_versions)
+        self._ledger.save_memory(memory_after(known, reply, key))
+        self._learn_programs(programs)
 
     def _pause(self) -> float:
         """Return how long nothing will be due, s."""
         now = time.monotonic()
         pauses = [self._caller.due_in(reports=self._has_reports())]
-        room = not self._suspended and len(self._running) < self._settings.slots
+        room = not self._control.suspended and len(self._running) < self._settings.slots
         for copy in self._ledger.copies():
             if copy.result in self._running or is_over(copy):
                 continue

@@ -26,15 +26,15 @@ import msgspec
 from stoilo.audit.format.records import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.boinc.messages import AppVersion, ProgramFile
-from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.frozen_tree import platform_name
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
-from stoilo.executor.verifier.installation import disk_trouble, replace_file
+from stoilo.executor.verifier.installation import disk_trouble
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import ReleaseFiles, travels
-from stoilo.executor.volunteer.ledger import load_record
+from stoilo.executor.volunteer.ledger import recall, save_record
 from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
 from stoilo.executor.volunteer.transfer import Missing, Transfer
 from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
@@ -119,7 +119,9 @@ class Programs:
         self._approve = approve
         self._lock = threading.Lock()  # of what is known: held for moments
         self._fetching = threading.Lock()  # of the files: one start at a time
-        self._versions = {item.app: item for item in _read_index(self._index)}
+        # Lost, the project tells them again with the next copy.
+        versions = recall(self._index, list[AppVersion], [])
+        self._versions = {item.app: item for item in versions}
         with disk_trouble("the project's programs cannot be kept"):
             self._folder.mkdir(mode=0o700, exist_ok=True)
 
@@ -136,7 +138,7 @@ class Programs:
                     known[item.app] = item
             if known == self._versions:
                 return
-            replace_file(self._index, msgspec.json.encode(_sorted(known)))
+            save_record(self._index, [known[app] for app in sorted(known)])
             self._versions = known
         if self._fetching.acquire(blocking=False):  # else they go the next time
             try:
@@ -203,18 +205,6 @@ class Programs:
             if path.name.removesuffix(".part") not in named:
                 with suppress(OSError):
                     path.unlink()
-
-
-def _sorted(versions: dict[str, AppVersion]) -> list[AppVersion]:
-    return [versions[app] for app in sorted(versions)]
-
-
-def _read_index(path: Path) -> list[AppVersion]:
-    """Return the app versions known before; none without the file."""
-    try:
-        return load_record(path, list[AppVersion], [])
-    except InternalError:
-        return []  # the project tells them again with the next copy
 
 
 _md5 = partial(hashlib.md5, usedforsecurity=False)  # as BOINC signs

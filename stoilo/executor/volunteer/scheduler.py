@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from stoilo.core.boinc.codesign import check_key_change, parse_boinc_public
 from stoilo.core.boinc.messages import (
     HostInfo,
     OtherResult,
@@ -32,6 +33,7 @@ from stoilo.executor.volunteer.ledger import (
     HostRecord,
     Ledger,
     Phase,
+    ProjectMemory,
     ResultRecord,
 )
 from stoilo.executor.volunteer.scheduler_rpc import CLIENT_VERSION, PLATFORM
@@ -205,6 +207,9 @@ MOST_PER_SLOT: Final = 4 * PREFETCHED
 """Unfinished copies held per slot, however many a project sends: more than are asked for,
 since copies that were lost come again unasked."""
 
+MOST_MESSAGES: Final = 20
+"""Of the project, remembered."""
+
 MOST_STICKY: Final = 1000
 """Files named in a request."""
 
@@ -273,6 +278,50 @@ def identity_after(host: HostRecord, reply: SchedulerReply) -> HostRecord:
     if host.host_id:
         host = msgspec.structs.replace(host, cpid=secrets.token_hex(16), rpc_seqno=0)
     return msgspec.structs.replace(host, host_id=reply.host_id)
+
+
+def memory_after(
+    known: ProjectMemory, reply: SchedulerReply, key: str
+) -> ProjectMemory:
+    """Return what is remembered after a reply, with the code-sign `key` that counts.
+
+    A message that is repeated counts once, as the newest.
+    """
+    before = [text for text in known.messages if text not in reply.messages]
+    return ProjectMemory(
+        code_sign_key=key,
+        user=reply.user or known.user,
+        preferences=reply.project_preferences or known.preferences,
+        messages=(*before, *dict.fromkeys(reply.messages))[-MOST_MESSAGES:],
+    )
+
+
+def key_after(known: str, reply: SchedulerReply) -> str:
+    """Return the code-sign key that counts after a (hostile) reply.
+
+    It is trusted on first use, as BOINC's client does: it protects no more than that later
+    programs come from whom the first came from.
+
+    Raises:
+        TrustError: STO-X040 the reply has another key that the known one did not sign, or
+            one that cannot be read.
+    """
+    told = reply.code_sign_key
+    if not told or told == known:
+        return known
+    try:
+        new = parse_boinc_public(told)
+        if known:
+            old = parse_boinc_public(known)
+            check_key_change(new, reply.code_sign_key_signature, old)
+    except TrustError as error:
+        raise TrustError(
+            "STO-X040",
+            "the project shows another code-sign key than this computer knows",
+            hint="ask the project whether it changed its key; `stoilo volunteer detach` "
+            "and `attach` accept a new one",
+        ) from error
+    return told
 
 
 def is_over(copy: ResultRecord) -> bool:

@@ -179,24 +179,15 @@ def decide(error: StoiloError, *, tries: int, put_offs: int) -> Decision:
         return Decision(Course.LATER, error.delay_s)
     if isinstance(error, UnreachableError) and not isinstance(error, Refused):
         return Decision(Course.LATER)
+    untrusted = isinstance(error, TrustError) and error.code not in SPOILT
+    refused = untrusted or isinstance(error, Refused)
+    lasting = refused or isinstance(error, (LaunchFailedError, PutOffError))
     pause = NO_PROGRAM_S if error.code in PROGRAM else 0.0
-    if _may_pass(error) and tries + 1 < MOST_TRIES:
+    if not lasting and tries + 1 < MOST_TRIES:
         return Decision(Course.AGAIN, no_work_s=pause)
-    return _failure(error, pause)
-
-
-def _may_pass(error: StoiloError) -> bool:
-    if isinstance(error, (Refused, LaunchFailedError, PutOffError)):
-        return False
-    return error.code in SPOILT or not isinstance(error, TrustError)
-
-
-def _failure(error: StoiloError, no_work_s: float) -> Decision:
     state, exit_status = ResultState.COMPUTE_ERROR, EXIT_CHILD
-    if isinstance(error, LaunchFailedError):
-        exit_status = error.exit_status
-    elif isinstance(error, (TrustError, Refused)) and not _may_pass(error):
+    if refused:
         state, exit_status = ResultState.DOWNLOAD_ERROR, EXIT_DOWNLOAD
-    return Decision(
-        Course.FAIL, state=state, exit_status=exit_status, no_work_s=no_work_s
-    )
+    elif isinstance(error, LaunchFailedError):
+        exit_status = error.exit_status
+    return Decision(Course.FAIL, 0.0, state, exit_status, pause)

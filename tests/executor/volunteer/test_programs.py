@@ -11,20 +11,25 @@ from types import SimpleNamespace
 import pytest
 
 from stoilo.core.boinc.codesign import md5_hex, render_boinc_public
-from stoilo.core.boinc.messages import AppVersion, FileInfo, ProgramFile, SchedulerReply
+from stoilo.core.boinc.messages import (
+    AppVersion,
+    FileInfo,
+    ProgramFile,
+    SchedulerReply,
+    UserInfo,
+)
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.types import Redundancy
 from stoilo.executor.slot.executor import SlotExecutor
 from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.volunteer.client import Volunteer
-from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.volunteer.ledger import Ledger, read_memory
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.executor.volunteer.programs import (
     Programs,
     ReleasedPrograms,
 )
-from stoilo.executor.volunteer.project_file import ProjectFile
 from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
@@ -188,18 +193,17 @@ def project(tmp_path):
 
 def make_volunteer(project, state):
     url, ledger = project.url, Ledger(state / "project", project.url)
-    transfer, memory = Transfer(url), ProjectFile(state / "project")
+    transfer = Transfer(url)
     programs = Programs(
         state / "project",
         transfer,
-        lambda: memory.memory.code_sign_key,
+        lambda: ledger.memory.code_sign_key,
     )
     return Volunteer(
         Settings(url, project.key, own_program=False, backoff_s=(0.05, 0.3)),
         ledger,
         transfer,
         SlotExecutor(programs.ready, state, render_opt_in(OptIn())),
-        project=memory,
         on_app_versions=programs.learn,
     )
 
@@ -218,7 +222,7 @@ def test_copy_runs_by_the_program_that_the_project_sent(project, tmp_path, wait_
         thread.join()
         volunteer.close()
     assert project.engine.outcomes.bodies["w_1"].endswith(b"\nanswer")
-    key = ProjectFile(tmp_path / "state" / "project").memory.code_sign_key
+    key = read_memory(tmp_path / "state" / "project").code_sign_key
     assert key == signer.key.text
     assert list((tmp_path / "state" / "slots").iterdir()) == []
 
@@ -232,14 +236,19 @@ def test_programs_under_another_key_than_the_first_are_not_even_noted(
     directory = tmp_path / "state" / "project"
     reply = SchedulerReply(code_sign_key=signer.key.text)
     volunteer._take_programs(reply)
+    user = UserInfo(1, "ann", 0, total_credit=5.0)
     evil = replace(
-        reply, code_sign_key=thief.key.text, app_versions=(version(site, 9),)
+        reply,
+        code_sign_key=thief.key.text,
+        app_versions=(version(site, 9),),
+        user=user,
     )
     volunteer._take_programs(evil)
     assert not (directory / "programs.json").exists()
+    assert read_memory(directory).user == user  # the rest of the reply counts
     volunteer._take_programs(replace(evil, code_sign_key=""))  # the negative control
     assert (directory / "programs.json").exists()
-    assert ProjectFile(directory).memory.code_sign_key == signer.key.text
+    assert read_memory(directory).code_sign_key == signer.key.text
     volunteer.close()
 
 
