@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import msgspec
 
@@ -30,7 +31,7 @@ from stoilo.core.errors import (
 )
 from stoilo.executor.slot.executor import Executor
 from stoilo.executor.slot.layout import PutOffError
-from stoilo.executor.volunteer.host_info import HostDescription
+from stoilo.executor.volunteer.host_info import describe_host, free_bytes
 from stoilo.executor.volunteer.ledger import (
     HostRecord,
     Ledger,
@@ -91,7 +92,7 @@ class Volunteer:
         before = recall(ledger.directory / CONTROL_FILE, Control, Control())
         self._control = Control(updates=before.updates)  # asked before we began
         self._standing = StatusFile(ledger.directory)
-        self._description = HostDescription(ledger.directory)
+        self._computer = describe_host(ledger.directory)
         self._waking = Wakeup()
         self._running: dict[str, Future[None]] = {}
         self._unwanted: set[str] = set()
@@ -286,7 +287,9 @@ class Volunteer:
             host,
             self._settings,
             self._ledger.copies(),
-            info=self._description.now(),
+            info=replace(
+                self._computer, disk_free_bytes=free_bytes(self._ledger.directory)
+            ),
             code_sign_key=self._ledger.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
             fractions=self._executor.fractions(),
