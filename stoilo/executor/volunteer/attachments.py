@@ -41,7 +41,6 @@ from stoilo.executor.volunteer.scheduler import (
     is_over,
     request_of,
 )
-from stoilo.executor.volunteer.task_run import failed
 from stoilo.executor.volunteer.transfer import Transfer
 
 NAME: Final = "attachment.json"
@@ -298,7 +297,7 @@ def leave_project(attachment: Attachment, *, abort_tasks: bool) -> bool:
         if unfinished and not abort_tasks:
             raise UsageError("STO-X045", f"{len(unfinished)} tasks are unfinished here")
         for copy in unfinished:
-            ledger.save(failed(copy, ResultState.ABORTED, EXIT_ABORTED_BY_USER, ""))
+            ledger.fail(copy, ResultState.ABORTED, EXIT_ABORTED_BY_USER, "")
         return not ledger.copies() or _report(attachment, ledger)
     finally:
         ledger.close()

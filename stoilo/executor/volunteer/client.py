@@ -36,7 +36,6 @@ from stoilo.executor.volunteer.ledger import (
     HostRecord,
     Ledger,
     Phase,
-    ResultRecord,
     recall,
 )
 from stoilo.executor.volunteer.scheduler import (
@@ -52,7 +51,7 @@ from stoilo.executor.volunteer.scheduler import (
     within_room,
 )
 from stoilo.executor.volunteer.status import CONTROL_FILE, Control, StatusFile
-from stoilo.executor.volunteer.task_run import Course, ResultRun, decide, failed
+from stoilo.executor.volunteer.task_run import Course, ResultRun, decide
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.executor.volunteer.wakeup import Wakeup
 
@@ -217,7 +216,10 @@ class Volunteer:
             self._no_work_before = time.monotonic() + decision.no_work_s
         match decision.course:
             case Course.FAIL:
-                self._fail(copy, decision.state, decision.exit_status, error.code)
+                self._ledger.fail(
+                    copy, decision.state, decision.exit_status, error.code
+                )
+                self._caller.hurry()
             case Course.AGAIN:
                 self._ledger.save(msgspec.structs.replace(copy, tries=copy.tries + 1))
                 self._retries.put_off(result)
@@ -225,17 +227,12 @@ class Volunteer:
                 self._put_offs[result] = put_offs + isinstance(error, PutOffError)
                 self._retries.put_off(result, decision.delay_s)
 
-    def _fail(
-        self, copy: ResultRecord, state: int, exit_status: int, code: str
-    ) -> None:
-        self._ledger.save(failed(copy, state, exit_status, code))
-        self._caller.hurry()
-
     def _abort(self, result: str) -> None:
         self._unwanted.discard(result)
         copy = self._ledger.find(result)
         if copy is not None and not is_over(copy):
-            self._fail(copy, ResultState.ABORTED, EXIT_ABORTED, "")
+            self._ledger.fail(copy, ResultState.ABORTED, EXIT_ABORTED, "")
+            self._caller.hurry()
 
     def _forget(self, result: str) -> None:
         self._unwanted.discard(result)

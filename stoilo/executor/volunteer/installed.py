@@ -23,10 +23,6 @@ from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.supervisor import Jail
 
 
-def _task_jail(level: Level) -> Jail:
-    return Jail(level, TASK_JOB)
-
-
 class InstalledRuntimes:
     """Runs tasks with the libraries of this installation; see `Runtimes`.
 
@@ -36,7 +32,9 @@ class InstalledRuntimes:
 
     platform = ""
 
-    def __init__(self, make: Callable[[Level], Jail] = _task_jail) -> None:
+    def __init__(
+        self, make: Callable[[Level], Jail] = lambda level: Jail(level, TASK_JOB)
+    ) -> None:
         self._make = make
         self._flavors = installed_flavors()
         self._lock = threading.Lock()

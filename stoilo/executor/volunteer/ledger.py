@@ -264,6 +264,13 @@ class Ledger:
         save_record(folder / "copy.json", record)
         self._known[record.result] = record
 
+    def fail(
+        self, record: ResultRecord, state: int, exit_status: int, code: str
+    ) -> None:
+        """Note, durably, that a copy is to be reported as failed."""
+        fields = {"state": state, "exit_status": exit_status, "code": code}
+        self.save(msgspec.structs.replace(record, phase=Phase.FAILED, **fields))
+
     def store_result(self, record: ResultRecord, data: bytes) -> None:
         """Keep a finished result file, durably, then note the copy as finished."""
         replace_file(self.result_path(record.result), data)

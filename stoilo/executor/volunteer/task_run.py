@@ -33,13 +33,6 @@ EXIT_UPLOAD = -161
 EXIT_CHILD: Final = 195  # BOINC: the application's child failed
 
 
-def failed(copy: ResultRecord, state: int, exit_status: int, code: str) -> ResultRecord:
-    """Return `copy` as one to be reported as failed."""
-    return msgspec.structs.replace(
-        copy, phase=Phase.FAILED, state=state, exit_status=exit_status, code=code
-    )
-
-
 class ResultRun:
     """What the slots of one volunteer do.
 
@@ -74,7 +67,7 @@ class ResultRun:
             StoiloError: it did not come so far; `Volunteer` decides what becomes of it.
         """
         if self._clock() >= copy.deadline:
-            self._fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
+            self._ledger.fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
             return
         with disk_trouble("this machine cannot run a copy"):
             self._run_in_time(copy)
@@ -89,7 +82,7 @@ class ResultRun:
             self._transfer.upload(copy, self._ledger.result_path(copy.result))
         except Refused as error:
             log.warning("%s: %s", copy.result, error)
-            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
+            self._ledger.fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
         else:
             self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
 
@@ -106,7 +99,7 @@ class ResultRun:
         if parse_result_header(data).disposition is Disposition.REFUSED:
             self._drop_damaged(copy, paths)
         if len(data) > copy.upload_max:
-            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
+            self._ledger.fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
             return
         timed = msgspec.structs.replace(copy, elapsed_s=elapsed)
         self._ledger.store_result(timed, data)
@@ -134,11 +127,6 @@ class ResultRun:
             path.unlink(missing_ok=True)
         if damaged:
             raise InternalError("STO-X005", "a cached input was damaged")
-
-    def _fail(
-        self, copy: ResultRecord, state: int, exit_status: int, code: str
-    ) -> None:
-        self._ledger.save(failed(copy, state, exit_status, code))
 
 
 MOST_TRIES: Final = 3
