@@ -159,7 +159,7 @@ class Caller:
             UnreachableError: no answer, or the project says that it is down; the next
                 call looks the scheduler up again.
             TrustError: an answer that cannot be read, likewise.
-            DeniedError: ``STO-X003``, the key is un
+            DeniedError: ``STO-X003``, the key is unknown.
         """
         try:
             request, reply = self._exchange(make_request)
