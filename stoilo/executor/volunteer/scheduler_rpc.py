@@ -309,15 +309,15 @@ def render_version(client: ClientVersion) -> list[str]:
 def _own_fields(request: SchedulerRequest) -> list[str]:
     """Return what only our projects understand; others ignore it."""
     wishes = request.wishes
-    fields: list[tuple[str, object]] = [
-        ("stoilo_max_level", wishes.max_level),
-        ("stoilo_require_review", int(wishes.require_review)),
-        ("stoilo_require_public_source", int(wishes.require_public_source)),
-        *(("stoilo_topic", topic) for topic in wishes.topics),
-        ("stoilo_wait", f"{request.wait_s:.3f}" if request.wait_s else ""),
-        ("stoilo_own_program", int(request.own_program)),
-    ]
-    return [leaf(tag, value) for tag, value in fields if value]
+    fields: dict[str, object] = {
+        "stoilo_max_level": wishes.max_level,
+        "stoilo_require_review": int(wishes.require_review),
+        "stoilo_require_public_source": int(wishes.require_public_source),
+        "stoilo_wait": f"{request.wait_s:.3f}" if request.wait_s else "",
+        "stoilo_own_program": int(request.own_program),
+    }
+    said = [leaf(tag, value) for tag, value in fields.items() if value]
+    return said + [leaf("stoilo_topic", topic) for topic in wishes.topics]
 
 
 def _host_info(request: SchedulerRequest) -> str:
