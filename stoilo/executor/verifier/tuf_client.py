@@ -239,7 +239,7 @@ class ReleaseUpdater(Updater):
         self._memory = _MemoryFetcher(files)
         self._keeps = folder is not None
         try:
-            with _machine_errors():
+            with disk_trouble("the release's cache cannot be used"):
                 super().__init__(
                     str(folder or _NO_FOLDER),
                     f"{_BASE}metadata/",
@@ -361,7 +361,7 @@ class ReleaseUpdater(Updater):
     @contextmanager
     def _phase(self, phase: str, name: str = "") -> Iterator[None]:
         try:
-            with _machine_errors():
+            with disk_trouble("the release's cache cannot be used"):
                 yield
         except (exceptions.RepositoryError, exceptions.DownloadError) as error:
             replaced = 0 < self._memory.highest_root() < self._trusted_set.root.version
@@ -380,18 +380,9 @@ def cache_directory(cache: Path | None) -> Iterator[Path | None]:
     if cache is None:
         yield None
         return
-    with _machine_errors():
+    with disk_trouble("the release's cache cannot be used"):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (cache / "lock").open("w")
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield cache
-
-
-@contextmanager
-def _machine_errors() -> Iterator[None]:
-    """Name this machine's own trouble as such: it is no reason to distrust."""
-    try:
-        yield
-    except OSError as error:
-        raise disk_trouble("the release's cache cannot be used", error) from error

@@ -227,7 +227,7 @@ def start(executor, work):
 def test_unwanted_run_is_killed_at_once(tmp_path, gate, executor, end, pause):
     work = make_work(tmp_path / "wu", gate, SPINS, limits=RunLimits(wall_s=60))
     thread, codes = start(executor, work)
-    while work.result not in executor._runs._runs:
+    while work.result not in executor._held:
         time.sleep(0.001)
     time.sleep(pause)
     began = time.monotonic()

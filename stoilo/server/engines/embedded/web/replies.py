@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.core.boinc.xml import escape
+from stoilo.core.boinc.xml import element, escape, leaf
 from stoilo.server.engines.embedded.accounts.passwords import MIN_CHARS
 
 if TYPE_CHECKING:
@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     )
 
 API_VERSION = "7.20.5"
-
-
-def element(tag: str, *inside: str, **leaves: object) -> str:
-    """Return an element with some leaves by name, and with what is XML already."""
-    named = "".join(
-        f"<{name}>{escape(str(value))}</{name}>" for name, value in leaves.items()
-    )
-    return f"<{tag}>{named}{''.join(inside)}</{tag}>"
-
-
-def leaf(tag: str, value: object) -> str:
-    """Return one leaf element."""
-    return element(tag, escape(str(value)))
 
 
 def render_reply(reply: SchedulerReply, project: str) -> bytes:
