@@ -116,6 +116,18 @@ def select_in(
     return found
 
 
+def delete_in(
+    connection: Connection, key: Column[Any], values: Iterable[object]
+) -> int:
+    """Delete the rows whose `key` is one of `values`; returns how many there were."""
+    query = f"DELETE FROM {key.table} WHERE {_names(connection, [key.name])} IN"  # noqa: S608 - our own names
+    wanted, count = list(values), 0
+    for at in range(0, len(wanted), _KEYS):
+        part = tuple(wanted[at : at + _KEYS])
+        count += _run(connection, f"{query} ({_marks(len(part))})", part).rowcount
+    return count
+
+
 def draw_tokens(count: int, size: int) -> list[str]:
     """Return random texts of `size` bytes each, in hex, all drawn from the system at once.
 
