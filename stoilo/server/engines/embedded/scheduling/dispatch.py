@@ -49,12 +49,12 @@ from stoilo.server.engines.embedded.scheduling.reports import is_resendable
 from stoilo.server.engines.embedded.scheduling.sticky_files import local_first
 from stoilo.server.engines.embedded.workunits.steps import change_workunit
 from stoilo.server.engines.embedded.workunits.transitioner import (
-    REFUSALS_AT_LEAST,
     TURNED_AWAY,
     may_issue,
     may_recheck,
 )
 from stoilo.server.engines.interface import ResultProgress
+from stoilo.server.engines.questions import REFUSALS_AT_LEAST
 from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:

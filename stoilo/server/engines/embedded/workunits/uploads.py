@@ -35,7 +35,6 @@ from stoilo.server.engines.embedded.db.records import (
 from stoilo.server.engines.embedded.files.depot import (
     disk_error,
     free_bytes,
-    measure,
     remove,
     size_of,
 )
@@ -45,6 +44,7 @@ from stoilo.server.engines.embedded.workunits.upload_quota import (
     UploadLimits,
     UploadRoom,
 )
+from stoilo.server.engines.workunits import CHUNK, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.db.database import Database
     from stoilo.server.engines.embedded.db.schema import AnyRow
 
-CHUNK = 1024 * 1024
 # So much of an upload comes before its part of the reserved room is noted again
 NOTED_BYTES = 4 * CHUNK
 # What says whether an account is a newcomer's
