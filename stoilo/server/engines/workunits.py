@@ -96,7 +96,6 @@ class WorkunitSpec:
     result_max_bytes: int  # largest result file accepted
     fpops_est: float = 1e9  # expected work of one result, FLOP
     fpops_bound: float = 1e14  # work after which a client gives up, FLOP
-    priority: int = 0  # larger goes out first
     reviewed: bool = False  # a reviewer has signed it
     public_source: bool = False  # its source may be published
     topics: tuple[str, ...] = ()  # what it is about; hosts may ask for some only

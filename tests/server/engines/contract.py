@@ -311,13 +311,6 @@ class EngineContract:
         assert self.kind(bench) is OutcomeKind.CANONICAL
         assert bench.outcomes.calls["w_1"] == 1
 
-    def test_priority_goes_first(self, bench):
-        bench.engine.create_workunits(
-            [make_spec("w_1"), make_spec("w_2", priority=5), make_spec("w_3")]
-        )
-        (copy,) = bench.fetch(1, room=1)
-        assert copy.startswith("w_2")
-
     def test_status_says_what_is_missing(self, bench):
         bench.engine.create_workunits([make_spec("w_1")])
         bench.fetch(1)

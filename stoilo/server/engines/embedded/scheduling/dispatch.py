@@ -348,7 +348,7 @@ def _candidates(
             _is_for_newcomers() if caller.newcomer else true(),
             ~has_one,
         )
-        .order_by(results.c.priority.desc(), results.c.id)
+        .order_by(results.c.id)
         .limit(bindparam("most"))
     )
 
