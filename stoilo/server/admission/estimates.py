@@ -60,7 +60,7 @@ SLOT_BYTES: Final = 64 * MIB
 """For what else lies in a slot: links, init_data.xml, stderr.txt, checkpoints."""
 
 Claim = tuple[float, float]
-"""What a host says that a valid result took: processor time, s, and speed, FLOP/s; 0: unsaid."""
+"""What a host says of a valid result: processor time, s, and speed, FLOP/s; 0: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
