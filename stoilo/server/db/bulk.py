@@ -107,7 +107,8 @@ def select_in(
     """
     names = _names(connection, [column.name for column in columns])
     of = _names(connection, [key.name])
-    query = f"SELECT {names} FROM {key.table} WHERE {of} IN"  # noqa: S608 - our own names
+    table = _names(connection, [key.table.name])
+    query = f"SELECT {names} FROM {table} WHERE {of} IN"  # noqa: S608 - our own names
     wanted = list(values)
     found: list[Any] = []
     for at in range(0, len(wanted), _KEYS):
@@ -120,7 +121,8 @@ def delete_in(
     connection: Connection, key: Column[Any], values: Iterable[object]
 ) -> int:
     """Delete the rows whose `key` is one of `values`; returns how many there were."""
-    query = f"DELETE FROM {key.table} WHERE {_names(connection, [key.name])} IN"  # noqa: S608 - our own names
+    named = _names(connection, [key.table.name])  # `blob` is a word of MariaDB's own
+    query = f"DELETE FROM {named} WHERE {_names(connection, [key.name])} IN"  # noqa: S608 - our own names
     wanted, count = list(values), 0
     for at in range(0, len(wanted), _KEYS):
         part = tuple(wanted[at : at + _KEYS])
