@@ -172,7 +172,6 @@ class WorkunitStatus:
     name: str  # of the workunit
     results: tuple[ResultView, ...]  # oldest first
     outcome: OutcomeKind | None  # None while it runs
-    users_needed: int  # distinct users that its open results still wait for
     users_attached: int  # users with a host seen lately that may take its app
     explanation: str  # one sentence, for example "needs 2 distinct users, 1 attached"
 

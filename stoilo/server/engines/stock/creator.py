@@ -92,7 +92,6 @@ def stdin_line(
         *("--wu_name", spec.name),
         *("--wu_template", f"templates/{templates[0]}"),
         *("--result_template", f"templates/{templates[1]}"),
-        *("--priority", str(spec.priority)),
         *files,
     ]
     if len(words) > LINE_WORDS or sum(len(word) + 1 for word in words) > LINE_BYTES:

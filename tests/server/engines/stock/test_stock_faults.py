@@ -16,7 +16,7 @@ from stock_bench import StockBench
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
-from stoilo.server.engines.stock.validator import refusal_cap
+from stoilo.server.engines.questions import refusal_cap
 from tests.support.engine import make_spec
 from tests.support.mariadb import MariaServer
 from tests.support.stocktools.creatework import FAULT

@@ -132,11 +132,6 @@ class Roster:
             rows = connection.execute(query).all()
         return tuple(_record(row, KnownHost) for row in rows)
 
-    def find_user(self, email: str) -> int:
-        """Return an account's number; raises ``STO-E069``."""
-        with self._database.read() as connection:
-            return find_user(connection, email)
-
     def load(self, user_id: int) -> ProjectPreferences:
         """Return what a volunteer chose and is called."""
         with self._database.read() as connection:
