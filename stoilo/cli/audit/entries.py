@@ -262,7 +262,7 @@ def read_policy(text: str) -> LogPolicy:
     (`stoilo.audit.format.policy`).
 
     Raises:
-        UsageError: ``STO-L003`` or ``STO-L004`` when it is malformed,
+        UsageError: ``STO-L003`` or ``STO-K001`` when it is malformed,
             ``STO-U004`` when the file cannot be read.
     """
     try:

@@ -97,7 +97,7 @@ def revoke(
         return
     if (remove or settle or replace_online_key) and not offline:
         raise UsageError(
-            "STO-L162", "only the offline role can do this", hint="add --offline"
+            "STO-U003", "only the offline role can do this", hint="add --offline"
         )
     if gate:
         min_epoch = max(min_epoch, changes.certify_fresh_epoch(keys_of(data), _now()))
@@ -233,11 +233,11 @@ def retain(data: Path, what: str, before: str, as_json: bool) -> None:
 
 
 def parse_day(text: str) -> int:
-    """Return the first second of a day (UTC); raises ``STO-L146``."""
+    """Return the first second of a day (UTC); raises ``STO-U003``."""
     try:
         day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError as error:
-        raise UsageError("STO-L146", f"{text[:40]!r} is not a date") from error
+        raise UsageError("STO-U003", f"{text[:40]!r} is not a date") from error
     return int(day.timestamp())
 
 

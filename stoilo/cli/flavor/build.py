@@ -78,7 +78,7 @@ def find_manifest(name: str) -> tuple[FlavorManifest, bytes]:
     """Return a flavor and its file's bytes: from a path, or a shipped one by name or id.
 
     Raises:
-        UsageError: ``STO-P060``, ``STO-P061``, ``STO-U004``.
+        UsageError: ``STO-P003``, ``STO-P002``, ``STO-U004``.
     """
     if Path(name).suffix in {".yaml", ".yml"} or "/" in name:
         data = read_source(name)

@@ -51,7 +51,7 @@ def verify(path: Path, wanted: str | None, packed: str | None, as_json: bool) ->
         raise TrustError("STO-F006", f"{path.name} is not the archive {packed[:16]}…")
     if wanted is not None and loaded.digest != _digest_of(wanted):
         raise TrustError(
-            "STO-F001", f"{path.name} holds the tree {loaded.digest[:16]}…"
+            "STO-F006", f"{path.name} holds the tree {loaded.digest[:16]}…"
         )
     document = _summary(loaded)
     if as_json:

@@ -141,5 +141,5 @@ def test_redirect_is_an_answer_and_is_not_followed(serve: Serve) -> None:
 def test_nobody_at_the_address_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(UnreachableError, match="STO-L105"):
+    with pytest.raises(UnreachableError, match="STO-L058"):
         post(HttpWire(f"http://127.0.0.1:{port}/"))

@@ -190,7 +190,7 @@ def test_trusted_account_is_known_and_forgotten(data, engine):
 def test_account_that_somebody_made_over_the_web_is_not_trusted(data, engine, capsys):
     engine.accounts.create(EMAIL, "a" * 32, 1)
     assert main(["boinc", "trust", EMAIL, "--data", data]) == 2
-    assert "STO-E069" in capsys.readouterr().err
+    assert "STO-R029" in capsys.readouterr().err
     assert shown(capsys, data, "trust")["trusted"] == []
 
 

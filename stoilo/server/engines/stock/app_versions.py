@@ -156,7 +156,7 @@ def read_offered(connection: Connection) -> tuple[OfferedVersion, ...]:
 
 
 def check_signatures(programs: Sequence[AppProgram], key: CodeSignKey) -> None:
-    """Check the release's programs as clients will; raises ``STO-E002``, ``STO-E050``."""
+    """Check the release's programs as clients will; raises ``STO-E002``, ``STO-K076``."""
     files = [file for one in programs for file in (one.launcher, one.verifier)]
     md5s = {file.digest: file_md5(file.source, file.digest) for file in files}
     check_programs(programs, md5s, key)

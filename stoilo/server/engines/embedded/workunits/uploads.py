@@ -87,7 +87,7 @@ class Incoming:
 
         Raises:
             UsageError: ``STO-E030`` for more than announced.
-            InternalError: ``STO-E003`` when the disk refuses.
+            InternalError: ``STO-R030`` when the disk refuses.
         """
         if len(chunk) > self.missing:
             raise UsageError("STO-E030", "the upload is longer than announced")
@@ -144,14 +144,14 @@ class UploadDesk:
 
         Raises:
             DeniedError: ``STO-E014``.
-            UsageError: ``STO-E030`` or ``STO-E032`` (too large): never try again.
-            InternalError: ``STO-E034`` (busy), ``STO-E003`` or ``STO-E110`` (no room):
+            UsageError: ``STO-E030`` (too large): never try again.
+            InternalError: ``STO-E034`` (busy), ``STO-R030`` or ``STO-E110`` (no room):
                 try again later.
             TrustError: ``STO-E034`` for a wrong checksum: try again from the start.
         """
         row = self._expected(token, head.name)
         if head.nbytes > row.result_max_bytes or head.offset > head.nbytes:
-            raise UsageError("STO-E032", "the upload is larger than the task allows")
+            raise UsageError("STO-E030", "the upload is larger than the task allows")
         with self._alone(head.name):
             row = self._expected(token, head.name)  # another may have ended meanwhile
             if row.upload_size is not None:

@@ -226,7 +226,7 @@ def test_bad_program_is_refused_and_the_former_stays(bench, name):
 def test_change_of_key_that_nobody_signed_is_refused(bench):
     new = ProgramSigner()
     forged = FormerKey(SIGNER.key.text, SIGNER.program().launcher.signature)
-    with pytest.raises(TrustError, match="STO-E050"):
+    with pytest.raises(TrustError, match="STO-K076"):
         offer(bench, new.program(), key=CodeSignKey(new.key.text, (forged,)))
 
 
