@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from stoilo.cli.extras import check_platform, require_extra
-from stoilo.cli.lazy import TableGroup
+from stoilo.cli.groups import TableGroup
 from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import load_levels

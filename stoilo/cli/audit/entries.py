@@ -1,4 +1,4 @@
-"""`stoilo audit verify | show | search | prove | check | export`: what readers of a log do."""
+"""`stoilo audit verify | show | prove | check | export`: what readers of a log do."""
 
 from __future__ import annotations
 
@@ -73,47 +73,49 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("name", metavar="INDEX|TASK")
+@click.argument("words", metavar="INDEX|TASK|WORD...", nargs=-1)
 @log_options
 @click.option("--source", is_flag=True, help="Print the published source too.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="List so many at most of what WORDs find.",
+)
 def show(
-    name: str, data: str | Path, policy: str | None, as_json: bool, source: bool
-) -> None:
-    """Show the entry at INDEX, or all entries of a task (its id or commitment).
-
-    Each entry is proven to lie under the signed checkpoint, and each record to be the one
-    that its leaf names.
-    """
-    log = _open(data, policy)
-    places = find_entries(log, name)
-    published = [at for at in places if at < log.size] or places[:1]
-    entries = [log.entry(at) for at in published]
-    shown = [show_entry(log, entry, with_source=source) for entry in entries]
-    click.echo(render_entries(shown, as_json=as_json))
-    _say_whose_key(log, as_json)
-
-
-@click.command()
-@click.argument("words", metavar="WORD...", nargs=-1)
-@log_options
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-def search(
     words: tuple[str, ...],
     data: str | Path,
     policy: str | None,
+    *,
     as_json: bool,
+    source: bool,
     limit: int,
 ) -> None:
-    """Find entries: kind:K, commitment:HEX, digest:HEX, code:STO-…, key:ROLE, since:DAY.
+    """Show the entry at INDEX, all entries of a task, or list what WORDs find.
 
-    Several kinds mean any of them, several mentions any of them; kind, mention, since:
-    and until: must all hold. Every entry of the log is read and the signed tree built
-    again from them, so nothing that matches is left out.
+    A task is named by its id or commitment. Each entry is proven to lie under the signed
+    checkpoint, and each record to be the one that its leaf names.
+
+    WORDs are kind:K, commitment:HEX, digest:HEX, code:STO-…, key:ROLE, since:DAY and
+    until:DAY. Several kinds mean any of them, several mentions any of them; kind, mention,
+    since: and until: must all hold. Every entry of the log is read and the signed tree
+    built again from them, so nothing that matches is left out.
+
+    Example: stoilo audit show kind:refusals since:2027-01-01
     """
-    query = parse_query(words)
-    log = _open(data, policy)
-    result = search_log(log, query, limit=limit)
-    click.echo(render_search(result, as_json=as_json))
+    if len(words) == 1 and ":" not in words[0] and not words[0].startswith("STO-"):
+        log = _open(data, policy)
+        places = find_entries(log, words[0])
+        published = [at for at in places if at < log.size] or places[:1]
+        entries = [log.entry(at) for at in published]
+        shown = [show_entry(log, entry, with_source=source) for entry in entries]
+        click.echo(render_entries(shown, as_json=as_json))
+    else:
+        query = parse_query(words)  # what it says wrong comes before what the log does
+        log = _open(data, policy)
+        result = search_log(log, query, limit=limit)
+        click.echo(render_search(result, as_json=as_json))
     _say_whose_key(log, as_json)
 
 
@@ -204,7 +206,7 @@ def export(
 ) -> None:
     """Write a bundle that verifies offline: tiles, checkpoint, policy, records, sources.
 
-    `stoilo audit verify`, `show`, `search` and `prove` read it.
+    `stoilo audit verify`, `show` and `prove` read it.
     """
     trusted = None if policy is None else read_policy(policy)
     report = export_log(data, target, trusted, sources=_chosen(sources))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stoilo.cli.output import FILE, FOLDER, JSON, read_file, say
 from stoilo.cli.policy import read_source
 from stoilo.core.errors import UsageError
+from stoilo.core.frozen_tree import platform_name
+from stoilo.flavors import lock as locks
+from stoilo.flavors.build import BuiltPart, build_flavor, check_flavor
+from stoilo.flavors.freeze import base_python
 from stoilo.flavors.manifest import (
     FlavorManifest,
     find_flavor,
@@ -18,35 +21,27 @@ from stoilo.flavors.manifest import (
     parse_manifest,
     shipped_manifest,
 )
+from stoilo.signer.part_building import part_record, render_part
 
-if TYPE_CHECKING:
-    from stoilo.flavors.build import BuiltPart
-
-
-_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-build_options = (
-    click.option(
-        "--output", required=True, type=_FOLDER, help="A directory that is new or empty."
-    ),
-    click.option("--python", type=_FILE, help="Interpreter to freeze with."),
-    click.option(
-        "--serial", type=click.IntRange(1), default=1, show_default=True,
-        help="Higher than every published one of this part.",
-    ),
-    click.option("--version", "version", default="", help="For people."),
-    click.option("--json", "as_json", is_flag=True, help="One JSON object."),
-)  # fmt: skip
+_LOCK_BYTES = 16 << 20
 
 
 @click.command()
 @click.argument("name", metavar="NAME|FILE")
-@click.option("--lock", "lock_file", type=_FILE, help="Lock of a manifest of your own.")
-@build_options[0]
-@build_options[1]
-@build_options[2]
-@build_options[3]
-@build_options[4]
+@click.option("--lock", "lock_file", type=FILE, help="Lock of a manifest of your own.")
+@click.option(
+    "--output", required=True, type=FOLDER, help="A directory that is new or empty."
+)
+@click.option("--python", type=FILE, help="Interpreter to freeze with.")
+@click.option(
+    "--serial",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Higher than every published one of this part.",
+)
+@click.option("--version", "version", default="", help="For people.")
+@JSON
 def build(
     name: str,
     lock_file: Path | None,
@@ -63,15 +58,12 @@ def build(
 
     Example: stoilo flavor build numeric --output build/numeric
     """
-    from stoilo.flavors.build import build_flavor  # noqa: PLC0415 - loads the levels
-    from stoilo.signer.part_building import part_record, render_part  # noqa: PLC0415
-
     flavor, manifest = find_manifest(name)
-    lock_data = None if lock_file is None else read_source(str(lock_file))
+    lock_data = None if lock_file is None else read_file(lock_file, _LOCK_BYTES)
     built = build_flavor(flavor, manifest, output, lock=lock_data, python=python)
     record = part_record(built, flavor, version or flavor.digest[:16], serial)
     (built.targets / f"{built.platform}.json").write_bytes(render_part(record))
-    show_built(built, as_json=as_json)
+    _show(built, as_json=as_json)
 
 
 def find_manifest(name: str) -> tuple[FlavorManifest, bytes]:
@@ -91,37 +83,28 @@ def find_manifest(name: str) -> tuple[FlavorManifest, bytes]:
     return flavor, shipped_manifest(flavor)
 
 
-def show_built(built: BuiltPart, *, as_json: bool) -> None:
-    """Print what a build made."""
-    if as_json:
-        fields = dataclasses.asdict(built)
-        fields |= {"archive": str(built.archive), "targets": str(built.targets)}
-        click.echo(json.dumps(fields))
-        return
-    click.echo(f"{built.part} for {built.platform}, Python {built.python}")
-    click.echo(f"tree     {built.tree}  {built.files} files, {built.size:,} bytes")
-    click.echo(f"archive  {built.archive_digest}  {built.archive_size:,} bytes")
-    click.echo(f"files of a release: {built.targets}")
+def _show(built: BuiltPart, *, as_json: bool) -> None:
+    places = {"archive": str(built.archive), "targets": str(built.targets)}
+    text = (
+        f"{built.part} for {built.platform}, Python {built.python}\n"
+        f"tree     {built.tree}  {built.files} files, {built.size:,} bytes\n"
+        f"archive  {built.archive_digest}  {built.archive_size:,} bytes\n"
+        f"files of a release: {built.targets}"
+    )
+    say(dataclasses.asdict(built) | places, text, as_json=as_json)
 
 
 @click.command()
 @click.argument("name", metavar="NAME|FILE")
-@click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), help="Default: stdout."
-)
+@click.option("--output", type=FILE, help="Default: stdout.")
 @click.option("--check", is_flag=True, help="Compare with the committed lock instead.")
-@click.option("--python", type=_FILE, help="Interpreter to resolve for.")
+@click.option("--python", type=FILE, help="Interpreter to resolve for.")
 def lock(name: str, output: Path | None, check: bool, python: Path | None) -> None:
     """Let pip choose the wheels of a flavor, each with its digest, for this machine.
 
     NAME is a shipped flavor, or `verifier` or `tools`. A lock is for one platform: run it on
     each. Review what changed and commit it; builds take a lock as it is.
     """
-    from stoilo.core.frozen_tree import platform_name  # noqa: PLC0415 - as above
-    from stoilo.flavors import lock as locks  # noqa: PLC0415 - used here only
-    from stoilo.flavors.build import check_flavor  # noqa: PLC0415 - loads the levels
-    from stoilo.flavors.freeze import base_python  # noqa: PLC0415 - as above
-
     requirements: tuple[str, ...]
     if name in {"verifier", "tools"}:
         part, requirements = name, locks.base_requirements(name)

@@ -65,17 +65,17 @@ def test_search_prints_rows_and_counts(
     sample: SampleLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["kind:result", "--limit", "2", "--data", str(sample.data_dir)]
-    assert run("search", *words) == 0
+    assert run("show", *words) == 0
     text = capsys.readouterr().out
     assert "2 of 18 entries, 2 more match" in text
-    assert run("search", *words, "--json") == 0
+    assert run("show", *words, "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert [one["index"] for one in answer["found"]] == [7, 10]
     assert (answer["more"], answer["searched"]) == (2, 18)
 
 
 def test_bad_search_exits_2(sample: SampleLog) -> None:
-    assert run("search", "hello", "--data", str(sample.data_dir)) == 2
+    assert run("show", "hello:", "--data", str(sample.data_dir)) == 2
 
 
 @pytest.fixture

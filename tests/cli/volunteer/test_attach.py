@@ -145,11 +145,11 @@ def make_account(url, password):
 def test_suspend_and_update_are_written_for_who_runs(run, tmp_path):
     run.attach()
     (place,) = (tmp_path / "data").iterdir()
-    assert run("suspend")[0] == run("update")[0] == 0
+    assert run("suspend")[0] == run("status", "--update")[0] == 0
     control = read_control(place / "project")
     assert (control.suspended, control.updates) == (True, 1)
     assert "suspended" in run("status")[1]
-    run("resume")
+    run("suspend", "--undo")
     assert read_control(place / "project").suspended is False
 
 
