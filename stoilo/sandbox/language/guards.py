@@ -394,9 +394,9 @@ def _is_plain(cls: type) -> bool:
 
 
 def check_fields(made: type) -> None:
-    """Refuse (``STO-G010``) an own class that lets libraries read what is not its own."""
+    """Refuse (``STO-G105``) an own class that lets libraries read what is not its own."""
     if name := find_bad_field(made):
-        raise GuardError("STO-G010", f"a dataclass cannot have the field {name!r:.64}")
+        raise GuardError("STO-G105", f"a dataclass cannot have the field {name!r:.64}")
     narrow_match_args(made)
 
 
