@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from stoilo.cli.extras import missing_extra, require_extra
+from stoilo.cli.extras import check_platform, missing_extra, require_extra
 from stoilo.cli.groups import TableGroup, command_table
 from stoilo.core.errors import InternalError, StoiloError, show_plainly
 
@@ -30,7 +30,10 @@ COMMANDS = {
     "config": ("config", "Show the configuration in force."),
     "explain": ("explain", "Say what a code, a source or a name means."),
 }
-_OF_THE_SERVER = frozenset({"demo", "up", "account", "boinc", "backup", "restore"})
+_EXTRAS = {
+    "sandbox": "executor",
+    **dict.fromkeys(("demo", "up", "account", "boinc", "backup", "restore"), "server"),
+}
 
 
 class LazyGroup(TableGroup):
@@ -38,8 +41,10 @@ class LazyGroup(TableGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command."""
-        if cmd_name in _OF_THE_SERVER:  # all of it, so that one message names all of it
-            require_extra("server")
+        if cmd_name == "sandbox":
+            check_platform()
+        if cmd_name in _EXTRAS:  # all of it, so that one message names all of it
+            require_extra(_EXTRAS[cmd_name])
         return super().get_command(ctx, cmd_name)
 
 

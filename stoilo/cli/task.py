@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stoilo.cli.output import CONNECTION, JSON, say
-from stoilo.cli.policy import read_as_task
-from stoilo.cli.sandbox import read_kwargs, read_program
+from stoilo.cli.sources import read_as_task, read_kwargs, read_program
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
 from stoilo.client.options import TaskOptions

@@ -181,7 +181,7 @@ def _check_addresses(config: ServerConfig) -> None:
         raise UsageError(
             "STO-R090",
             f"watch = {config.watch[:80]!r} is not a loopback address",
-            hint="leave it empty; Prometheus needs `stoilo account service-key metrics`",
+            hint="leave it empty; Prometheus needs `stoilo account add --for metrics`",
         )
 
 

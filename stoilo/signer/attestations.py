@@ -234,7 +234,7 @@ def check_builds(
             "STO-F030",
             f"{part.part} for {part.platform}: {len(found)} builder(s) attest it, "
             f"{threshold} are needed",
-            hint="another builder: `stoilo flavor attest`",
+            hint="another builder: `stoilo release sign BUILD`",
         )
     names = tuple(sorted(named[key] for key in found))
     return BuildEvidence(

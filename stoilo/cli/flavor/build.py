@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from stoilo.cli.output import FILE, FOLDER, JSON, read_file, say
-from stoilo.cli.policy import read_source
+from stoilo.cli.sources import read_source
 from stoilo.core.errors import UsageError
 from stoilo.core.frozen_tree import platform_name
 from stoilo.flavors import lock as locks

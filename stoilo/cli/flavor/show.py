@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from stoilo.cli.output import JSON, say
-from stoilo.cli.policy import read_source
+from stoilo.cli.sources import read_source
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.flavors.build import flavor_level

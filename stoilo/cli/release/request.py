@@ -334,7 +334,7 @@ def _holder(path: Path) -> tuple[str, tuple[KeyHolder, ...]]:
         raise UsageError(
             "STO-K054",
             "BOINC's key is not in the release's metadata",
-            hint="`stoilo release boinc-change` makes a new one take over",
+            hint="`stoilo release sign NEW.pub` makes a new one take over",
         )
     return role, read_holders((path,), role)
 

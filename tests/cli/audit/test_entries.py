@@ -9,7 +9,7 @@ import pytest
 from stoilo.audit.format.policy import render_policy, succeed
 from stoilo.audit.format.records import render_record
 from stoilo.audit.read.reader import open_log
-from stoilo.cli.audit.text import render_entries, show_entry
+from stoilo.cli.audit.text import describe_entries, show_entry
 from stoilo.cli.main import main
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
 from tests.support.faulty_log import LogKey, render_policies
@@ -158,9 +158,7 @@ def test_hostile_text_is_shown_escaped(sample: SampleLog) -> None:
     hostile = "\x1b[2J\u202eevil"
     head = replace(shown.signed.checkpoint, origin=hostile)
     signed = replace(shown.signed, checkpoint=head)
-    text = render_entries(
-        [replace(shown, source=hostile.encode(), signed=signed)], as_json=False
-    )
+    text = describe_entries([replace(shown, source=hostile.encode(), signed=signed)])
     assert "evil" in text
     assert not {"\x1b", "\u202e"} & set(text)
 
