@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.extras import require_extra
+from stoilo.cli.groups import require_extra
 from stoilo.cli.output import FOLDER, JSON, say
 
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")

@@ -1,4 +1,4 @@
-"""Command groups whose commands are imported only when they run, and their tables.
+"""Command groups whose commands are imported only when they run, and what they lack.
 
 A group's help names its commands without loading any: they bring cryptography, the server
 or Linux's jail, and what one of them lacks must not be in the way of the others.
@@ -7,10 +7,67 @@ or Linux's jail, and what one of them lacks must not be in the way of the others
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import click
+
+from stoilo.core.errors import PolicyRefusal, UsageError
+
+# extra → the packages that it brings and our modules import (pyproject.toml).
+PACKAGES = {
+    "executor": (
+        "cryptography",
+        "numpy",
+        "pyseccomp",
+        "securesystemslib",
+        "tuf",
+    ),
+    "server": (
+        "alembic",
+        "grpc_health",
+        "prometheus_client",
+        "pymysql",
+        "sqlalchemy",
+        "starlette",
+        "uvicorn",
+    ),
+    "web": ("jinja2",),
+}
+
+
+def missing_extra(module: str) -> UsageError | None:
+    """Return the error ``STO-U002`` for a missing module, None when no extra has it."""
+    package = module.partition(".")[0]
+    for extra, packages in PACKAGES.items():
+        if package in packages:
+            return UsageError(
+                "STO-U002",
+                f"this command needs the {extra} extra ({package} is missing)",
+                hint=f"pip install 'stoilo[{extra}]'",
+            )
+    return None
+
+
+def require_extra(extra: str) -> None:
+    """Raise ``STO-U002`` unless every package of `extra` can be found."""
+    for package in PACKAGES[extra]:
+        if importlib.util.find_spec(package) is None:
+            error = missing_extra(package)
+            assert error is not None  # noqa: S101 - the table is ours
+            raise error
+
+
+def check_platform() -> None:
+    """Refuse with ``STO-S002`` outside Linux, before anything of the jail is imported."""
+    if not sys.platform.startswith("linux"):
+        raise PolicyRefusal(
+            "STO-S002",
+            "the jail needs Linux",
+            hint="use a Linux virtual machine or container",
+        )
 
 
 class TableGroup(click.Group):
@@ -104,11 +161,11 @@ def boinc() -> None:
 
 
 _FLAVOR = {
-    "id": ("flavor.show:identify", "Print the identifiers of a manifest."),
-    "show": ("flavor.show", "Show a flavor, or list the shipped ones."),
-    "lock": ("flavor.build", "Let pip choose a flavor's wheels for this machine."),
-    "build": ("flavor.build", "Freeze a flavor: its tree, and a release's files."),
-    "compare": ("flavor.compare", "Compare a build with its manifest or another."),
+    "id": ("flavor:identify", "Print the identifiers of a manifest."),
+    "show": ("flavor", "Show a flavor, or list the shipped ones."),
+    "lock": ("flavor", "Let pip choose a flavor's wheels for this machine."),
+    "build": ("flavor", "Freeze a flavor: its tree, and a release's files."),
+    "compare": ("flavor", "Compare a build with its manifest or another."),
 }
 
 

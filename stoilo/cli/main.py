@@ -8,8 +8,13 @@ import sys
 
 import click
 
-from stoilo.cli.extras import check_platform, missing_extra, require_extra
-from stoilo.cli.groups import TableGroup, command_table
+from stoilo.cli.groups import (
+    TableGroup,
+    check_platform,
+    command_table,
+    missing_extra,
+    require_extra,
+)
 from stoilo.core.errors import InternalError, StoiloError, show_plainly
 
 # name → (where in `stoilo.cli`, one line for --help): help never imports a group's code.

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stoilo.cli.extras import check_platform, require_extra
-from stoilo.cli.groups import TableGroup
+from stoilo.cli.groups import TableGroup, check_platform, require_extra
 from stoilo.cli.output import JSON, say
 from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.cli.sources import read_as_task, read_policy, read_source

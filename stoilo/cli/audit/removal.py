@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.extras import require_extra
+from stoilo.cli.groups import require_extra
 from stoilo.cli.output import DATA, JSON, now, say
 from stoilo.core.errors import UsageError
 from stoilo.core.statement import RevocationStatement

@@ -65,7 +65,7 @@ def how_options(command: _Command) -> _Command:
 _COMMANDS = {
     "attach": ("volunteer.attach", "Attach this computer to a project."),
     "detach": ("volunteer.attach", "Detach from a project and forget it."),
-    "run": ("volunteer.run", "Help every attached project, or one."),
+    "run": ("volunteer.attach", "Help every attached project, or one."),
     "status": ("volunteer.status", "Show projects, tasks, credit and trouble."),
     "suspend": ("volunteer.status", "Let nothing run until --undo."),
     "opt-in": ("volunteer.opt_in", "Say what may run on this computer, or show it."),

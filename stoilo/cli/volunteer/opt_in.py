@@ -33,22 +33,6 @@ class Allowed(msgspec.Struct, frozen=True):
     limits: dict[str, int]
 
 
-class FileLine(msgspec.Struct, frozen=True):
-    """One place, as it is shown."""
-
-    file: str
-    exists: bool
-    error: str
-    says: Allowed | None
-
-
-class Shown(msgspec.Struct, frozen=True):
-    """All places and what they allow together; None while one cannot be used."""
-
-    files: tuple[FileLine, ...]
-    allowed: Allowed | None
-
-
 @click.command("opt-in")
 @click.option("--max-level", help="Highest level: pure, numeric, tensor, gpu.")
 @click.option(
@@ -115,8 +99,8 @@ def opt_in(  # noqa: PLR0917 - click passes options by name
     if topics or any_topic:
         changed = dataclasses.replace(changed, topics=frozenset(topics))
     write_opt_in(place, _with_limits(changed, limits), system=system)
-    line = _line(describe_file(place))
-    say(line, _render_file(line), as_json=as_json)
+    state = describe_file(place)
+    say(_record(state), _describe(state), as_json=as_json)
     return 0
 
 
@@ -125,8 +109,11 @@ def _show(file: Path | None, *, as_json: bool) -> int:
     states = [describe_file(place) for place in places]
     usable = not any(state.error for state in states)
     allowed = _allowed(load_opt_in(places)) if usable else None
-    shown = Shown(tuple(map(_line, states)), allowed)
-    say(shown, _render(shown), as_json=as_json)
+    lines = [*map(_describe, states), "nothing runs until that is mended"]
+    if allowed is not None:
+        lines[-1] = f"allowed: {_words(allowed)}"
+    record = {"files": [*map(_record, states)], "allowed": allowed}
+    say(record, "\n".join(lines), as_json=as_json)
     return 0 if usable else UsageError.exit_code
 
 
@@ -173,23 +160,15 @@ def describe_allowed(opt_in: OptIn) -> str:
     return _words(_allowed(opt_in))
 
 
-def _line(state: FileState) -> FileLine:
+def _record(state: FileState) -> dict[str, object]:
     says = None if state.opt_in is None else _allowed(state.opt_in)
-    return FileLine(str(state.path), state.exists, state.error, says)
+    known = {"file": str(state.path), "exists": state.exists, "error": state.error}
+    return known | {"says": says}
 
 
-def _render(shown: Shown) -> str:
-    parts = [_render_file(line) for line in shown.files]
-    if shown.allowed is None:
-        return "\n".join([*parts, "nothing runs until that is mended"])
-    return "\n".join([*parts, f"allowed: {_words(shown.allowed)}"])
-
-
-def _render_file(line: FileLine) -> str:
-    if line.error:
-        return f"{line.file}: {line.error}"
-    said = _words(line.says) if line.says is not None else "no file"
-    return f"{line.file}: {said}"
+def _describe(state: FileState) -> str:
+    said = "no file" if state.opt_in is None else describe_allowed(state.opt_in)
+    return f"{state.path}: {state.error or said}"
 
 
 def _words(allowed: Allowed) -> str:
