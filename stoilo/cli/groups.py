@@ -169,11 +169,7 @@ _FLAVOR = {
 }
 
 
-@click.group(
-    cls=TableGroup,
-    table=command_table(_FLAVOR)
-    | {"id": ("stoilo.cli.flavor.show", "identify", _FLAVOR["id"][1])},
-)
+@click.group(cls=TableGroup, table=command_table(_FLAVOR))
 def flavor() -> None:
     """Name frozen dependency sets, build them, look into them."""
 
