@@ -163,9 +163,9 @@ def boinc() -> None:
 _FLAVOR = {
     "id": ("flavor:identify", "Print the identifiers of a manifest."),
     "show": ("flavor", "Show a flavor, or list the shipped ones."),
-    "lock": ("flavor", "Let pip choose a flavor's wheels for this machine."),
-    "build": ("flavor", "Freeze a flavor: its tree, and a release's files."),
-    "compare": ("flavor", "Compare a build with its manifest or another."),
+    "lock": ("freezing", "Let pip choose a flavor's wheels for this machine."),
+    "build": ("freezing", "Freeze a flavor: its tree, and a release's files."),
+    "compare": ("freezing", "Compare a build with its manifest or another."),
 }
 
 

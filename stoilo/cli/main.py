@@ -33,7 +33,7 @@ COMMANDS = {
     "backup": ("backup", "Copy everything a server keeps, while it runs."),
     "restore": ("backup", "Make a server's data directory out of a backup."),
     "config": ("config", "Show the configuration in force."),
-    "explain": ("explain", "Say what a code, a source or a name means."),
+    "explain": ("explain", "Say what a code means, or what levels make of a source."),
 }
 _EXTRAS = {
     "sandbox": "executor",
