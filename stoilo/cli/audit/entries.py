@@ -223,12 +223,11 @@ def _chosen(sources: str) -> frozenset[str] | None:
 
 
 def _open(data: str | Path, policy: str | None) -> LogView:
-
     return open_log(data, None if policy is None else read_policy(policy))
 
 
 def _read(place: str | None, limit: int = _FILE_BYTES) -> bytes | None:
-    """Return at most limit+1 bytes of a file or URL; None for no place."""
+    """Return the bytes of a file or URL; None for no place."""
     if place is None:
         return None
     if place.startswith(("http://", "https://")):
