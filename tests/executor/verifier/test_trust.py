@@ -274,10 +274,5 @@ def test_link_in_a_release_is_not_followed(release: Path, name: str) -> None:
 def test_release_that_never_stands_still_is_not_waited_for(
     release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-<<<<<<< HEAD
-    monkeypatch.setattr(release_directory._Walk, "follow", lambda _: False)
-    assert load(release) == "STO-K013"
-=======
     monkeypatch.setattr(release_pack._Walk, "follow", lambda _: False)
     assert load(release) == "STO-K013"
->>>>>>> main
