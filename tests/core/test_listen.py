@@ -34,5 +34,5 @@ def test_address_that_is_taken_is_told() -> None:
     with listen("127.0.0.1:0") as taken:
         taken.listen()
         host, port = taken.getsockname()
-        with pytest.raises(InternalError, match="STO-R074"):
+        with pytest.raises(InternalError, match="STO-U006"):
             listen(f"{host}:{port}")

@@ -125,7 +125,7 @@ def _code_of(error: Exception, phase: str, *, replaced: bool) -> str:
         case exceptions.DownloadError() if not isinstance(
             error, exceptions.DownloadLengthMismatchError
         ):
-            code = "STO-K014"
+            code = "STO-K013"
         case _ if any(words in text for words in _VANISHED):
             code = OLDER
     return code
@@ -260,7 +260,7 @@ class ReleaseUpdater(Updater):
         """Return the targets in `infos` by name, each as the metadata has it.
 
         Raises:
-            TrustError: STO-K014 for a missing file, STO-K013 for one that is longer than
+            TrustError: STO-K013 for a missing file, for one that is longer than
                 it may be, STO-K019 for another than the metadata names.
         """
         found = {}
@@ -296,10 +296,10 @@ class ReleaseUpdater(Updater):
         return known.root.version, known.targets.version, known.timestamp.version
 
     def role_version(self, name: str) -> int:
-        """Return the version of a delegated role; raises ``STO-K014`` without it."""
+        """Return the version of a delegated role; raises ``STO-K013`` without it."""
         role = self._trusted_set.get(name)
         if role is None:
-            raise TrustError("STO-K014", f"the release has no role {name}")
+            raise TrustError("STO-K013", f"the release has no role {name}")
         return int(role.version)
 
     def expiry(self) -> int:

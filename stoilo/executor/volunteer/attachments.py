@@ -243,7 +243,7 @@ def look_up_account(transfer: Transfer, email: str, password: str) -> str:
 
     Raises:
         UnreachableError: ``STO-X001``.
-        DeniedError: ``STO-X003`` the project does not know them.
+        DeniedError: ``STO-E016`` the project does not know them.
         TrustError: ``STO-X030`` for an answer that cannot be read.
     """
     return parse_account(transfer.get(render_lookup(email, password)))
@@ -261,13 +261,13 @@ def parse_account(data: bytes) -> str:
     """Return the account key in a (hostile) answer.
 
     Raises:
-        DeniedError: STO-X003 the project says no.
+        DeniedError: STO-E016 the project says no.
         TrustError: STO-X030 the answer cannot be read.
     """
     root = parse_xml(data, ACCOUNT_BOUNDS)
     if root.tag == "error":
         words = root.string("error_msg", longest=1000)[:200]
-        raise DeniedError("STO-X003", f"the project refused the account: {words}")
+        raise DeniedError("STO-E016", f"the project refused the account: {words}")
     key = root.string("authenticator")
     if not _ACCOUNT_KEY.fullmatch(key):
         raise TrustError("STO-X030", "the project's answer holds no account key")

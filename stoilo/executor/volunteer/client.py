@@ -115,7 +115,7 @@ class Volunteer:
         """Work until `stop`.
 
         Raises:
-            DeniedError: ``STO-X003``, the key is unknown.
+            DeniedError: ``STO-E016``, the key is unknown.
         """
         while not self._waking.stopping:
             self._waking.forget()

@@ -110,7 +110,7 @@ def choose_opt_in(
         raise UsageError(
             "STO-A060",
             f"there is no opt-in file {file.name}",
-            hint=f"stoilo volunteer opt-in set --file {file.name} --max-level pure",
+            hint=f"stoilo volunteer opt-in --file {file.name} --max-level pure",
         )
     own = load_opt_in(
         (*default_files(), *([file] if file else [])),

@@ -159,7 +159,7 @@ class Caller:
             UnreachableError: no answer, or the project says that it is down; the next
                 call looks the scheduler up again.
             TrustError: an answer that cannot be read, likewise.
-            DeniedError: ``STO-X003``, the key is unknown.
+            DeniedError: ``STO-E016``, the key is unknown.
         """
         try:
             request, reply = self._exchange(make_request)
@@ -170,7 +170,7 @@ class Caller:
             raise
         if reply.bad_key:
             raise DeniedError(
-                "STO-X003",
+                "STO-E016",
                 "the project does not know this account key",
                 hint="make one with `stoilo boinc account`",
             )

@@ -91,7 +91,7 @@ def check_programs(
 
     Raises:
         UsageError: ``STO-E001``.
-        TrustError: ``STO-E050``; ``STO-K076`` for a malformed key.
+        TrustError: ``STO-K076`` for a malformed key.
     """
     platforms = [program.platform for program in programs]
     if len(set(platforms)) < len(platforms):
@@ -113,8 +113,8 @@ def check_programs(
 def _check_signature(
     md5: str, signature: str, public: BoincPublicKey, what: str
 ) -> None:
-    """Check one signature; raises ``STO-E050``."""
+    """Check one signature; raises ``STO-K076``."""
     try:
         check_boinc_signature(md5, signature, public)
     except TrustError as error:
-        raise TrustError("STO-E050", f"{what}: {error.message}") from error
+        raise TrustError("STO-K076", f"{what}: {error.message}") from error

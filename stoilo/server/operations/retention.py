@@ -95,11 +95,11 @@ def retain(
         environ: for the server's settings.
 
     Raises:
-        UsageError: ``STO-U004`` no such data directory, ``STO-L146`` a time to come.
+        UsageError: ``STO-U004`` no such data directory, ``STO-U003`` a time to come.
         InternalError: ``STO-R030``.
     """
     if before > now:
-        raise UsageError("STO-L146", "only what is over can be deleted")
+        raise UsageError("STO-U003", "only what is over can be deleted")
     if not side_path(data).parent.is_dir():
         raise UsageError("STO-U004", "this is not the data directory of a server")
     keys = data / "keys"

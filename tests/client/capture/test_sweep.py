@@ -24,6 +24,9 @@ MODULES = [
 ]
 
 
+LOST = ("cannot be found", "has changed", "written down")
+
+
 def sweep() -> tuple[Counter[str], list[str]]:
     """Return how often each end came, and the messages of sources that were lost."""
     modules = [importlib.import_module(name) for name in MODULES]
@@ -42,7 +45,7 @@ def sweep() -> tuple[Counter[str], list[str]]:
                 ends["captured"] += 1
             except UsageError as error:
                 ends[error.code] += 1
-                if "cannot be found" in error.message:
+                if any(words in error.message for words in LOST):
                     lost.append(error.message)
     return ends, lost
 
@@ -51,7 +54,6 @@ def test_any_function_becomes_a_module_or_a_refusal() -> None:
     done = subprocess.run([sys.executable, __file__], check=True, capture_output=True)
     ends, lost = json.loads(done.stdout)
     assert ends["captured"] > 70, ends
-    assert not ends.keys() & {"STO-C002", "STO-C019"}, ends
     assert lost == []
 
 

@@ -154,7 +154,7 @@ def test_address_beyond_loopback_is_refused_before_anything_is_made(
         [*command, "--http", "0.0.0.0:0"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "STO-R073" in done.stderr
+    assert "STO-R090" in done.stderr
     assert not (tmp_path / "d").exists()
 
 

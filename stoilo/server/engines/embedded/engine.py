@@ -108,7 +108,7 @@ class EmbeddedEngine:
         """Open or make the engine under `directory` (its own, 0700).
 
         Raises:
-            InternalError: ``STO-E003`` or ``STO-E005``.
+            InternalError: ``STO-R030`` or ``STO-E005``.
         """
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._options = options or EngineOptions()

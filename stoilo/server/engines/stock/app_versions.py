@@ -138,13 +138,13 @@ def read_offered(connection: Connection) -> tuple[OfferedVersion, ...]:
 
 
 def check_signatures(programs: Sequence[AppProgram], key: CodeSignKey) -> None:
-    """Check the release's programs as clients will; raises ``STO-E002``, ``STO-E050``."""
+    """Check the release's programs as clients will; raises ``STO-E002``, ``STO-K076``."""
     files = [file for one in programs for _, file in one.files]
     try:
         measured = [measure(file.source, file.digest) for file in files]
     except OSError as error:
         raise InternalError(
-            "STO-E003", f"a program's file cannot be read (errno {error.errno})"
+            "STO-R030", f"a program's file cannot be read (errno {error.errno})"
         ) from error
     md5s = {digest: md5 for _, digest, md5 in measured}
     check_programs(programs, md5s, key)

@@ -228,7 +228,7 @@ class Creator:
 
         Raises:
             InternalError: ``STO-B005`` when the tool fails and nothing was made,
-                ``STO-E003``; call again later.
+                ``STO-R030``; call again later.
         """
         with self.turn:
             jobs = self._pending()

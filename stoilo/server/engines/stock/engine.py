@@ -107,8 +107,8 @@ class StockEngine:
             clock: s since 1970.
 
         Raises:
-            InternalError: ``STO-E003`` or ``STO-R110``: the database refuses, or is unsafe;
-                ``STO-B095``: another server works on the project; ``STO-B007``.
+            InternalError: ``STO-R030`` or ``STO-R110``: the database refuses, or is unsafe;
+                ``STO-B095``: another server works on the project; ``STO-U006``.
             UsageError: ``STO-B095``: it is another server's.
         """
         self._project = project
@@ -225,7 +225,7 @@ class StockEngine:
             each.start()
 
     def listen(self, validation: Validation, assimilator: Assimilator) -> None:
-        """Answer BOINC's scripts, without the rounds; raises ``STO-B007``."""
+        """Answer BOINC's scripts, without the rounds; raises ``STO-U006``."""
         validator = ScriptValidator(
             self._database, self._outcomes, validation, self.now
         )

@@ -97,7 +97,7 @@ class Outcomes:
             cancel: BOINC is to be told that nobody needs it any more.
 
         Raises:
-            InternalError: ``STO-E003``; nothing has changed.
+            InternalError: ``STO-R030``; nothing has changed.
         """
         said = {"code": code[:CODE_CHARS], "message": message[:MESSAGE_CHARS]}
         with self._database.write() as connection:
@@ -115,7 +115,7 @@ class Outcomes:
         """Cancel workunits that have not ended, in one transaction; returns which.
 
         Raises:
-            InternalError: ``STO-E003``; nothing has changed.
+            InternalError: ``STO-R030``; nothing has changed.
         """
         kind = OutcomeKind.CANCELLED
         with self._database.write() as connection:

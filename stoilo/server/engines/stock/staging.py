@@ -90,7 +90,7 @@ class Stage:
 
         Raises:
             TrustError: ``STO-E002`` when a file does not have its digest.
-            InternalError: ``STO-E003`` when the disk refuses; call again later.
+            InternalError: ``STO-R030`` when the disk refuses; call again later.
         """
         found: dict[str, StagedFile] = {}
         try:
@@ -100,12 +100,12 @@ class Stage:
                     found[file.digest] = self._add(file)
         except OSError as error:
             raise InternalError(
-                "STO-E003", f"an input file could not be staged (errno {error.errno})"
+                "STO-R030", f"an input file could not be staged (errno {error.errno})"
             ) from error
         return found
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file unless it is there as it should be; raises ``STO-E003``."""
+        """Write a file unless it is there as it should be; raises ``STO-R030``."""
         if path in self._written:
             return
         try:
@@ -114,14 +114,14 @@ class Stage:
                 _write_whole(path, text.encode(), path.parent)
         except OSError as error:
             raise InternalError(
-                "STO-E003", f"a template could not be written (errno {error.errno})"
+                "STO-R030", f"a template could not be written (errno {error.errno})"
             ) from error
         if len(self._written) >= _REMEMBERED:
             self._written.clear()
         self._written.add(path)
 
     def sync(self) -> None:
-        """Return when everything that was added is on the disk; raises ``STO-E003``.
+        """Return when everything that was added is on the disk; raises ``STO-R030``.
 
         After a failure nothing is believed to be there that is not looked at.
         """
@@ -133,7 +133,7 @@ class Stage:
             self._known.clear()
             self._written.clear()
             raise InternalError(
-                "STO-E003", f"the disk of the downloads refuses (errno {error.errno})"
+                "STO-R030", f"the disk of the downloads refuses (errno {error.errno})"
             ) from error
 
     def names(self) -> set[str]:

@@ -164,7 +164,7 @@ class ScriptValidator:
         self._now = now
 
     def check(self, output: OutputName) -> Answer:
-        """Answer for one result; raises ``STO-E003`` when the database refuses."""
+        """Answer for one result; raises ``STO-R030`` when the database refuses."""
         cases = self._find(output)
         if not cases:
             return Answer.LATER
@@ -182,7 +182,7 @@ class ScriptValidator:
         return _ANSWERS[look.verdict]
 
     def compare(self, left: OutputName, right: OutputName) -> Answer:
-        """Answer for a pair of results that passed `check`; raises ``STO-E003``."""
+        """Answer for a pair of results that passed `check`; raises ``STO-R030``."""
         cases = self._find(left, right)
         if not cases or cases[0].own.outcome not in _LIVE:
             return Answer.LATER
@@ -204,14 +204,14 @@ class ScriptValidator:
         """Keep results' files, as far as they are there: BOINC may delete its own then.
 
         Raises:
-            InternalError: ``STO-E003``: one cannot be read or kept just now.
+            InternalError: ``STO-R030``: one cannot be read or kept just now.
         """
         try:
             for row in rows:
                 self._outcomes.kept.result_of(own, row)
         except OSError as error:
             raise InternalError(
-                "STO-E003", f"a result could not be kept (errno {error.errno})"
+                "STO-R030", f"a result could not be kept (errno {error.errno})"
             ) from error
 
     def passed(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> Passed:

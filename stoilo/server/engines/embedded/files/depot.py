@@ -64,7 +64,7 @@ def remove(path: Path) -> bool:
 def disk_error(error: OSError) -> InternalError:
     """Return our error for the disk's."""
     return InternalError(
-        "STO-E003", f"a result file could not be stored (errno {error.errno})"
+        "STO-R030", f"a result file could not be stored (errno {error.errno})"
     )
 
 
@@ -136,7 +136,7 @@ class Depot:
 
         Raises:
             TrustError: ``STO-E002`` for a wrong digest.
-            InternalError: ``STO-E003`` when the disk refuses.
+            InternalError: ``STO-R030`` when the disk refuses.
         """
         distinct = {file.digest: file for file in files}
         with self._lock:
@@ -145,7 +145,7 @@ class Depot:
             yield tuple(self._take(file) for file in distinct.values())
         except OSError as error:
             raise InternalError(
-                "STO-E003", f"an input file could not be stored (errno {error.errno})"
+                "STO-R030", f"an input file could not be stored (errno {error.errno})"
             ) from error
         finally:
             with self._lock:

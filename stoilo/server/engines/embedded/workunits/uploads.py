@@ -86,7 +86,7 @@ class Incoming:
 
         Raises:
             UsageError: ``STO-E030`` for more than announced.
-            InternalError: ``STO-E003`` when the disk refuses.
+            InternalError: ``STO-R030`` when the disk refuses.
         """
         if len(chunk) > self.missing:
             raise UsageError("STO-E030", "the upload is longer than announced")
@@ -144,7 +144,7 @@ class UploadDesk:
         Raises:
             DeniedError: ``STO-E014``.
             UsageError: ``STO-E030``: never try again.
-            InternalError: ``STO-E034`` (busy), ``STO-E003`` or ``STO-E110`` (no room):
+            InternalError: ``STO-E034`` (busy), ``STO-R030`` or ``STO-E110`` (no room):
                 try again later.
             TrustError: ``STO-E034`` for a wrong checksum: try again from the start.
         """

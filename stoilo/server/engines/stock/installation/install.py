@@ -120,7 +120,7 @@ def read_offer(directory: Path) -> ReleasedPrograms:
     Raises:
         UsageError: ``STO-B028`` when there is nothing for them.
         TrustError: the release's codes; ``STO-E002`` a file that is not of its digest;
-            ``STO-E050``, ``STO-E001`` signatures and platforms.
+            ``STO-K076``, ``STO-E001`` signatures and platforms.
     """
     root = directory / "root.json"
     if not root.is_file():
