@@ -20,8 +20,7 @@ from stoilo.core.codec.json_values import parse_json_value, render_json_value
 from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError, show_plainly
 from stoilo.core.levels import Level, load_levels
-from stoilo.core.limits import BOUNDS
-from stoilo.core.types import RunLayer, RunOutcome, RunStatus, Severity
+from stoilo.core.types import BOUNDS, RunLayer, RunOutcome, RunStatus, Severity
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.jailed import GATE_JOB, Gate, check_in_child
 from stoilo.policies.levels import level_names, load_level

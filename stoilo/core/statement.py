@@ -22,9 +22,8 @@ import msgspec
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.signatures import IN_TOTO_PAYLOAD, Json, pae, parse_strict_json
-from stoilo.core.types import Redundancy
+from stoilo.core.types import BOUNDS, Redundancy, RunLimits
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:stoilo:task-admission:v1"

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.values import from_node
-from stoilo.core.limits import RunLimits
+from stoilo.core.codec.nodes import from_node
+from stoilo.core.types import RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.language.runtime import prepare_runtime

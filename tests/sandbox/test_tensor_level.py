@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.runtime import find_class, hidden_names
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from stoilo.core.errors import UsageError, show_plainly
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 
 if TYPE_CHECKING:
     from stoilo.executor.verifier.optin import OptIn

@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import msgspec
 
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import RunLimits, lowest_limits
+from stoilo.core.types import RunLimits, lowest_limits
 
 LEVEL_ORDER: Final[dict[str, int]] = {"pure": 0, "numeric": 1, "tensor": 2, "gpu": 3}
 """Every level's place (design §4); a name not listed here cannot be opted into."""

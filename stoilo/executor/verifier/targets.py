@@ -17,8 +17,8 @@ from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS
 from stoilo.core.signatures import PublicKey, parse_public_key, parse_strict_json
+from stoilo.core.types import BOUNDS
 
 if TYPE_CHECKING:  # loaded by `tuf_client`, in its own way
     from tuf.api.metadata import TargetFile

@@ -24,8 +24,8 @@ from stoilo.audit.format.policy import (
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS
 from stoilo.core.signatures import parse_public_key, parse_strict_json
+from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier.targets import (
     BuilderFile,
     FloorsFile,

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, AppVersion, Wishes
 from stoilo.core.errors import StoiloError, UsageError, show_plainly
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.executor.slot.executor import Executor, SlotExecutor
 from stoilo.executor.slot.layout import Program
 from stoilo.executor.verifier.installation import installed_release

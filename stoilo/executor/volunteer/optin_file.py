@@ -16,7 +16,7 @@ from typing import Final
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.files import write_durably
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.optin import OptIn, load_opt_in, parse_opt_in
 
 NO_LIMIT: Final = 2**53

@@ -21,8 +21,9 @@ from stoilo.core.codec.nodes import (
     FunctionRef,
     Instance,
     Node,
+    from_node,
+    to_node,
 )
-from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_class, keeps
 from stoilo.sandbox.language.rules import (
@@ -72,7 +73,7 @@ _BASES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex)
 
 
 class TaskReferences:
-    """Resolves what arguments name in a loaded task module (see `core.values`)."""
+    """Resolves what arguments name in a loaded task module (see `core.codec.nodes`)."""
 
     def __init__(
         self, module: ModuleType, runtime: LanguageRuntime, blobs: Sequence[bytes] = ()

@@ -18,7 +18,7 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.kernel import calls, mechanisms
 from stoilo.sandbox.kernel.calls import FD
 from stoilo.sandbox.kernel.mechanisms import Mechanism, MechanismError

@@ -19,7 +19,7 @@ from typing import Self
 
 import msgspec
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.process.channel import (
     FRAME_HEADER,
     OUT_OF_MEMORY,

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import DATA_BOUNDS, Node
+from stoilo.core.codec.nodes import Node
+from stoilo.core.codec.reader import DATA_BOUNDS
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import JailUsage, RunLayer, RunOutcome, RunStatus
+from stoilo.core.types import JailUsage, RunLayer, RunLimits, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import name_syscall
 from stoilo.sandbox.process.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 

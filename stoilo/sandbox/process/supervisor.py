@@ -24,7 +24,7 @@ import msgspec
 
 from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import (

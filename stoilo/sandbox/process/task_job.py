@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import DATA_BOUNDS
-from stoilo.core.codec.values import from_node
+from stoilo.core.codec.nodes import from_node
+from stoilo.core.codec.reader import DATA_BOUNDS
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.types import RunStatus

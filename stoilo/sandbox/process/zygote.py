@@ -19,7 +19,7 @@ from typing import NoReturn, cast
 
 import msgspec
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.kernel import calls, mechanisms
 from stoilo.sandbox.kernel.mechanisms import KernelHost, Mechanism, find_missing
 from stoilo.sandbox.process import channel, child

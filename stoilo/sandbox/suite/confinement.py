@@ -23,7 +23,7 @@ from typing import NoReturn
 
 import msgspec
 
-from stoilo.core.limits import MIB, RunLimits
+from stoilo.core.types import MIB, RunLimits
 from stoilo.sandbox.kernel import calls, mechanisms
 from stoilo.sandbox.kernel.calls import FD
 from stoilo.sandbox.kernel.mechanisms import Mechanism, MechanismError

@@ -18,8 +18,7 @@ from typing import Self
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunOutcome, RunStatus
+from stoilo.core.types import RunLimits, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import (
     PROBE_JOB,

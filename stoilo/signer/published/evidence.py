@@ -22,7 +22,7 @@ from stoilo.audit.format.records import (
 from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import TrustedRelease, part_target
 from stoilo.executor.verifier.trust import ReleaseFiles

@@ -15,7 +15,7 @@ from stoilo.audit.format.records import LoggedRelease
 from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
 from stoilo.executor.verifier.trust import ReleaseFiles, load_trust, travels
 from stoilo.signer.attestations import BuildEvidence

@@ -10,7 +10,7 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.executor.slot.executor import PutOffError, SlotExecutor
 from stoilo.executor.slot.layout import Program
 from stoilo.executor.verifier.installation import installed_release, render_built

@@ -11,7 +11,7 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.boinc_session import (
     MMAP_FILE,
     Control,

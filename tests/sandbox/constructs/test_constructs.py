@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.values import to_node
+from stoilo.core.codec.nodes import to_node
 from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.process.task_job import run_call
 

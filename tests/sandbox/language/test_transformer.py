@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
 from stoilo.sandbox.language.rules import (
     DEFINABLE_DUNDERS,

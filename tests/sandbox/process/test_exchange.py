@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.exchange import (
     MemoryKills,

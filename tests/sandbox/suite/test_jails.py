@@ -1,6 +1,5 @@
 from stoilo.core.codec import skeleton
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunStatus
+from stoilo.core.types import RunLimits, RunStatus
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.run import encode_probe, read_probe
