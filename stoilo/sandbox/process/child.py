@@ -291,3 +291,16 @@ def find_thread_setters() -> tuple[Callable[[int], object], ...]:
         ][:1]
     torch = sys.modules.get("torch")
     return (*setters, torch.set_num_threads) if torch else tuple(setters)
+
+
+OUT_OF_MEMORY_CODE = "STO-S013"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether `error` is the interpreter's own or numpy's, by exact type.
+
+    A class of a task may have any name and any base.
+    """
+    arrays = sys.modules.get("numpy._core._exceptions")
+    known = (MemoryError, getattr(arrays, "_ArrayMemoryError", MemoryError))
+    return type(error) in known
