@@ -52,12 +52,8 @@ from stoilo.core.statement import (
 from stoilo.core.types import Redundancy, RunLimits
 from stoilo.executor.verifier.admission import admission_leaf, verify_work
 from stoilo.executor.verifier.statements import revocation_leaf
-from stoilo.executor.verifier.targets import (
-    GateEpoch,
-    InstalledRelease,
-    ReviewerKey,
-    TrustedRelease,
-)
+from stoilo.executor.verifier.targets import GateEpoch, ReviewerKey, TrustedRelease
+from stoilo.executor.verifier.trust import InstalledRelease
 from stoilo.executor.verifier.workunit import (
     HostState,
     Source,

@@ -77,7 +77,7 @@ def _make_root(data: Path, now: int) -> None:
     A stock project wants its programs before the server starts on it.
     """
     from stoilo.core.levels import level_files  # noqa: PLC0415
-    from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415
+    from stoilo.executor.verifier.trust import installed_release  # noqa: PLC0415
     from stoilo.server.config import load_config  # noqa: PLC0415
     from stoilo.server.data_directory import claim_directory  # noqa: PLC0415
     from stoilo.signer.development.root import create_development_root  # noqa: PLC0415

@@ -13,7 +13,7 @@ import msgspec
 from stoilo.cli.keys import read_small
 from stoilo.cli.release.ceremony_folder import FILE, FOLDER, clock, json_option
 from stoilo.core.errors import StoiloError, show_plainly
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.signer.ceremony.base_release import find_release, open_published
 from stoilo.signer.ceremony.lists import render_time, show_line
 from stoilo.signer.ceremony.release_status import (

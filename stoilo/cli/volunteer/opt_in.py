@@ -13,7 +13,7 @@ from stoilo.core.errors import UsageError, show_plainly
 from stoilo.core.types import RunLimits
 
 if TYPE_CHECKING:
-    from stoilo.executor.verifier.optin import OptIn
+    from stoilo.executor.verifier.installation import OptIn
     from stoilo.executor.volunteer.optin_file import FileState
 
 
@@ -71,7 +71,10 @@ def show(file: Path | None, as_json: bool) -> int:
 
     Exit code 0, or 2 when a file cannot be used: then nothing runs at all.
     """
-    from stoilo.executor.verifier.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
+    from stoilo.executor.verifier.installation import (  # noqa: PLC0415 - POSIX
+        default_files,
+        load_opt_in,
+    )
     from stoilo.executor.volunteer.optin_file import describe_file  # noqa: PLC0415 - POSIX
 
     places = (*default_files(), *([file] if file else []))
@@ -150,7 +153,9 @@ def _chosen(said: bool | None, present: bool) -> bool:
 
 
 def _place(system: bool, file: Path | None) -> Path:
-    from stoilo.executor.verifier.optin import default_files  # noqa: PLC0415 - POSIX
+    from stoilo.executor.verifier.installation import (  # noqa: PLC0415 - POSIX
+        default_files,
+    )
 
     if system and file is not None:
         raise UsageError("STO-U003", "--system and a file exclude each other")

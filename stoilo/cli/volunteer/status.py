@@ -110,7 +110,10 @@ def _places(url: str | None, data: Path, state: Path | None) -> list[tuple[str, 
 
 
 def _allowed() -> str:
-    from stoilo.executor.verifier.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
+    from stoilo.executor.verifier.installation import (  # noqa: PLC0415 - POSIX
+        default_files,
+        load_opt_in,
+    )
 
     try:
         return describe_allowed(load_opt_in(default_files()))
@@ -196,8 +199,10 @@ def self_check(
 
 def _compare(project: str, root: bytes, launcher: Path, ca: Path | None) -> SelfCheck:
     from stoilo.executor.verifier.inspection import OwnParts, check_self, prove_release  # noqa: PLC0415 - as above
-    from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415 - an extra
-    from stoilo.executor.verifier.trust import load_trust  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.trust import (  # noqa: PLC0415 - an extra
+        installed_release,
+        load_trust,
+    )
     from stoilo.executor.volunteer.programs import fetch_release  # noqa: PLC0415 - as above
     from stoilo.flavors.launcher_build import MAX_LAUNCHER_BYTES, describe_launcher  # noqa: PLC0415 - as above
 

@@ -30,7 +30,7 @@ from stoilo.core.statement import (
 )
 from stoilo.core.types import BOUNDS, RunLimits, lowest_limits
 from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.optin import LEVEL_ORDER
+from stoilo.executor.verifier.installation import LEVEL_ORDER
 from stoilo.executor.verifier.statements import (
     LoggedRevocations,
     check_reviews,

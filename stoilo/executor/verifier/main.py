@@ -58,21 +58,17 @@ from stoilo.executor.verifier.host_verifier import (
     newest_release,
 )
 from stoilo.executor.verifier.installation import (
-    Built,
     Home,
+    OptIn,
+    default_files,
     find_home,
-    is_frozen,
-    load_built,
+    load_opt_in,
+    lower_by_server,
     open_home,
     own_directory,
 )
-from stoilo.executor.verifier.optin import (
-    OptIn,
-    default_files,
-    load_opt_in,
-    lower_by_server,
-)
 from stoilo.executor.verifier.trees import tree_cap
+from stoilo.executor.verifier.trust import Built, is_frozen, load_built
 from stoilo.executor.verifier.workunit import (
     Disposition,
     HostState,

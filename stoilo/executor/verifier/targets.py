@@ -223,21 +223,6 @@ class Reviewer:
 
 
 @dataclass(frozen=True, slots=True)
-class InstalledRelease:
-    """What this executor's own package holds."""
-
-    levels: tuple[Level, ...]  # also older ones of the same name, if it still has them
-    language_digest: str  # of its language layer
-    python: str = "3.11"  # the minor version that it runs
-    # digests of older language layers whose sources this one still runs
-    languages: tuple[str, ...] = ()
-
-    def runs(self, language: str) -> bool:
-        """Whether a source that language layer `language` let in may run here."""
-        return language == self.language_digest or language in self.languages
-
-
-@dataclass(frozen=True, slots=True)
 class TrustedRelease:
     """Everything the verifier believes, from the root down."""
 

@@ -29,8 +29,11 @@ from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.frozen_tree import platform_name
 from stoilo.core.types import BOUNDS
 from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
-from stoilo.executor.verifier.installation import disk_trouble, replace_file
-from stoilo.executor.verifier.optin import LEVEL_ORDER
+from stoilo.executor.verifier.installation import (
+    LEVEL_ORDER,
+    disk_trouble,
+    replace_file,
+)
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import ReleaseFiles, travels
 from stoilo.executor.volunteer.ledger import load_record

@@ -92,7 +92,7 @@ def _refuse_privileges(plan: ChildPlan) -> None:
 
 
 def _enter_landlock(plan: ChildPlan) -> None:
-    mechanisms.restrict_self(plan.ruleset)
+    calls.restrict_self(plan.ruleset)
 
 
 def _arrange_descriptors(plan: ChildPlan) -> None:

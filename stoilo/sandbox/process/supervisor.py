@@ -35,8 +35,8 @@ from stoilo.sandbox.process.channel import (
     receive,
     send,
 )
-from stoilo.sandbox.process.exchange import Exchange, MemoryKills
-from stoilo.sandbox.process.report import JailReport
+from stoilo.sandbox.process.exchange import Exchange
+from stoilo.sandbox.process.report import JailReport, MemoryKills
 
 _NEEDED = frozenset({"avx2", "fma", "bmi1", "bmi2"})
 _PINNED = {

@@ -18,7 +18,7 @@ from stoilo.core.signatures import (
     sign_envelope,
 )
 from stoilo.core.types import RunLimits, RunStatus
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
 from stoilo.executor.volunteer.installed import InstalledExecutor
 from stoilo.flavors.manifest import find_flavor

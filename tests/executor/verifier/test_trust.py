@@ -19,7 +19,7 @@ from stoilo.executor.verifier.trust import (
     load_trust,
     parse_release_pack,
 )
-from stoilo.signer import release_directory
+from stoilo.signer import release_pack
 from stoilo.signer.development.changes import revoke
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
@@ -274,5 +274,5 @@ def test_link_in_a_release_is_not_followed(release: Path, name: str) -> None:
 def test_release_that_never_stands_still_is_not_waited_for(
     release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release_directory._Walk, "follow", lambda _: False)
+    monkeypatch.setattr(release_pack._Walk, "follow", lambda _: False)
     assert load(release) == "STO-K014"
