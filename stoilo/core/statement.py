@@ -91,15 +91,18 @@ class Statement(msgspec.Struct, frozen=True):
     # extension names a verifier must know or refuse
     critical: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=16)] = ()
 
-    def subjects(self) -> tuple[tuple[str, str], ...]:
-        """Return (name, digest) of everything attested, in the order it is listed."""
-        blobs = ((f"blob/{index}", blob) for index, blob in enumerate(self.blobs))
-        return (
-            ("task_module", self.task_module),
-            ("validator_module", self.validator_module),
-            ("arguments", self.arguments),
-            *blobs,
-        )
+    def subjects(self) -> list[Json]:
+        """Return name and digest of everything attested, as in-toto lists them."""
+        digests = {
+            "task_module": self.task_module,
+            "validator_module": self.validator_module,
+            "arguments": self.arguments,
+            **{f"blob/{index}": blob for index, blob in enumerate(self.blobs)},
+        }
+        return [
+            {"name": name, "digest": {"sha256": digest}}
+            for name, digest in digests.items()
+        ]
 
 
 def make_nonce() -> str:
@@ -130,14 +133,10 @@ def _own() -> msgspec.json.Decoder[_Document]:
 
 
 def _encode(statement: Statement) -> bytes:
-    subject = [
-        {"name": name, "digest": {"sha256": digest}}
-        for name, digest in statement.subjects()
-    ]
     return msgspec.json.encode(
         {
             "_type": STATEMENT_TYPE,
-            "subject": subject,
+            "subject": statement.subjects(),
             "predicateType": PREDICATE_TYPE,
             "predicate": statement,
         }
@@ -244,11 +243,7 @@ def _check_amounts(given: Json, record: RunLimits | Redundancy) -> None:
 
 def _check_subjects(document: dict[str, Json], statement: Statement) -> None:
     """Refuse when the subjects are not exactly what the predicate names."""
-    expected: Json = [
-        {"name": name, "digest": {"sha256": digest}}
-        for name, digest in statement.subjects()
-    ]
-    if document.get("subject") != expected:
+    if document.get("subject") != statement.subjects():
         raise TrustError("STO-A014", "the statement's subjects are not its own inputs")
 
 

@@ -48,9 +48,9 @@ from stoilo.executor.verifier.boinc_slot import (
 )
 from stoilo.executor.verifier.checkpoints import CheckpointFile
 from stoilo.executor.verifier.execution import (
-    MESSAGE_CHARS,
     TreeRuntimes,
     VerifiedExecutor,
+    refuse,
 )
 from stoilo.executor.verifier.host_verifier import (
     HostVerifier,
@@ -74,7 +74,6 @@ from stoilo.executor.verifier.workunit import (
     HostState,
     ResultHeader,
     Work,
-    render_result,
 )
 
 OPT_IN_FILE: Final = "optin.toml"
@@ -370,10 +369,8 @@ def _not_here(slot: Slot, error: StoiloError, built: Built) -> bytes:
         workunit=slot.info.workunit,
         disposition=Disposition.NOT_FOR_THIS_HOST,
         verifier=built.version,
-        code=error.code,
-        message=error.message[:MESSAGE_CHARS],
     )
-    return render_result(header, b"", b"")
+    return refuse(header, error, header.disposition)
 
 
 def _say(stream: TextIO, error: StoiloError) -> int:
