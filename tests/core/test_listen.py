@@ -10,7 +10,7 @@ from stoilo.core.listen import listen, parse_address
     "text", ["", "localhost", ":1", "a:b", "h:-1", "h:65536", "h:٣"]
 )
 def test_bad_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="STO-R091"):
+    with pytest.raises(UsageError, match="STO-R090"):
         parse_address(text)
 
 

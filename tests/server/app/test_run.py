@@ -96,7 +96,7 @@ def test_real_task_comes_back_and_its_server_stops_cleanly(tmp_path: Path) -> No
 def test_second_server_on_a_directory_exits_1(tmp_path: Path) -> None:
     with Deployment(tmp_path / "data") as deployment:
         second = subprocess.run(
-            deployment._command(), capture_output=True, text=True, check=False
+            deployment.command(), capture_output=True, text=True, check=False
         )
         assert (second.returncode, second.stdout) == (1, "")
         assert "STO-R070" in second.stderr
@@ -140,7 +140,7 @@ def test_log_that_lost_a_leaf_refuses_to_start(tmp_path: Path) -> None:
     for page in (tmp_path / "data" / "audit").glob("*.sqlite*"):
         page.unlink()
     again = subprocess.run(
-        deployment._command(), capture_output=True, text=True, check=False, timeout=200
+        deployment.command(), capture_output=True, text=True, check=False, timeout=200
     )
     assert again.returncode == 4
     assert "STO-L04" in again.stderr

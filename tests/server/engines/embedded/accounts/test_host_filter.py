@@ -110,7 +110,7 @@ def test_wishes_travel_whole(wishes):
     assert parse_request(render_request(request)).wishes == wishes
 
 
-@pytest.mark.parametrize("topics", [["a,b"], ["x" * 65], [""], ["a"] * 33, ["%"]])
+@pytest.mark.parametrize("topics", [["a,b"], ["x" * 65], ["a"] * 33, ["%"]])
 def test_unusable_topics_are_refused(topics):
     request = SchedulerRequest(
         "key", 1, 2, "a" * 32, wishes=Wishes(topics=tuple(topics))
