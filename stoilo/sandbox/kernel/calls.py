@@ -1,7 +1,7 @@
 """What the processes of a jail ask of Linux and Python does not wrap; OSError on failure.
 
 Used before the filter closes; `ctypes` is loaded in the zygote, so that nothing is opened
-later. The filter itself is the last of them: the supervisor builds the BPF program
+later. The supervisor holds a child by the last of them, its pidfd. The filter: the supervisor builds the BPF program
 (`stoilo.sandbox.kernel.filters`), the child loads its bytes with seccomp(2). Its default is a
 *user notification*: the calling thread sleeps in the kernel, the zygote reads which call it
 was and kills the child. The call never proceeds; when nobody listens the kernel answers
