@@ -1,9 +1,9 @@
 """What the processes of a jail ask of Linux and Python does not wrap; OSError on failure.
 
 Used before the filter closes; `ctypes` is loaded in the zygote, so that nothing is opened
-later. The supervisor holds a child by its pidfd, at the end. It also builds the filter's BPF
-program (`stoilo.sandbox.kernel.filters`); the child loads the bytes with seccomp(2). Its
-default is a *user notification*: the calling thread sleeps in the kernel, the zygote reads which call it
+later. The supervisor, which holds a child by its pidfd, builds the filter's BPF program
+(`stoilo.sandbox.kernel.filters`); the child loads its bytes with seccomp(2). Its default is a
+*user notification*: the calling thread sleeps in the kernel, the zygote reads which call it
 was and kills the child. The call never proceeds; when nobody listens the kernel answers
 ENOSYS. A wrong architecture (i386, x32) kills the process at once.
 """
