@@ -7,8 +7,8 @@ import json
 import numpy as np
 
 from bench.rows import Row, median_seconds, seconds_once
+from stoilo.core.codec.nodes import from_node, to_node
 from stoilo.core.codec.skeleton import decode, encode
-from stoilo.core.codec.values import from_node, to_node
 
 # The 3x3 convolutions and the head of a ResNet18 with ten classes: 11 million parameters.
 LAYERS = {

@@ -21,7 +21,7 @@ from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.frozen_tree import parse_tree, platform_name
 from stoilo.core.types import RunStatus
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.executor.verifier.workunit import Disposition
 from stoilo.flavors.manifest import find_flavor
 from stoilo.policies.levels import load_level

@@ -18,6 +18,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable
+from io import StringIO
 from typing import Any
 
 from RestrictedPython import compile_restricted, safe_builtins
@@ -32,8 +33,11 @@ from bench.corpus import CONVERTING, KERNELS, Program
 from bench.interpreters import interpreted_ratios
 from bench.rows import Row
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
-from stoilo.sandbox.language.runtime import LanguageRuntime, prepare_runtime
+from stoilo.sandbox.language.runtime import (
+    LanguageRuntime,
+    TaskPrinter,
+    prepare_runtime,
+)
 from stoilo.sandbox.language.transformer import compile_source
 
 Loader = Callable[[str], Callable[[int], Any]]
@@ -71,7 +75,7 @@ def load_ours() -> Loader:
 
     def load(source: str) -> Callable[[int], Any]:
         code = compile_source(source, runtime.level)
-        return runtime.load(code, TaskPrinter(TextBuffer())).run
+        return runtime.load(code, TaskPrinter(StringIO())).run
 
     return load
 

@@ -17,8 +17,8 @@ import numpy as np
 from bench.codec import LAYERS, Shapes, check_gradient, make_gradient
 from bench.rows import Row, interleaved_medians, seconds_once
 from stoilo.client.capture import capture_task
+from stoilo.core.codec.nodes import from_node, to_node
 from stoilo.core.codec.skeleton import decode, encode
-from stoilo.core.codec.values import from_node, to_node
 from stoilo.learn.core.orders import Order, Reply, Snapshot
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Form, Tensors

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.signer.development.root import create_development_root
 
 

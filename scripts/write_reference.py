@@ -21,11 +21,10 @@ import stoilo
 from stoilo.cli.explain import render_markdown
 from stoilo.cli.main import cli
 from stoilo.cli.schemas import SCHEMAS, render_schema
-from stoilo.core import limits
+from stoilo.core import types
 from stoilo.core.codebook import load_codebook
 from stoilo.core.levels import Level, load_levels
-from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.types import Redundancy
+from stoilo.core.types import BOUNDS, Redundancy, RunLimits
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.sandbox.kernel.filter_text import render_filter
 from stoilo.server.config import ServerConfig
@@ -162,7 +161,7 @@ LIMITS_INTRO = """\
 # Limits
 
 Everything from another party is bounded before it is parsed. The numbers are
-`stoilo/core/limits.py`; the gate's own are on [its page](gate.md#size-and-shape).
+`stoilo/core/types.py`; the gate's own are on [its page](gate.md#size-and-shape).
 
 """
 
@@ -326,7 +325,7 @@ def limits_page() -> str:
     comments = dict(
         re.findall(
             r"^    (\w+): int = [^#\n]+?(?:# (.+))?$",
-            inspect.getsource(limits),
+            inspect.getsource(types.Bounds),
             re.MULTILINE,
         )
     )

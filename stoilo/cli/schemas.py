@@ -47,7 +47,9 @@ SCHEMAS: Final = {
         ("digest",),
     ),
     "opt-in": PublishedSchema(
-        "A volunteer's opt-in (TOML)", "stoilo.executor.verifier.optin", "OptInFile"
+        "A volunteer's opt-in (TOML)",
+        "stoilo.executor.verifier.installation",
+        "OptInFile",
     ),
     "review": PublishedSchema(
         "What a reviewer signs (JSON, the payload of a DSSE envelope)",

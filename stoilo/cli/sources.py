@@ -10,7 +10,7 @@ import click
 from stoilo.core.codec.json_values import parse_json_value
 from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.policies.entry import read_script
 from stoilo.policies.policy import Policy, default_policy, parse_policy
 

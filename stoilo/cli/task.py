@@ -29,8 +29,8 @@ from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.client.task import submit as submit_task
 from stoilo.client.wire import SourceRefused
 from stoilo.core.codec.json_values import render_json_value
+from stoilo.core.codec.nodes import to_node
 from stoilo.core.codec.skeleton import encode
-from stoilo.core.codec.values import to_node
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.types import TaskState
 from stoilo.policies.entry import last_function

@@ -24,10 +24,9 @@ from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.session import Session
 from stoilo.client.task import SubmittedTask, submit
 from stoilo.core.errors import PolicyRefusal, UnreachableError, UsageError
-from stoilo.core.limits import BOUNDS
 from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import Redundancy
+from stoilo.core.types import BOUNDS, Redundancy
 
 FIRST_ITEMS: Final = 8
 TARGET_S: Final = 8.0  # Wanted computing time of one chunk, s

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import Redundancy, check_redundancy
+from stoilo.core.types import BOUNDS, Redundancy, check_redundancy
 
 if TYPE_CHECKING:
     from stoilo.client.capture import Captured

@@ -12,8 +12,8 @@ import builtins
 import functools
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
+from stoilo.core.codec.nodes import from_node
 from stoilo.core.codec.skeleton import decode
-from stoilo.core.codec.values import from_node
 from stoilo.core.errors import StoiloError, TrustError, UsageError, WaitError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState

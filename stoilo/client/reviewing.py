@@ -23,8 +23,8 @@ from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import check_digest, content_digest
 from stoilo.core.errors import StoiloError, UsageError, show_plainly
-from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.signatures import parse_strict_json
+from stoilo.core.types import BOUNDS, RunLimits
 from stoilo.executor.verifier.statements import ANY_ARGUMENTS, Review, digest_arguments
 
 if TYPE_CHECKING:

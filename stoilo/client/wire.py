@@ -26,11 +26,10 @@ from stoilo.core.errors import (
     UserCodeError,
     WaitError,
 )
-from stoilo.core.limits import BOUNDS
 from stoilo.core.rate_limit import RECONNECTING
 from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import Finding, Severity
+from stoilo.core.types import BOUNDS, Finding, Severity
 
 DETAIL_KEY = "stoilo-error-bin"
 _FAMILIES: dict[str, type[StoiloError]] = {

@@ -14,7 +14,7 @@ import msgspec
 
 from stoilo.core.digests import Digest, Domain, domain_digest
 from stoilo.core.errors import InternalError
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

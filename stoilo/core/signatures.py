@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

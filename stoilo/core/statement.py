@@ -22,9 +22,8 @@ import msgspec
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.signatures import IN_TOTO_PAYLOAD, Json, pae, parse_strict_json
-from stoilo.core.types import Redundancy
+from stoilo.core.types import BOUNDS, Redundancy, RunLimits
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:stoilo:task-admission:v1"
@@ -92,15 +91,18 @@ class Statement(msgspec.Struct, frozen=True):
     # extension names a verifier must know or refuse
     critical: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=16)] = ()
 
-    def subjects(self) -> tuple[tuple[str, str], ...]:
-        """Return (name, digest) of everything attested, in the order it is listed."""
-        blobs = ((f"blob/{index}", blob) for index, blob in enumerate(self.blobs))
-        return (
-            ("task_module", self.task_module),
-            ("validator_module", self.validator_module),
-            ("arguments", self.arguments),
-            *blobs,
-        )
+    def subjects(self) -> list[Json]:
+        """Return name and digest of everything attested, as in-toto lists them."""
+        digests = {
+            "task_module": self.task_module,
+            "validator_module": self.validator_module,
+            "arguments": self.arguments,
+            **{f"blob/{index}": blob for index, blob in enumerate(self.blobs)},
+        }
+        return [
+            {"name": name, "digest": {"sha256": digest}}
+            for name, digest in digests.items()
+        ]
 
 
 def make_nonce() -> str:
@@ -131,14 +133,10 @@ def _own() -> msgspec.json.Decoder[_Document]:
 
 
 def _encode(statement: Statement) -> bytes:
-    subject = [
-        {"name": name, "digest": {"sha256": digest}}
-        for name, digest in statement.subjects()
-    ]
     return msgspec.json.encode(
         {
             "_type": STATEMENT_TYPE,
-            "subject": subject,
+            "subject": statement.subjects(),
             "predicateType": PREDICATE_TYPE,
             "predicate": statement,
         }
@@ -245,11 +243,7 @@ def _check_amounts(given: Json, record: RunLimits | Redundancy) -> None:
 
 def _check_subjects(document: dict[str, Json], statement: Statement) -> None:
     """Refuse when the subjects are not exactly what the predicate names."""
-    expected: Json = [
-        {"name": name, "digest": {"sha256": digest}}
-        for name, digest in statement.subjects()
-    ]
-    if document.get("subject") != expected:
+    if document.get("subject") != statement.subjects():
         raise TrustError("STO-A011", "the statement's subjects are not its own inputs")
 
 

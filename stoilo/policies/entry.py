@@ -9,8 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoilo.core.limits import BOUNDS
-from stoilo.core.types import Finding, Severity
+from stoilo.core.types import BOUNDS, Finding, Severity
 from stoilo.policies.findings import FIRST_PLACE, Lines, make_finding
 
 if TYPE_CHECKING:

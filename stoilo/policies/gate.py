@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.levels import load_levels
-from stoilo.core.limits import BOUNDS
-from stoilo.core.types import Finding, Verdict
+from stoilo.core.types import BOUNDS, Finding, Verdict
 from stoilo.policies import entry as entries
 from stoilo.policies.findings import (
     FIRST_PLACE,

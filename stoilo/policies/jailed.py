@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, StoiloError
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import Verdict
+from stoilo.core.types import RunLimits, Verdict
 from stoilo.policies.findings import FIRST_PLACE, make_finding
 from stoilo.policies.gate import GateRequest, engine_digest, verdict_key
 from stoilo.policies.wire import (

@@ -16,7 +16,7 @@ import msgspec
 
 from stoilo.core.digests import Domain, check_digest, domain_digest
 from stoilo.core.errors import DeniedError, TrustError, UsageError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -17,8 +17,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoilo.core.limits import BOUNDS
-from stoilo.core.types import Finding, Severity
+from stoilo.core.types import BOUNDS, Finding, Severity
 from stoilo.policies.findings import FINDINGS_SHOWN, FIRST_PLACE, Place, make_finding
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import msgspec
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
-from stoilo.core.limits import BOUNDS
-from stoilo.core.types import Finding, Severity, Verdict, bound_text
+from stoilo.core.types import BOUNDS, Finding, Severity, Verdict, bound_text
 from stoilo.policies.findings import FINDINGS_SHOWN
 from stoilo.policies.gate import GateRequest, engine_digest, judge
 from stoilo.policies.levels import level_names

@@ -14,9 +14,14 @@ import msgspec
 
 from stoilo.core.digests import content_digest
 from stoilo.core.frozen_tree import platform_name
-from stoilo.executor.verifier.installation import Built, parse_built, render_built
 from stoilo.executor.verifier.targets import ArchiveFile, Floors, PartFile
-from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.executor.verifier.trust import (
+    DEVELOPMENT_MARK,
+    REHEARSAL_MARK,
+    Built,
+    parse_built,
+    render_built,
+)
 from stoilo.flavors.build import BuiltPart, build_flavor, build_verifier
 from stoilo.flavors.freeze import make_empty
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from stoilo.core.errors import InternalError
-from stoilo.executor.verifier.optin import OptIn
+from stoilo.executor.verifier.installation import OptIn
 from stoilo.executor.volunteer.optin_file import write_opt_in
 from stoilo.testing.served import ServedCommand, run_stoilo
 

@@ -22,10 +22,9 @@ from stoilo.client.address import Address
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError, StoiloError, UsageError
-from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.types import TaskState
+from stoilo.core.types import BOUNDS, TaskState
 
 ERROR_KEY = "stoilo-error-bin"
 CHUNK = 1024 * 1024

@@ -16,8 +16,7 @@ from stoilo.audit.format.facts import (
 )
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.web.wording import render_amount, render_bytes, render_seconds
 

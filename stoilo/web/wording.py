@@ -24,7 +24,7 @@ from stoilo.audit.format.facts import (
     RevocationRecord,
     WorkunitRecord,
 )
-from stoilo.core.limits import KIB, MIB
+from stoilo.core.types import KIB, MIB
 from stoilo.web.archive import Entry
 from stoilo.web.timeline import Timeline
 

@@ -11,7 +11,7 @@ from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.read.reader import verify_log
 from stoilo.audit.read.search import prove_leaf
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from tests.support.faulty_log import LogKey
 from tests.support.notekeys import KeyType, NoteKey
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.cli.main import main
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 TASK = b"def task(kwargs):\n    return 1\n"
 

@@ -18,8 +18,7 @@ from stoilo.client.mapping import (
     computing_budget_s,
 )
 from stoilo.core.levels import load_levels
-from stoilo.core.limits import BOUNDS
-from stoilo.core.types import Redundancy
+from stoilo.core.types import BOUNDS, Redundancy
 
 SECONDS = st.floats(0, 1e18)
 COSTS = st.lists(

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from stoilo.client.results import read_value
-from stoilo.core.codec.nodes import NumpyScalar
+from stoilo.core.codec.nodes import NumpyScalar, to_node
 from stoilo.core.codec.skeleton import encode
-from stoilo.core.codec.values import to_node
 from stoilo.core.errors import TrustError
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import RunLimits
 from stoilo.core.signatures import IN_TOTO_PAYLOAD, pae
 from stoilo.core.statement import (
     Statement,
@@ -21,7 +20,7 @@ from stoilo.core.statement import (
     render_statement,
     statement_digest,
 )
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, RunLimits
 
 D = [content_digest(bytes([n])) for n in range(9)]
 PLAIN = Statement(

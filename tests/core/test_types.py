@@ -3,8 +3,13 @@
 import pytest
 
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import RunLimits, lowest_limits
-from stoilo.core.types import Redundancy, TaskState, check_redundancy
+from stoilo.core.types import (
+    Redundancy,
+    RunLimits,
+    TaskState,
+    check_redundancy,
+    lowest_limits,
+)
 
 
 def test_default_redundancy_is_consistent():

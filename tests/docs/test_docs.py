@@ -15,7 +15,7 @@ from stoilo.core.codebook import CODE_PATTERN, load_codebook
 from stoilo.core.codec import json_values
 from stoilo.core.levels import load_levels
 from stoilo.core.rpc import tasks_pb2
-from stoilo.executor.verifier.optin import parse_opt_in
+from stoilo.executor.verifier.installation import parse_opt_in
 from stoilo.server.config import load_config
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -34,9 +34,8 @@ from stoilo.core.statement import (
 )
 from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.trust import installed_release, load_trust
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.release_pack import read_release
 from tests.drills.project import DrillProject, Packet

@@ -17,7 +17,7 @@ import pytest
 
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.levels import load_levels
-from stoilo.executor.verifier.targets import InstalledRelease
+from stoilo.executor.verifier.trust import InstalledRelease
 from stoilo.policies.policy import default_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.testing.deployment import UpLine

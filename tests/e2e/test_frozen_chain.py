@@ -17,7 +17,7 @@ import pytest
 
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.frozen_tree import platform_name
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.policies.policy import default_policy
 from stoilo.testing.deployment import Deployment
 from tests.support.programs import ProgramSigner

@@ -20,7 +20,8 @@ from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest
 from stoilo.core.frozen_tree import platform_name
 from stoilo.core.levels import load_levels
-from stoilo.executor.verifier.targets import InstalledRelease, RevocationFile
+from stoilo.executor.verifier.targets import RevocationFile
+from stoilo.executor.verifier.trust import InstalledRelease
 from stoilo.flavors.manifest import find_flavor
 from stoilo.policies.policy import default_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.codec.skeleton import encode
-from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.types import BOUNDS
 from stoilo.server.admission import tokens
 from tests.support.wire import WireAnswer
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.frozen_tree import platform_name
-from stoilo.executor.verifier.installation import Built, render_built
+from stoilo.executor.verifier.trust import Built, render_built
 from tests.support.openpython import find_open_python
 
 ROOT = Path(__file__).resolve().parents[2]

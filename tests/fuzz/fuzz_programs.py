@@ -22,7 +22,7 @@ import msgspec
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.levels import SyscallRules
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.transformer import compile_source
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest

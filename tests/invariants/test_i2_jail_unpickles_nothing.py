@@ -19,14 +19,14 @@ sys.addaudithook(lambda event, _: noted.append(event) if event == "pickle.find_c
 
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.language.output import TextBuffer
+from io import StringIO
 from stoilo.sandbox.process import {job}
 from stoilo.sandbox.process.channel import TaskRequest
 
 PICKLE = b"\\x80\\x04\\x8c\\x09fractions\\x8c\\x08Fraction\\x93K\\x01\\x85R."
 {job}.prepare(load_level("numeric"))
 for data in {requests}:
-    {job}.run(data, TextBuffer())
+    {job}.run(data, StringIO())
 if {control}:
     import pickle
     pickle.loads(PICKLE)

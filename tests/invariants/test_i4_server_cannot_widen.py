@@ -13,7 +13,7 @@ import pytest
 from stoilo.core.boinc.messages import SchedulerReply, Wishes
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.executor.verifier.optin import LEVEL_ORDER
+from stoilo.executor.verifier.installation import LEVEL_ORDER
 from stoilo.executor.volunteer import main as volunteer
 from stoilo.executor.volunteer.ledger import Ledger, read_memory
 from stoilo.executor.volunteer.scheduler import (

@@ -46,8 +46,8 @@ import asyncio, itertools, sys
 from pathlib import Path
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import DATA_BOUNDS
-from stoilo.core.codec.values import from_node, to_node
+from stoilo.core.codec.reader import DATA_BOUNDS
+from stoilo.core.codec.nodes import from_node, to_node
 from stoilo.learn import SimulatedBackend, SimulatedHost, TrainerOptions, fit
 from tests.support.liar import ENCODED_LIES, LIES, PICKLE, lie_about
 from tests.support.points import WISHES, make_model, make_samples

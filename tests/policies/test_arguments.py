@@ -1,5 +1,4 @@
-from stoilo.core.codec.nodes import Instance, Ndarray, NumpyScalar, Tensor
-from stoilo.core.codec.values import to_node
+from stoilo.core.codec.nodes import Instance, Ndarray, NumpyScalar, Tensor, to_node
 from stoilo.policies.levels import find_argument_types
 
 ARRAY = Ndarray("int8", (1,), b"1")

@@ -4,7 +4,7 @@ from threading import Thread
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level

@@ -2,7 +2,7 @@ import ast
 
 import pytest
 
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.policies.findings import Lines
 from stoilo.policies.limits import find_finally_bombs
 from stoilo.sandbox.language.transformer import find_oversize

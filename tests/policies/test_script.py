@@ -2,7 +2,7 @@ import ast
 
 import pytest
 
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.policies.entry import read_script
 from stoilo.policies.gate import GateRequest, judge
 

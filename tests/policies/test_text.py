@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.policies.text import check_text, describe_char
 
 

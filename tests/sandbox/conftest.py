@@ -4,15 +4,15 @@ import copy
 import dataclasses
 import enum
 import types
+from io import StringIO
 
 import msgspec
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.values import from_node
-from stoilo.core.limits import RunLimits
+from stoilo.core.codec.nodes import from_node
+from stoilo.core.types import RunLimits
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.language.runtime import prepare_runtime
 from stoilo.sandbox.process.binder import TaskReferences
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB
@@ -106,9 +106,9 @@ class LanguageLayer:
 
     def call(self, source, argument=None, *, tell=None, **changes):
         """Return the frame and what was printed."""
-        output = TextBuffer()
+        output = StringIO()
         request = self.request(source, argument, **changes)
-        return run_call(self.runtime, request, output, tell), output.text
+        return run_call(self.runtime, request, output, tell), output.getvalue()
 
     def value(self, source, argument=None, **changes):
         """Return the value of a call that must succeed."""
@@ -120,7 +120,7 @@ class LanguageLayer:
         """Return the frame of one validator call."""
         encoded = [skeleton.encode(value) for value in values]
         fields = {"source": source, "op": op, "entry": entry, "values": encoded}
-        return run_validator(self.runtime, skeleton.encode(fields), TextBuffer())
+        return run_validator(self.runtime, skeleton.encode(fields), StringIO())
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ PLAIN_CPYTHON = """
 import contextlib, io, json, os, sys, types, warnings
 import numpy
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.values import to_node
+from stoilo.core.codec.nodes import to_node
 
 def answer(source, kwargs):
     module = sys.modules["stoilo_task"] = types.ModuleType("stoilo_task")

@@ -1,10 +1,11 @@
 """Assignment to a variable's attribute is direct for own instances and for nothing else."""
 
+from io import StringIO
+
 import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.types import RunStatus
-from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.process.channel import TaskRequest
 from stoilo.sandbox.process.task_job import run_call
 
@@ -13,7 +14,7 @@ OWN = "class Job:\n    pass\n\ndef run(kwargs):\n    job = Job()\n"
 
 def call(runtimes, source, level="pure"):
     request = TaskRequest(source, "run", skeleton.encode({}))
-    return run_call(runtimes[level], request.encode(), TextBuffer())
+    return run_call(runtimes[level], request.encode(), StringIO())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from stoilo.core.levels import load_levels
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.process.channel import PROBE_JOB

@@ -10,7 +10,7 @@ SCRIPT = """
 import json, sys, warnings
 from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.language.output import TextBuffer
+from io import StringIO
 from stoilo.sandbox.process.task_job import run_call
 from stoilo.sandbox.language.runtime import prepare_runtime
 from stoilo.sandbox.process.channel import TaskRequest
@@ -22,7 +22,7 @@ before = set(sys.modules)
 sys.addaudithook(lambda name, args: opened.append(args[0]) if name == "open" else None)
 for path in sorted(sources):
     request = TaskRequest(sources[path], "run", skeleton.encode({"parts": 3, "n": 3}))
-    assert run_call(runtime, request.encode(), TextBuffer())["status"] == "ok", path
+    assert run_call(runtime, request.encode(), StringIO())["status"] == "ok", path
 print(sorted(set(sys.modules) - before), opened)
 """
 

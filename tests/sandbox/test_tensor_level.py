@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.language.runtime import find_class, hidden_names
+from stoilo.sandbox.language.rules import find_class, hidden_names
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail

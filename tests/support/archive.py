@@ -21,8 +21,7 @@ from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.policies.policy import default_policy
 from tests.support.faulty_log import LogKey

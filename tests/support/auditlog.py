@@ -23,8 +23,7 @@ from stoilo.audit.format.records import record_leaf, render_record, task_commitm
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
 from stoilo.core.digests import content_digest
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, RunLimits
 from tests.support.faulty_log import LogKey
 
 __all__ = ["SAMPLE_SOURCE", "SampleLog", "write_sample_log"]

@@ -28,7 +28,7 @@ from stoilo.executor.verifier.boinc_session import (
     open_segment,
 )
 from stoilo.executor.verifier.checkpoints import AppStatus
-from stoilo.executor.verifier.installation import Built, render_built
+from stoilo.executor.verifier.trust import Built, render_built
 from tests.support.descendants import descendants
 
 __all__ = [
@@ -49,7 +49,7 @@ BEAT_S = 0.05
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from stoilo.executor.verifier.installation import parse_built
+from stoilo.executor.verifier.trust import parse_built
 from stoilo.executor.verifier.main import Surroundings, catch_signals, run_verifier
 from tests.support.slots import installed_runtimes
 built = parse_built(Path(sys.argv[1]).read_bytes())

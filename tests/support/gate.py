@@ -35,7 +35,6 @@ from stoilo.audit.format.proof import Proof, parse_proof, render_proof
 from stoilo.audit.witness.client import NO_WITNESSES
 from stoilo.core.digests import content_digest
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
-from stoilo.core.limits import RunLimits
 from stoilo.core.signatures import (
     IN_TOTO_PAYLOAD,
     PrivateKey,
@@ -50,15 +49,11 @@ from stoilo.core.statement import (
     make_nonce,
     render_statement,
 )
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, RunLimits
 from stoilo.executor.verifier.admission import admission_leaf, verify_work
 from stoilo.executor.verifier.statements import revocation_leaf
-from stoilo.executor.verifier.targets import (
-    GateEpoch,
-    InstalledRelease,
-    ReviewerKey,
-    TrustedRelease,
-)
+from stoilo.executor.verifier.targets import GateEpoch, ReviewerKey, TrustedRelease
+from stoilo.executor.verifier.trust import InstalledRelease
 from stoilo.executor.verifier.workunit import (
     HostState,
     Source,

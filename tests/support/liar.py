@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import Instance, Tensor
-from stoilo.core.codec.values import from_node, to_node
+from stoilo.core.codec.nodes import Instance, Tensor, from_node, to_node
 from stoilo.executor.slot.executor import Executor
 from stoilo.executor.verifier.workunit import parse_result, render_result
 from stoilo.executor.volunteer.main import main

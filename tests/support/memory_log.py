@@ -25,8 +25,7 @@ from stoilo.audit.log.seen import PAGE_ROWS, SeenRow, render_seen_row, result_co
 from stoilo.audit.log.side import ObjectKind
 from stoilo.audit.read.source import LogSource
 from stoilo.core.digests import content_digest
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, RunLimits
 from tests.support.faulty_log import LogKey
 from tests.support.memory_tree import MemoryTree
 

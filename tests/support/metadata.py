@@ -31,8 +31,7 @@ from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.targets import InstalledRelease
-from stoilo.executor.verifier.trust import ReleaseFiles, load_trust
+from stoilo.executor.verifier.trust import InstalledRelease, ReleaseFiles, load_trust
 
 __all__ = ["DELEGATED", "NOTHING_INSTALLED", "ORIGIN", "MetadataBench", "unchanged"]
 

@@ -22,7 +22,6 @@ from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import (
     ArchiveFile,
     FloorsFile,
-    InstalledRelease,
     PartFile,
     PolicyFile,
     ProjectFile,
@@ -32,6 +31,7 @@ from stoilo.executor.verifier.targets import (
 )
 from stoilo.executor.verifier.trust import (
     POLICY_FILE,
+    InstalledRelease,
     load_trust,
 )
 from stoilo.flavors.packing import hash_file

@@ -17,9 +17,8 @@ from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
-from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement, statement_digest
-from stoilo.core.types import Finding, RunStatus, Severity, Verdict
+from stoilo.core.types import Finding, RunLimits, RunStatus, Severity, Verdict
 from stoilo.executor.verifier.workunit import Disposition, ResultHeader, render_result
 from stoilo.policies.gate import GateRequest
 from stoilo.sandbox.process.report import JailReport, JailStatus

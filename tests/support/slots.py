@@ -15,9 +15,10 @@ from pathlib import Path
 from stoilo.core.frozen_tree import platform_name
 from stoilo.executor.verifier.boinc_slot import INIT_FILE, SlotInfo, render_soft_link
 from stoilo.executor.verifier.host_verifier import Runtimes
-from stoilo.executor.verifier.installation import Built, Home
+from stoilo.executor.verifier.installation import Home
 from stoilo.executor.verifier.main import Surroundings, run_verifier
 from stoilo.executor.verifier.targets import Floors
+from stoilo.executor.verifier.trust import Built
 from stoilo.executor.verifier.workunit import ResultFile, parse_result
 from stoilo.executor.volunteer.installed import InstalledRuntimes
 

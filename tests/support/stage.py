@@ -37,7 +37,6 @@ from stoilo.audit.witness.client import without_urls
 from stoilo.core.digests import content_digest
 from stoilo.core.frozen_tree import Tree, render_tree, tree_digest
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.executor.verifier.targets import (
     ArchiveFile,
     BuilderFile,
@@ -45,7 +44,6 @@ from stoilo.executor.verifier.targets import (
     EpochFile,
     EpochsFile,
     FloorsFile,
-    InstalledRelease,
     PartFile,
     PolicyFile,
     ProjectFile,
@@ -62,7 +60,10 @@ from stoilo.executor.verifier.trust import (
     PROJECT_FILE,
     REVIEWERS_FILE,
     REVOCATION_FILE,
+    Built,
+    InstalledRelease,
     load_trust,
+    render_built,
 )
 from stoilo.flavors.packing import XzWriter, describe_tree, write_archive
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation

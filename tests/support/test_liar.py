@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import DATA_BOUNDS
-from stoilo.core.codec.values import from_node, to_node
+from stoilo.core.codec.nodes import from_node, to_node
+from stoilo.core.codec.reader import DATA_BOUNDS
 from stoilo.core.errors import TrustError
 from stoilo.learn.core.tensors import Form
 from stoilo.learn.driver.acceptance import Expectation, check_reply

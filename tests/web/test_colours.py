@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.web.listing import Colour, colour_source
 
 MODULES = sorted((Path(__file__).parents[2] / "stoilo" / "core").glob("*.py"))

@@ -12,9 +12,8 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 
 from stoilo.audit.format.proof import LeafKind
-from stoilo.core.limits import RunLimits
 from stoilo.core.statement import RevocationStatement
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, RunLimits
 
 
 class MentionKind(StrEnum):

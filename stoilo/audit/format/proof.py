@@ -30,7 +30,7 @@ from stoilo.audit.format.merkle import (
 from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpoint
 from stoilo.core.digests import Digest, check_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 MAX_LEAF_BYTES = 65_535
 LEAF_FORMAT = "stoilo-entry/v1"

@@ -27,7 +27,7 @@ from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 PAGE_ROWS: Final = 256
 MAX_ROW_BYTES: Final = 2 * BOUNDS.seen_checkpoint_bytes + 1024

@@ -34,7 +34,7 @@ from stoilo.audit.format.tiles import TILE_WIDTH, encode_bundle, split_bundle
 from stoilo.audit.log.sqlite import connect, damaged, insert_rows, transaction
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import TrustError, UnreachableError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 MAX_RECORDS_BYTES = TILE_WIDTH * (MAX_RECORD_BYTES + 2)
 SIDE_FILE = "side.sqlite"

@@ -43,7 +43,7 @@ from stoilo.core.errors import (
     UsageError,
     show_plainly,
 )
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 _FILE_BYTES = 1024 * 1024
 _WHOSE_KEY = "The key came from the log itself; pass --policy to pin the one you trust."

@@ -13,7 +13,7 @@ from stoilo.cli.output import DATA, JSON, now, say
 from stoilo.core.errors import UsageError
 from stoilo.core.frozen_tree import platform_name
 from stoilo.core.levels import level_files
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.server.config import load_config
 from stoilo.server.data_directory import claim_directory
 from stoilo.signer.development.changes import (

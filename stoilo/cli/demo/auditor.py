@@ -29,9 +29,8 @@ from stoilo.audit.read.reader import open_log
 from stoilo.audit.read.source import open_source
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.admission import verify_admission
-from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.trust import installed_release, load_trust
 from stoilo.signer.release_pack import read_release
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.witness import WitnessProcess, write_log_policy

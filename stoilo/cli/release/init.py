@@ -21,8 +21,8 @@ from stoilo.cli.release.ceremony_folder import (
 )
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import level_files
-from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import BuilderFile
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.built_parts import (
     read_attestations,

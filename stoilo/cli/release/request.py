@@ -24,8 +24,8 @@ from stoilo.cli.release.ceremony_folder import (
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import level_files
-from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import ReviewerFile, RevocationFile, read_target
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.signer.ceremony.base_release import roles_ending
 from stoilo.signer.ceremony.built_parts import (
     drop_part,

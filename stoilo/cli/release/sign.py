@@ -19,8 +19,7 @@ from stoilo.cli.release.review import check_first_root, together
 from stoilo.cli.release.vouching import attest, is_build, vouch
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import write_durably
-from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.trust import installed_release, load_trust
 from stoilo.signer.ceremony.base_release import BaseRelease
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony, read_folder

@@ -12,7 +12,7 @@ from stoilo.cli.keys import read_small
 from stoilo.cli.output import FILE, JSON, say, say_refused
 from stoilo.cli.output import now as clock
 from stoilo.core.errors import StoiloError, show_plainly
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.signer.ceremony.lists import show_line
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.published.history import RoleVersion

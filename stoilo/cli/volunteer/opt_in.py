@@ -10,8 +10,8 @@ import msgspec
 
 from stoilo.cli.output import FILE, JSON, say
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.optin import OptIn, default_files, load_opt_in
+from stoilo.core.types import RunLimits
+from stoilo.executor.verifier.installation import OptIn, default_files, load_opt_in
 from stoilo.executor.volunteer.optin_file import (
     NO_LIMIT,
     FileState,
@@ -122,6 +122,10 @@ def _chosen(said: bool | None, present: bool) -> bool:
 
 
 def _place(system: bool, file: Path | None) -> Path:
+    from stoilo.executor.verifier.installation import (  # noqa: PLC0415 - POSIX
+        default_files,
+    )
+
     if system and file is not None:
         raise UsageError("STO-U003", "--system and a file exclude each other")
     whole, own = default_files()

@@ -21,9 +21,8 @@ from stoilo.executor.verifier.inspection import (
     prove_release,
     render_check,
 )
-from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.optin import default_files, load_opt_in
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.installation import default_files, load_opt_in
+from stoilo.executor.verifier.trust import installed_release, load_trust
 from stoilo.executor.volunteer.attachments import Attachments
 from stoilo.executor.volunteer.programs import fetch_release
 from stoilo.executor.volunteer.status import (
@@ -118,6 +117,7 @@ def _places(url: str | None, data: Path, state: Path | None) -> list[tuple[str, 
 
 
 def _allowed() -> str:
+
     try:
         return describe_allowed(load_opt_in(default_files()))
     except StoiloError as error:

@@ -22,12 +22,12 @@ from stoilo.core.codec.nodes import (
     FunctionRef,
     Instance,
     Node,
+    to_node,
 )
 from stoilo.core.codec.skeleton import encode
-from stoilo.core.codec.values import to_node
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 if TYPE_CHECKING:
     from stoilo.client.capture.graph import Graph
@@ -156,7 +156,7 @@ class Values:
         return to_node(value, self)
 
     def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
-        """Name what is not plain data (see `stoilo.core.codec.values.References`)."""
+        """Name what is not plain data (see `stoilo.core.codec.nodes.References`)."""
         if isinstance(value, StoredValue):
             return value  # the packer puts a blob reference here
         if form := form_of(value):

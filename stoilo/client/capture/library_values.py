@@ -18,8 +18,7 @@ from stoilo.client.capture.library import (
 )
 from stoilo.client.capture.refusals import refuse
 from stoilo.core.codec import nodes
-from stoilo.core.codec.nodes import Instance, Node
-from stoilo.core.codec.values import to_node
+from stoilo.core.codec.nodes import Instance, Node, to_node
 
 _HOOKS = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),

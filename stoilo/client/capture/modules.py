@@ -28,7 +28,7 @@ from stoilo.client.capture.targets import (
 )
 from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 VALIDATOR_LITERAL_CHARS = 64 * 1024
 

@@ -162,14 +162,8 @@ def _parse(tree: Any) -> Node:  # noqa: ANN401
         if form not in _PARSERS:
             raise UsageError("STO-D009", f"unknown form {form[:20]!r}")
         return _PARSERS[form](body)
-    return _parse_object(tree)
-
-
-def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Node]:
-    table = {key: _parse(value) for key, value in pairs}
-    if len(table) != len(pairs):
-        raise UsageError("STO-D009", "a JSON object has the same key twice")
-    return table
+    pairs = [(key, _parse(value)) for key, value in tree]
+    return _build(dict, pairs, "a JSON object")
 
 
 def _expect(body: Any, kind: type, form: str) -> Any:  # noqa: ANN401
@@ -215,30 +209,28 @@ def _parse_bytes(body: Any, form: str = "$bytes") -> bytes:  # noqa: ANN401
         raise UsageError("STO-D009", f"{form} is not base64") from None
 
 
-def _parse_hashed(body: Any, build: Callable[[list[Node]], Node]) -> Node:  # noqa: ANN401
-    items = [_parse(item) for item in _expect(body, list, "$set")]
+def _build(kind: Callable[[Any], Any], items: list[Any], form: str) -> Any:  # noqa: ANN401
+    """Return the table or set of `items`, none of which may be there twice."""
     try:
-        built = build(items)
+        built = kind(items)
     except TypeError:
         raise UsageError(
-            "STO-D009", "a set holds something that cannot be hashed"
+            "STO-D009", f"{form} holds something that cannot be hashed"
         ) from None
     if len(built) != len(items):
-        raise UsageError("STO-D009", "a set has the same element twice")
+        raise UsageError("STO-D009", f"{form} has the same key or element twice")
     return built
+
+
+def _parse_set(kind: type, form: str) -> Callable[[Any], Node]:
+    return lambda body: _build(kind, list(map(_parse, _expect(body, list, form))), form)
 
 
 def _parse_pairs(body: Any) -> Node:  # noqa: ANN401
     pairs = [_parse(pair) for pair in _expect(body, list, "$dict")]
     if not all(type(pair) is list and len(pair) == 2 for pair in pairs):  # noqa: PLR2004
         raise UsageError("STO-D009", "$dict takes [key, value] pairs")
-    try:
-        table = {key: value for key, value in pairs}  # noqa: C416 - TypeError is ours
-    except TypeError:
-        raise UsageError("STO-D009", "a key cannot be hashed") from None
-    if len(table) != len(pairs):
-        raise UsageError("STO-D009", "$dict has the same key twice")
-    return table
+    return _build(dict, pairs, "$dict")
 
 
 def _parse_datetime(body: Any) -> datetime:  # noqa: ANN401
@@ -284,8 +276,8 @@ def _parse_array(body: Any) -> tuple[str, tuple[int, ...], bytes]:  # noqa: ANN4
 
 _PARSERS: dict[str, Callable[[Any], Node]] = {
     "$tuple": lambda body: tuple(map(_parse, _expect(body, list, "$tuple"))),
-    "$set": lambda body: _parse_hashed(body, set),
-    "$frozenset": lambda body: _parse_hashed(body, frozenset),
+    "$set": _parse_set(set, "$set"),
+    "$frozenset": _parse_set(frozenset, "$frozenset"),
     "$bytes": _parse_bytes,
     "$complex": _parse_complex,
     "$float": _parse_float,

@@ -1,23 +1,34 @@
-"""What the skeleton codec carries: nodes, forms of library objects, bounds of the wire.
+"""What the skeleton codec carries: nodes, forms of library objects, and values as nodes.
 
 A *node* is what the skeleton codec carries. None, bool, int, float, complex, str, bytes,
 list, tuple, dict, set, frozenset and datetime stand for themselves; the records below
 stand for the rest. No node is ever an object of a library or of a researcher's class.
+
+Between them and Python values go the client, which sends, and the jail, which binds.
+`to_node` takes exact builtin types, numpy arrays and scalars and dense torch tensors;
+everything else goes through `refs`, or is refused. Without `refs` (results) an
+``OrderedDict`` becomes a dict, a ``torch.Size`` a tuple, a tensor that requires gradients
+its data: what libraries return as a matter of course. `from_node` needs numpy or torch
+only when a node does. Neither looks at attributes of, nor calls anything on, foreign
+objects.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
-import struct
-from datetime import datetime, timedelta
-from typing import Any
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Protocol
 
 import msgspec
 
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 Node = Any  # Any value the codec carries; see the module docstring
 
@@ -182,54 +193,207 @@ LIBRARY_STATE = frozenset(
 UNNAMED = frozenset({"torch.nn.modules.linear.NonDynamicallyQuantizableLinear"})
 
 
-MAGIC = b"STO\x01"
-ALIGNMENT = 16
-INT64 = range(-(2**63), 2**63)
-U32 = struct.Struct("<I")
-U64 = struct.Struct("<Q")
-I64 = struct.Struct("<q")
-F64 = struct.Struct("<d")
-C128 = struct.Struct("<dd")
-DATETIME = struct.Struct("<qBBq")
-YEAR_ONE = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of naive wall fields
-MICROSECOND = timedelta(microseconds=1)
-SCALARS = frozenset({type(None), bool, int, float, str, bytes})
-_HASHABLE = SCALARS | {complex, datetime}
+# Values to nodes, and back ------------------------------------------------------------
+
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, datetime})
+_REFERENCES = frozenset({FunctionRef, ClassRef, Instance, BlobRef})
 
 
-class SkeletonBounds(msgspec.Struct, frozen=True):
-    """How much one value may hold: nesting, elements, encoded bytes; what may stand in it."""
+class References(Protocol):
+    """How one side names what is not plain data: functions, classes, instances."""
 
-    depth: int = BOUNDS.value_depth
-    nodes: int = BOUNDS.value_nodes
-    size: int = BOUNDS.value_bytes
-    # whether it may name functions, classes and blobs, as arguments do
-    references: bool = True
+    def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
+        """Return a reference node; `convert` turns inner values; refuse by raising."""
 
-
-DEFAULT_BOUNDS = SkeletonBounds()
-# For results: data, and nothing that the receiver would have to look up
-DATA_BOUNDS = SkeletonBounds(references=False)
+    def from_ref(self, node: Node, convert: Callable[[Node], object]) -> object:
+        """Return the object a reference node names; `convert` binds inner nodes."""
 
 
-def is_float_list(items: list[Node]) -> bool:
-    """Return whether every item is exactly a float, and there is one."""
-    return bool(items) and all(type(item) is float for item in items)
+class _NoReferences:
+    """Plain data only."""
+
+    def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
+        del convert
+        message = f"values of type {type(value).__name__} do not travel"
+        raise UsageError("STO-D001", message, hint=_advice_for(value))
+
+    def from_ref(self, node: Node, convert: Callable[[Node], object]) -> object:
+        del convert
+        raise TrustError("STO-D002", f"a {type(node).__name__} cannot be resolved here")
 
 
-def is_int64_list(items: list[Node]) -> bool:
-    """Return whether every item is exactly an int of 64 bits, and there is one."""
-    return bool(items) and all(type(item) is int and item in INT64 for item in items)
+def _advice_for(value: object) -> str:
+    """Return what to return instead of a module or an optimiser."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.nn.Module | torch.optim.Optimizer):
+        return ""
+    return "return its state_dict(), and load_state_dict() that at home"
 
 
-def check_key(key: Node, fault: type[TrustError | UsageError]) -> None:
-    """Refuse keys that do not hash by value, including inside tuples; NaN is no key."""
-    if type(key) in {tuple, frozenset}:
-        for item in key:
-            check_key(item, fault)
-    elif type(key) not in _HASHABLE:
-        raise fault(
-            "STO-D001", f"a {type(key).__name__} cannot be a key or set element"
+def to_node(
+    value: object,  # what travels
+    # what classes and functions in it become; None in a result
+    refs: References | None = None,
+    # classes whose instances become a dict in a result
+    dicts: frozenset[type] = frozenset({OrderedDict}),
+) -> Node:
+    """Return the node of `value`.
+
+    Raises:
+        UsageError: ``STO-D001`` for a type that does not travel, ``STO-D005`` too deep.
+    """
+    plain = refs is None
+    refs = refs or _NoReferences()
+
+    def convert(item: object, depth: int) -> Node:
+        if depth > BOUNDS.value_depth:
+            raise UsageError(
+                "STO-D005", "the value is nested too deep or contains itself"
+            )
+        kind = type(item)
+        if kind in _PLAIN:
+            return item
+        if kind in _CONTAINERS:
+            return _CONTAINERS[kind](item, lambda inner: convert(inner, depth + 1))
+        if (node := _library_node(item, plain=plain)) is not None:
+            return node
+        if plain and kind in dicts:
+            return _convert_dict(item, lambda inner: convert(inner, depth + 1))
+        return refs.to_ref(item, lambda inner: convert(inner, depth + 1))
+
+    return convert(value, 0)
+
+
+def from_node(node: Node, refs: References | None = None) -> Any:  # noqa: ANN401
+    """Return the Python value of `node`; arrays are fresh and writable."""
+    refs = refs or _NoReferences()
+
+    def convert(item: Node) -> object:
+        kind = type(item)
+        if kind in _PLAIN:
+            return item
+        if kind in _CONTAINERS:
+            return _CONTAINERS[kind](item, convert)
+        if kind in _REFERENCES:
+            return refs.from_ref(item, convert)
+        return _LIBRARY_VALUES[kind](item)
+
+    return convert(node)
+
+
+def _convert_dict(items: Any, convert: Callable[[Any], Any]) -> dict[Any, Any]:  # noqa: ANN401
+    return {convert(key): convert(value) for key, value in items.items()}
+
+
+_CONTAINERS: dict[type, Callable[[Any, Callable[[Any], Any]], Any]] = {
+    list: lambda items, convert: [convert(item) for item in items],
+    tuple: lambda items, convert: tuple([convert(item) for item in items]),
+    set: lambda items, convert: {convert(item) for item in items},
+    frozenset: lambda items, convert: frozenset([convert(item) for item in items]),
+    dict: _convert_dict,
+}
+
+
+def _library_node(value: object, *, plain: bool) -> Node | None:
+    """Return the node of a numpy or torch value; None when it is neither.
+
+    A value can only be one of them when its library is loaded, so nothing is imported.
+    Unless `plain`, what is more than its data (a parameter, a shape) is left to `refs`.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        if type(value) is numpy.ndarray:
+            return _numpy_node(value, numpy)
+        if isinstance(value, numpy.generic):
+            return _numpy_scalar(value, numpy)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return _torch_value(value, torch, plain=plain)
+    return None
+
+
+def _torch_value(value: Any, torch: Any, *, plain: bool) -> Node | None:  # noqa: ANN401
+    if type(value) is torch.Tensor and (plain or not value.requires_grad):
+        return _torch_node(value, torch)
+    if plain and type(value) is torch.nn.Parameter:
+        return _torch_node(value, torch)
+    return tuple(value) if plain and type(value) is torch.Size else None
+
+
+def _dtype_name(dtype: Any) -> str:  # noqa: ANN401
+    """Return our name of a numpy dtype, byte order aside; `item_bytes` checks it."""
+    if dtype.kind in "SU":
+        return f"{dtype.kind}{dtype.itemsize // (4 if dtype.kind == 'U' else 1)}"
+    return str(dtype.newbyteorder("=").name) if dtype.names is None else str(dtype)
+
+
+def _numpy_node(value: Any, numpy: Any) -> Ndarray:  # noqa: ANN401
+    if value.dtype.hasobject or value.dtype.names is not None:
+        raise UsageError(
+            "STO-D001",
+            f"arrays of dtype {value.dtype} do not travel",
+            hint="use a numeric, boolean, datetime64 or fixed-length text dtype",
         )
-    elif key != key:  # noqa: PLR0124 - NaN
-        raise fault("STO-D001", "NaN cannot be a key or set element")
+    name = _dtype_name(value.dtype)
+    contiguous = numpy.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
+    data = memoryview(contiguous.reshape(-1).view(numpy.uint8)) if value.size else b""
+    return Ndarray(name, tuple(value.shape), data)
+
+
+def _numpy_scalar(value: Any, numpy: Any) -> NumpyScalar:  # noqa: ANN401
+    node = _numpy_node(numpy.asarray(value), numpy)
+    return NumpyScalar(node.dtype, bytes(node.data))
+
+
+def _torch_node(value: Any, torch: Any) -> Tensor:  # noqa: ANN401
+    name = str(value.dtype).removeprefix("torch.")
+    if value.layout is not torch.strided or value.is_meta or value.is_quantized:
+        raise UsageError(
+            "STO-D001",
+            f"only dense tensors travel, and this one is {value.layout} "
+            f"on device {value.device}",
+            hint="send it as .to_dense(), or its indices and values",
+        )
+    dense = value.detach().to("cpu").resolve_conj().resolve_neg()
+    flat = dense.contiguous().reshape(-1)
+    data = memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else b""
+    return Tensor(name, tuple(value.shape), data)
+
+
+def _library(name: str) -> Any:  # noqa: ANN401
+    """Import the library that a value needs, where it is installed (never in a jail)."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise TrustError(
+            "STO-D011",
+            f"an array needs {name}, which is not here",
+            hint=f"install {name}; a task: ask for a level that has it",
+        ) from None
+
+
+def _from_ndarray(node: Ndarray) -> object:
+    np = _library("numpy")
+    flat = np.frombuffer(node.data, dtype=np.dtype(node.dtype).newbyteorder("<"))
+    native = flat.astype(flat.dtype.newbyteorder("="), copy=True)
+    return native.reshape(node.shape)
+
+
+def _from_scalar(node: NumpyScalar) -> object:
+    array: Any = _from_ndarray(Ndarray(node.dtype, (1,), node.data))
+    return array[0]
+
+
+def _from_tensor(node: Tensor) -> object:
+    torch = _library("torch")
+    dtype = getattr(torch, node.dtype)
+    if not len(node.data):
+        return torch.empty(node.shape, dtype=dtype)
+    return torch.frombuffer(bytearray(node.data), dtype=dtype).reshape(node.shape)
+
+
+_LIBRARY_VALUES: dict[type, Callable[[Any], object]] = {
+    Ndarray: _from_ndarray,
+    NumpyScalar: _from_scalar,
+    Tensor: _from_tensor,
+}

@@ -9,18 +9,9 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
+import msgspec
+
 from stoilo.core.codec.nodes import (
-    ALIGNMENT,
-    C128,
-    DATETIME,
-    F64,
-    I64,
-    INT64,
-    MAGIC,
-    SCALARS,
-    U32,
-    U64,
-    YEAR_ONE,
     BlobRef,
     ClassRef,
     FunctionRef,
@@ -28,19 +19,69 @@ from stoilo.core.codec.nodes import (
     Ndarray,
     Node,
     NumpyScalar,
-    SkeletonBounds,
     Tensor,
     check_array,
-    check_key,
     check_name,
-    is_float_list,
-    is_int64_list,
     item_bytes,
 )
-from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.types import BOUNDS
 
 MAX_EQUAL_HASHES = 64
+
+# The wire form's constants and bounds, for both halves
+
+MAGIC = b"STO\x01"
+ALIGNMENT = 16
+INT64 = range(-(2**63), 2**63)
+U32 = struct.Struct("<I")
+U64 = struct.Struct("<Q")
+I64 = struct.Struct("<q")
+F64 = struct.Struct("<d")
+C128 = struct.Struct("<dd")
+DATETIME = struct.Struct("<qBBq")
+YEAR_ONE = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of naive wall fields
+MICROSECOND = timedelta(microseconds=1)
+SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+_HASHABLE = SCALARS | {complex, datetime}
+
+
+class SkeletonBounds(msgspec.Struct, frozen=True):
+    """How much one value may hold: nesting, elements, encoded bytes; what may stand in it."""
+
+    depth: int = BOUNDS.value_depth
+    nodes: int = BOUNDS.value_nodes
+    size: int = BOUNDS.value_bytes
+    # whether it may name functions, classes and blobs, as arguments do
+    references: bool = True
+
+
+DEFAULT_BOUNDS = SkeletonBounds()
+# For results: data, and nothing that the receiver would have to look up
+DATA_BOUNDS = SkeletonBounds(references=False)
+
+
+def is_float_list(items: list[Node]) -> bool:
+    """Return whether every item is exactly a float, and there is one."""
+    return bool(items) and all(type(item) is float for item in items)
+
+
+def is_int64_list(items: list[Node]) -> bool:
+    """Return whether every item is exactly an int of 64 bits, and there is one."""
+    return bool(items) and all(type(item) is int and item in INT64 for item in items)
+
+
+def check_key(key: Node, fault: type[TrustError | UsageError]) -> None:
+    """Refuse keys that do not hash by value, including inside tuples; NaN is no key."""
+    if type(key) in {tuple, frozenset}:
+        for item in key:
+            check_key(item, fault)
+    elif type(key) not in _HASHABLE:
+        raise fault(
+            "STO-D001", f"a {type(key).__name__} cannot be a key or set element"
+        )
+    elif key != key:  # noqa: PLR0124 - NaN
+        raise fault("STO-D001", "NaN cannot be a key or set element")
 
 
 def _check_spread(keys: list[Node]) -> None:

@@ -32,6 +32,18 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 from stoilo.core.codec.nodes import (
+    BlobRef,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Ndarray,
+    Node,
+    NumpyScalar,
+    Tensor,
+    check_array,
+    check_name,
+)
+from stoilo.core.codec.reader import (
     ALIGNMENT,
     C128,
     DATETIME,
@@ -44,25 +56,15 @@ from stoilo.core.codec.nodes import (
     U32,
     U64,
     YEAR_ONE,
-    BlobRef,
-    ClassRef,
-    FunctionRef,
-    Instance,
-    Ndarray,
-    Node,
-    NumpyScalar,
+    Reader,
     SkeletonBounds,
-    Tensor,
-    check_array,
     check_key,
-    check_name,
     is_float_list,
     is_int64_list,
 )
-from stoilo.core.codec.reader import Reader
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 
 class Writer:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
 from stoilo.core.errors import InternalError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.executor.slot.layout import (
     LaunchFailedError,
     Program,

@@ -20,7 +20,6 @@ from stoilo.audit.format.proof import (
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
 from stoilo.core.signatures import Envelope, parse_envelope, verify_envelope
 from stoilo.core.statement import (
     CODEC_VERSION,
@@ -29,8 +28,9 @@ from stoilo.core.statement import (
     parse_statement,
     statement_digest,
 )
+from stoilo.core.types import BOUNDS, RunLimits, lowest_limits
 from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.optin import LEVEL_ORDER
+from stoilo.executor.verifier.installation import LEVEL_ORDER
 from stoilo.executor.verifier.statements import (
     LoggedRevocations,
     check_reviews,

@@ -19,10 +19,14 @@ from typing import BinaryIO, Final
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import write_durably
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier import workunit
-from stoilo.executor.verifier.installation import HOME_NAME, disk_trouble, is_slot
-from stoilo.executor.verifier.optin import ServerPreferences
+from stoilo.executor.verifier.installation import (
+    HOME_NAME,
+    ServerPreferences,
+    disk_trouble,
+    is_slot,
+)
 
 INIT_FILE: Final = "init_data.xml"
 MAX_INIT_BYTES: Final = 256 * 1024

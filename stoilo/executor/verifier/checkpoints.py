@@ -25,7 +25,7 @@ from typing import Final, Protocol
 import msgspec
 
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.boinc_slot import (
     SlotInfo,
     open_plain,

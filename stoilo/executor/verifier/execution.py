@@ -213,9 +213,9 @@ class VerifiedExecutor:
                 work.runtime_archive(),
             )
         except PolicyRefusal as error:
-            return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
+            return refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
         except TrustError as error:
-            return _refuse(header, error, Disposition.REFUSED)
+            return refuse(header, error, Disposition.REFUSED)
         header = msgspec.structs.replace(header, checkpoint=verified.checkpoint)
         return self._run(task, source, jail, header, watch)
 
@@ -307,9 +307,8 @@ def _text_of(task: VerifiedTask) -> str:
         raise TrustError("STO-A020", "the task module is no UTF-8 text") from error
 
 
-def _refuse(
-    header: ResultHeader, error: StoiloError, disposition: Disposition
-) -> bytes:
+def refuse(header: ResultHeader, error: StoiloError, disposition: Disposition) -> bytes:
+    """Return the result file of a copy that does not run, with the error's code."""
     log.info("%s: %s", header.result, error)
     refused = msgspec.structs.replace(
         header,

@@ -28,19 +28,19 @@ from stoilo.core.levels import Level
 from stoilo.core.statement import MAX_LIFETIME_S
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.admission import verify_work
-from stoilo.executor.verifier.installation import (
-    Built,
-    disk_trouble,
-    installed_release,
-    replace_file,
-)
+from stoilo.executor.verifier.installation import disk_trouble, replace_file
 from stoilo.executor.verifier.statements import (
     SeenRevocations,
     newest_seen,
     open_revocations,
 )
 from stoilo.executor.verifier.targets import LOWEST, Floors, TrustedRelease
-from stoilo.executor.verifier.trust import load_trust, parse_release_pack
+from stoilo.executor.verifier.trust import (
+    Built,
+    installed_release,
+    load_trust,
+    parse_release_pack,
+)
 from stoilo.executor.verifier.tuf_client import OLDER
 from stoilo.executor.verifier.workunit import (
     HostState,

@@ -26,7 +26,7 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError, show_plainly
 from stoilo.core.files import read_bounded
 from stoilo.core.frozen_tree import MANIFEST_BYTES, MANIFEST_NAME, tree_digest
-from stoilo.core.limits import BOUNDS, RunLimits
+from stoilo.core.types import BOUNDS, RunLimits
 from stoilo.executor.verifier.targets import PartFile, TrustedRelease
 from stoilo.executor.verifier.trees import check_tree
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask

@@ -48,9 +48,9 @@ from stoilo.executor.verifier.boinc_slot import (
 )
 from stoilo.executor.verifier.checkpoints import CheckpointFile
 from stoilo.executor.verifier.execution import (
-    MESSAGE_CHARS,
     TreeRuntimes,
     VerifiedExecutor,
+    refuse,
 )
 from stoilo.executor.verifier.host_verifier import (
     HostVerifier,
@@ -58,27 +58,22 @@ from stoilo.executor.verifier.host_verifier import (
     newest_release,
 )
 from stoilo.executor.verifier.installation import (
-    Built,
     Home,
+    OptIn,
+    default_files,
     find_home,
-    is_frozen,
-    load_built,
+    load_opt_in,
+    lower_by_server,
     open_home,
     own_directory,
 )
-from stoilo.executor.verifier.optin import (
-    OptIn,
-    default_files,
-    load_opt_in,
-    lower_by_server,
-)
 from stoilo.executor.verifier.trees import tree_cap
+from stoilo.executor.verifier.trust import Built, is_frozen, load_built
 from stoilo.executor.verifier.workunit import (
     Disposition,
     HostState,
     ResultHeader,
     Work,
-    render_result,
 )
 
 OPT_IN_FILE: Final = "optin.toml"
@@ -374,10 +369,8 @@ def _not_here(slot: Slot, error: StoiloError, built: Built) -> bytes:
         workunit=slot.info.workunit,
         disposition=Disposition.NOT_FOR_THIS_HOST,
         verifier=built.version,
-        code=error.code,
-        message=error.message[:MESSAGE_CHARS],
     )
-    return render_result(header, b"", b"")
+    return refuse(header, error, header.disposition)
 
 
 def _say(stream: TextIO, error: StoiloError) -> int:

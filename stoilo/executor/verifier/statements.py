@@ -32,7 +32,6 @@ from stoilo.audit.format.proof import (
 )
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
 from stoilo.core.signatures import (
     SigningKey,
     parse_envelope,
@@ -50,6 +49,7 @@ from stoilo.core.statement import (
     revocation_digest,
     split_revocations,
 )
+from stoilo.core.types import BOUNDS, RunLimits, lowest_limits
 from stoilo.executor.verifier.targets import Reviewer, TrustedRelease
 
 REVIEW_PAYLOAD: Final = "application/vnd.stoilo.review+json"

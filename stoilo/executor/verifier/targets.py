@@ -17,8 +17,8 @@ from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS
 from stoilo.core.signatures import PublicKey, parse_public_key, parse_strict_json
+from stoilo.core.types import BOUNDS
 
 if TYPE_CHECKING:  # loaded by `tuf_client`, in its own way
     from tuf.api.metadata import TargetFile
@@ -220,21 +220,6 @@ class Reviewer:
     key: PublicKey
     name: str = ""
     accounts: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class InstalledRelease:
-    """What this executor's own package holds."""
-
-    levels: tuple[Level, ...]  # also older ones of the same name, if it still has them
-    language_digest: str  # of its language layer
-    python: str = "3.11"  # the minor version that it runs
-    # digests of older language layers whose sources this one still runs
-    languages: tuple[str, ...] = ()
-
-    def runs(self, language: str) -> bool:
-        """Whether a source that language layer `language` let in may run here."""
-        return language == self.language_digest or language in self.languages
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """From a root and a release's files to a `TrustedRelease`: TUF by python-tuf's own client.
 
-Trust: `root` comes from the executor itself (frozen) or from ``--root FILE``; all other
-files are hostile until the workflow of `tuf_client` has accepted them.
+Trust: a frozen verifier takes its root from ``built.json`` in its own tree, whose digest the
+launcher holds; an unfrozen one has none and takes it from ``--root FILE`` (design §3). All
+other files are hostile until the workflow of `tuf_client` has accepted them.
 Every check is offline. Source: TUF specification 1.0.34 §5.3 to §5.6.
 """
 
@@ -10,10 +11,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Annotated, Final, Literal
+
+import msgspec
 
 from stoilo.audit.format.policy import (
     LogPolicy,
@@ -23,13 +27,14 @@ from stoilo.audit.format.policy import (
 )
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS
+from stoilo.core.levels import Level, load_levels, load_older_levels
 from stoilo.core.signatures import parse_public_key, parse_strict_json
+from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier.targets import (
+    LOWEST,
     BuilderFile,
+    Floors,
     FloorsFile,
-    InstalledRelease,
     PolicyFile,
     ProjectFile,
     Reviewer,
@@ -45,6 +50,7 @@ from stoilo.executor.verifier.tuf_client import (
     ReleaseUpdater,
     cache_directory,
 )
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 
 MAX_BYTES = BOUNDS.metadata_bytes
 MAX_FILES = 512
@@ -95,6 +101,125 @@ def parse_release_pack(data: bytes) -> ReleaseFiles:
         files.append((name, content))
     return ReleaseFiles(tuple(files))
 
+
+# What this verifier was built with, and holds
+
+BUILT_FILE: Final = "built.json"
+"""Beside this module, in the frozen tree only."""
+
+MAX_BUILT_BYTES: Final = 1024 * 1024
+
+_Version = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+_Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._+-]{1,64}\Z")]
+
+
+class Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``built.json`` of one verifier."""
+
+    format: Literal["stoilo-built/1"]  # version of this file
+    part: Literal["verifier"]  # always the verifier
+    platform: _Word  # for example ``x86_64-linux``
+    version: _Word  # for people
+    serial: _Version  # rises with every release of the verifier
+    # of the source it was built from; empty when not said
+    commit: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{0,64}\Z")]
+    # TUF root metadata, base64: the only root this verifier knows
+    root: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BUILT_BYTES)]
+    # the project that it belongs to
+    origin: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    rehearsal: bool = False  # whether it belongs to a staging root
+    development: bool = False  # whether roots of development and rehearsal are accepted
+    floors: Floors = LOWEST  # lowest versions accepted
+
+    def root_bytes(self) -> bytes:
+        """Return the root metadata, as `parse_built` has checked it."""
+        return base64.b64decode(self.root, validate=True)
+
+
+def parse_built(data: bytes) -> Built:
+    """Parse a built file, strictly; raises ``STO-F035``."""
+    if len(data) > MAX_BUILT_BYTES:
+        raise _broken("it is too large")
+    try:
+        built = msgspec.json.decode(data, type=Built)
+        built.root_bytes()
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise _broken(str(error)[:200]) from error
+    except (binascii.Error, ValueError) as error:
+        raise _broken("its root is not base64") from error
+    return built
+
+
+def render_built(built: Built) -> bytes:
+    """Return the file's bytes; equal for equal contents."""
+    return msgspec.json.encode(built, order="sorted") + b"\n"
+
+
+def is_frozen() -> bool:
+    """Say whether this is a frozen program, which has no switches (I4)."""
+    return bool(getattr(sys, "frozen", False))
+
+
+def load_built(path: Path | None = None, *, frozen: bool | None = None) -> Built | None:
+    """Return what this program was built with; None for an unfrozen one without it.
+
+    `frozen`: whether the file must exist; None asks the interpreter.
+
+    Raises:
+        TrustError: STO-F035 when it is broken, or missing in a frozen program.
+    """
+    place = Path(__file__).with_name(BUILT_FILE) if path is None else path
+    try:
+        with place.open("rb") as file:
+            data = file.read(MAX_BUILT_BYTES + 1)
+    except FileNotFoundError:
+        if is_frozen() if frozen is None else frozen:
+            raise _broken("there is none in this frozen program") from None
+        return None
+    except OSError as error:
+        raise _broken("it cannot be read") from error
+    return parse_built(data)
+
+
+def _broken(reason: str) -> TrustError:
+    return TrustError(
+        "STO-F035",
+        f"the built file of this verifier does not hold: {reason}",
+        hint="fetch the program again from its project; it runs nothing like this",
+    )
+
+
+OLDER_LANGUAGES: Final[tuple[str, ...]] = ()
+"""Digests of earlier language layers, newest first, whose admitted sources this one runs.
+
+The source of an admitted task is always judged again, by this layer's own rules, before it
+runs; an older digest here only says that such a task need not be admitted anew. When
+`LANGUAGE_DIGEST` changes, the one before belongs here for as long as admissions live (14
+days), unless the change closes a hole: then it must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledRelease:
+    """What this executor's own package holds."""
+
+    levels: tuple[Level, ...]  # also older ones of the same name, if it still has them
+    language_digest: str  # of its language layer
+    python: str = "3.11"  # the minor version that it runs
+    # digests of older language layers whose sources this one still runs
+    languages: tuple[str, ...] = ()
+
+    def runs(self, language: str) -> bool:
+        """Whether a source that language layer `language` let in may run here."""
+        return language == self.language_digest or language in self.languages
+
+
+def installed_release() -> InstalledRelease:
+    """Return what this package holds; raises ``STO-P001`` when a level is broken."""
+    levels = (*load_levels(), *load_older_levels())
+    return InstalledRelease(levels, LANGUAGE_DIGEST, languages=OLDER_LANGUAGES)
+
+
+# The release
 
 RELEASE_BUILD: Final = False
 """Frozen release builds set this to True; then development roots are refused (I3)."""

@@ -23,8 +23,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
 from stoilo.core.signatures import parse_strict_json
+from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier.installation import disk_trouble
 
 LEFT_OUT: Final = {

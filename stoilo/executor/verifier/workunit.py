@@ -30,10 +30,9 @@ from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.statement import MAX_REVOCATIONS_BYTES, Statement
-from stoilo.core.types import RunLayer, RunStatus
-from stoilo.executor.verifier.optin import OptIn
+from stoilo.core.types import BOUNDS, RunLayer, RunLimits, RunStatus
+from stoilo.executor.verifier.installation import OptIn
 from stoilo.executor.verifier.statements import SeenRevocations
 from stoilo.executor.verifier.targets import LOWEST, Floors, GateEpoch
 from stoilo.sandbox.process.channel import MOST_STEPS

@@ -28,11 +28,10 @@ from pathlib import Path
 from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, AppVersion, Wishes
 from stoilo.core.boinc.xml import XmlBounds, parse_xml, render_xml
 from stoilo.core.errors import StoiloError, TrustError, UsageError, show_plainly
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.executor.slot.executor import Executor, SlotExecutor
 from stoilo.executor.slot.layout import Program
-from stoilo.executor.verifier.installation import installed_release, is_frozen
-from stoilo.executor.verifier.optin import (
+from stoilo.executor.verifier.installation import (
     LEVEL_ORDER,
     OptIn,
     ServerPreferences,
@@ -41,7 +40,7 @@ from stoilo.executor.verifier.optin import (
     lower_by_server,
 )
 from stoilo.executor.verifier.targets import TrustedRelease
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.trust import installed_release, is_frozen, load_trust
 from stoilo.executor.verifier.workunit import HostState
 from stoilo.executor.volunteer.attachments import Means, choose_means
 from stoilo.executor.volunteer.client import Volunteer

@@ -1,7 +1,7 @@
 """Writing the volunteer's own opt-in file, and saying what the present ones mean.
 
 Only the person at this computer uses this; the running volunteer merely reads
-(`stoilo.executor.verifier.optin`).
+(`stoilo.executor.verifier.installation`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.files import write_durably
-from stoilo.executor.verifier.optin import OptIn, load_opt_in, parse_opt_in
+from stoilo.executor.verifier.installation import OptIn, load_opt_in, parse_opt_in
 
 NO_LIMIT: Final = 2**53
 """How an absent limit is read."""

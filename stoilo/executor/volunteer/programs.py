@@ -28,10 +28,12 @@ from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.boinc.messages import AppVersion, ProgramFile
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.frozen_tree import platform_name
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
-from stoilo.executor.verifier.installation import disk_trouble
-from stoilo.executor.verifier.optin import LEVEL_ORDER
+from stoilo.executor.verifier.installation import (
+    LEVEL_ORDER,
+    disk_trouble,
+)
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import ReleaseFiles, travels
 from stoilo.executor.volunteer.ledger import recall, save_record

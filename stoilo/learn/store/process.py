@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from io import StringIO
 from pathlib import Path
 
 from stoilo.core.digests import content_digest
@@ -25,8 +26,7 @@ from stoilo.learn.store.shards import LocalShard, Shard
 from stoilo.learn.store.values import encode
 from stoilo.learn.store.vectors import LocalVectors, VectorShard
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
-from stoilo.sandbox.language.runtime import prepare_runtime
+from stoilo.sandbox.language.runtime import TaskPrinter, prepare_runtime
 from stoilo.sandbox.process.task_job import EndedError, find_entry, load_source
 
 _PRINTED = 10_000  # characters; nobody reads them
@@ -45,7 +45,7 @@ def load_function(name: str, source: str, entry: str, digest: str) -> UpdateFunc
         raise UsageError("STO-T012", f"update function {name[:40]!r} has changed")
     level = judge_function(name, source, entry)
     runtime = prepare_runtime(load_level("numeric"))  # values may be arrays
-    printer = TaskPrinter(TextBuffer(), _PRINTED)
+    printer = TaskPrinter(StringIO(), _PRINTED)
     try:
         call = find_entry(load_source(runtime, source, printer), entry)
     except EndedError as ended:

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Self
 
-from stoilo.sandbox.language.output import redirect_output, restore_output
 from stoilo.sandbox.language.rules import TASK_FILENAME
+from stoilo.sandbox.language.runtime import redirect_output, restore_output
 from stoilo.sandbox.language.substitutes import by_name
 
 # `contextlib`: output redirected within the task, which has no real streams -----------

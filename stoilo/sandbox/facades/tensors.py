@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.values import from_node, to_node
+from stoilo.core.codec.nodes import from_node, to_node
 from stoilo.core.errors import StoiloError
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.tensor_members import (

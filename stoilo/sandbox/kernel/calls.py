@@ -1,8 +1,8 @@
 """What the processes of a jail ask of Linux and Python does not wrap; OSError on failure.
 
 Used before the filter closes; `ctypes` is loaded in the zygote, so that nothing is opened
-later. The filter itself is the last of them: the supervisor builds the BPF program
-(`stoilo.sandbox.kernel.filters`), the child loads its bytes with seccomp(2). Its default is a
+later. The supervisor, which holds a child by its pidfd, builds the filter's BPF program
+(`stoilo.sandbox.kernel.filters`); the child loads its bytes with seccomp(2). Its default is a
 *user notification*: the calling thread sleeps in the kernel, the zygote reads which call it
 was and kills the child. The call never proceeds; when nobody listens the kernel answers
 ENOSYS. A wrong architecture (i386, x32) kills the process at once.
@@ -14,7 +14,10 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import struct
+import time
+from collections.abc import Callable
 from enum import IntEnum
 
 SIGKILL = 9
@@ -53,9 +56,9 @@ def kill_with_parent() -> None:
     prctl(PR_SET_PDEATHSIG, SIGKILL)
 
 
-def kill_process(pidfd: int) -> None:
-    """Send SIGKILL to exactly the process that `pidfd` is (pidfd_send_signal(2))."""
-    raw_syscall(_PIDFD_SEND_SIGNAL, pidfd, SIGKILL, 0, 0)
+def signal_process(pidfd: int, number: int) -> None:
+    """Send a signal to exactly the process that `pidfd` is (pidfd_send_signal(2))."""
+    raw_syscall(_PIDFD_SEND_SIGNAL, pidfd, number, 0, 0)
 
 
 def unshare(flags: int) -> None:
@@ -188,3 +191,153 @@ def read_notification(listener: int) -> int | None:
     except OSError:
         return None
     return int(_NOTIF.unpack(buffer)[3])
+
+
+# Landlock with nothing allowed: no file, no TCP, no signal out of the domain ----------
+#
+# A ruleset without rules denies every right that it handles, so it handles every right that
+# the running kernel's ABI knows. Source: linux/landlock.h and the kernel's userspace-api
+# page. It complements seccomp; stat(2), chmod(2) and UDP stay outside its reach.
+
+
+_CREATE_RULESET, _RESTRICT_SELF = 444, 446  # on every architecture
+_CREATE_RULESET_VERSION = 1
+
+# ABI → how many file-system rights exist (bits from 0).
+_FS_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+_NET_RIGHTS = 0b11  # bind and connect TCP, ABI ≥ 4
+_SCOPES = 0b11  # abstract unix sockets and signals, ABI ≥ 6
+_NET_ABI, _SCOPE_ABI = 4, 6
+
+
+class _RulesetAttr(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+def detect_abi() -> int:
+    """Return the kernel's Landlock ABI version, 0 when there is none."""
+    try:
+        return raw_syscall(
+            _CREATE_RULESET, ctypes.c_void_p(None), 0, _CREATE_RULESET_VERSION
+        )
+    except OSError:
+        return 0
+
+
+def create_empty_ruleset(abi: int, call: Callable[..., int] = raw_syscall) -> int:
+    """Return a descriptor of a ruleset that handles all that `abi` can and allows none.
+
+    Raises:
+        OSError: the kernel has no Landlock or it is switched off.
+    """
+    attr = _RulesetAttr(handled_access_fs=(1 << _FS_RIGHTS.get(abi, 16)) - 1)
+    size = 8
+    if abi >= _NET_ABI:
+        attr.handled_access_net, size = _NET_RIGHTS, 16
+    if abi >= _SCOPE_ABI:
+        attr.scoped, size = _SCOPES, 24
+    pointer = ctypes.cast(ctypes.pointer(attr), ctypes.c_void_p)
+    return call(_CREATE_RULESET, pointer, size, 0)
+
+
+def restrict_self(ruleset: int) -> None:
+    """Close the calling thread into `ruleset`; needs no_new_privs; cannot be undone."""
+    raw_syscall(_RESTRICT_SELF, ruleset, 0)
+
+
+# A child as its supervisor sees it, by its pidfd ---------------------------------------
+
+_SIGCONT, _SIGSTOP = 18, 19
+_INFO_BYTES = 1 << 16
+
+
+class RunningChild:
+    """The jailed child by its pidfd, which this object owns; signals hit no other.
+
+    Attributes:
+        pid: as this process sees it, 0 where it cannot be found out.
+    """
+
+    def __init__(self, pidfd: int) -> None:
+        self._pidfd = pidfd
+        self.pid = _read_pid(pidfd)
+        self._zygote = _read_parent(self.pid)
+        self._cpu_s = self._zygote_cpu_s = 0.0
+
+    def stop(self) -> None:
+        """Let every thread of it stand still."""
+        self._signal(_SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(_SIGCONT)
+
+    def cpu_s(self) -> float:
+        """Return its processor time, s; the last known once it has ended."""
+        self._cpu_s = _read_cpu_s(self.pid, self._cpu_s)
+        return self._cpu_s
+
+    def zygote_cpu_s(self) -> float:
+        """Return the processor time of the zygote that started it, s."""
+        self._zygote_cpu_s = _read_cpu_s(self._zygote, self._zygote_cpu_s)
+        return self._zygote_cpu_s
+
+    def close(self) -> None:
+        """Let go of it; it may run on. Its times stay what they are now."""
+        self.cpu_s()
+        self.zygote_cpu_s()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+        self._pidfd, self.pid, self._zygote = -1, 0, 0
+
+    def _signal(self, number: int) -> None:
+        try:
+            if self._pidfd >= 0:
+                signal_process(self._pidfd, number)
+        except ProcessLookupError:
+            pass  # it has ended
+
+
+def _read_cpu_s(pid: int, before: float) -> float:
+    """Return a process's time, s; `before` when it has ended or is not known.
+
+    Its clock is CPUCLOCK_SCHED of linux/posix-timers.h.
+    """
+    try:
+        return time.clock_gettime((~pid << 3) | 2) if pid else before
+    except OSError:
+        return before
+
+
+def _read_parent(pid: int) -> int:
+    words = read_proc(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+
+
+def _read_pid(pidfd: int) -> int:
+    """Return the pid behind `pidfd` in this process's namespace, 0 if it is not told."""
+    match = re.search(
+        rb"^Pid:\s*([0-9]{1,10})$",
+        read_proc(f"/proc/self/fdinfo/{pidfd}"),
+        re.MULTILINE,
+    )
+    return int(match[1]) if match else 0
+
+
+def read_proc(path: str) -> bytes:
+    """Return what a small file of proc(5) says; nothing where it, or its process, is gone.
+
+    A process that ends after the opening lets the read fail with ESRCH.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, _INFO_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return b""

@@ -14,9 +14,8 @@ import msgspec
 from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filters import (
     ARGUMENT_FILTERS,
-    WAITER_CALLS,
-    ZYGOTE_CALLS,
     OwnCall,
+    load_own_calls,
 )
 
 if TYPE_CHECKING:
@@ -53,8 +52,8 @@ def audit_level(level: Level) -> FilterAudit:
     return FilterAudit(
         level=level.name,
         runs=tuple(_audit_runs(rules)),
-        zygote=tuple(_audit_own(ZYGOTE_CALLS)),
-        waiter=tuple(_audit_own(WAITER_CALLS)),
+        zygote=tuple(_audit_own(load_own_calls().zygote)),
+        waiter=tuple(_audit_own(load_own_calls().waiter)),
     )
 
 

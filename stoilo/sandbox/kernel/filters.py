@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes.util
 import errno
+import functools
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -179,27 +180,42 @@ ARGUMENT_FILTERS: dict[str, ArgumentFilter] = {
 # The zygote, and the process that waits for it ------------------------------------------
 
 _FORK_FLAGS = 0x1200011  # what fork(3) passes: CHILD_CLEARTID, CHILD_SETTID, SIGCHLD
-_NOTIF_RECV = 0xC0502100
-_SIGKILL, _AF_UNIX, _SOL_SOCKET = 9, 1, 1
 _SET_MODE_FILTER, _NEW_LISTENER = 1, 8
-_PRCTL = (1, 4, 38)  # SET_PDEATHSIG, SET_DUMPABLE, SET_NO_NEW_PRIVS
-_EMPTY_PATH = 0x1000
 _WORD = 0xFFFFFFFF
 
 
-class OwnCall(msgspec.Struct, frozen=True):
-    """Why a call is open to the zygote or the process that waits for it."""
+class OwnCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why and with which arguments a call is open to one of the two; see the table."""
 
     reason: str  # what needs it, for auditors
     words: str = ""  # with which arguments, empty for any
-    # Adds the rules to a filter; None for any arguments
-    add: Callable[[Context, str], None] | None = None
+    argument: int = 0  # the register that must hold one of the values
+    values: tuple[int, ...] = ()
+    check: str = ""  # another condition, by name in `_OWN_CHECKS`; empty for none
+
+
+class OwnCalls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``own_calls.toml``."""
+
+    zygote: dict[str, OwnCall]
+    waiter: dict[str, OwnCall]
+
+
+@functools.cache
+def load_own_calls() -> OwnCalls:
+    """Return what is open to the zygote, besides what its runs may do, and to the waiter."""
+    table = Path(__file__).with_name("own_calls.toml").read_bytes()
+    own = msgspec.toml.decode(table, type=OwnCalls)
+    waiter = {
+        call: _as_runs(call, one.reason) if one.check == "runs" else one
+        for call, one in own.waiter.items()
+    }
+    return OwnCalls(own.zygote, waiter)
 
 
 def _as_runs(call: str, reason: str) -> OwnCall:
     """Return a call that is open under the condition of runs."""
-    guard = ARGUMENT_FILTERS[call]
-    return OwnCall(reason, guard.words, guard.add)
+    return OwnCall(reason, ARGUMENT_FILTERS[call].words, check="runs")
 
 
 def _check_fork(context: Context, call: str) -> None:
@@ -218,87 +234,13 @@ def _check_ids(context: Context, call: str) -> None:
         context.allow(call, *((place, "MASKED_EQ", mask, first) for place in range(3)))
 
 
-_SETUP = "a child's set-up"
-_IDS = "61184 to 65535, the transient users and nobody"
-_IDENTITY = f"{_SETUP}: a uid of its own"
-
-ZYGOTE_CALLS: Mapping[str, OwnCall] = {
-    # its own work: wait, fork, kill, report
-    "poll": OwnCall("waits for orders and endings"),
-    "ppoll": OwnCall("poll, on machines that lack it"),
-    "recvmsg": OwnCall("takes orders, and a filter's listener from a child"),
-    "sendmsg": OwnCall("reports; hands over the listener"),
-    "socketpair": OwnCall(
-        "the pair that the listener comes by", "unix sockets", _only(0, _AF_UNIX)
-    ),
-    "getsockname": OwnCall("Python asks what kind of socket it was given"),
-    "getsockopt": OwnCall(
-        "Python asks what kind of socket it was given",
-        "options of the socket itself",
-        _only(1, _SOL_SOCKET),
-    ),
-    "clone": OwnCall(
-        "forks one child a run",
-        "the flags of fork, and of a thread where runs may have several",
-        _check_fork,
-    ),
-    "pidfd_open": OwnCall("holds its child by more than a number"),
-    "pidfd_send_signal": OwnCall("kills a child", "SIGKILL", _only(1, _SIGKILL)),
-    "kill": OwnCall("kills a child's group", "SIGKILL", _only(1, _SIGKILL)),
-    "wait4": OwnCall("reaps a child"),
-    "ioctl": OwnCall(
-        "reads which call was denied", "of a listener", _only(1, _NOTIF_RECV)
-    ),
-    "pread64": OwnCall("reads how much memory it has mapped, from an open file"),
-    "write": OwnCall(f"{_SETUP}: says which mechanism could not be applied"),
-    "close": OwnCall("lets go of what a run had"),
-    # a child, between the fork and its own filter
-    "prctl": OwnCall(
-        f"{_SETUP}: parent death, dumps, no new privileges",
-        "PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS",
-        _only(0, *_PRCTL),
-    ),
-    "setsid": OwnCall(f"{_SETUP}: a session of its own"),
-    "landlock_restrict_self": OwnCall(f"{_SETUP}: Landlock"),
-    "dup2": OwnCall(f"{_SETUP}: the fixed descriptors"),
-    "dup3": OwnCall(f"{_SETUP}: the fixed descriptors, on machines that lack dup2"),
-    "close_range": OwnCall(f"{_SETUP}: every other descriptor is closed"),
-    "prlimit64": OwnCall(f"{_SETUP}: limits", "of the caller (0)", _only(0, 0)),
-    "setgroups": OwnCall(_IDENTITY, "none (0)", _only(0, 0)),
-    "setresgid": OwnCall(_IDENTITY, _IDS, _check_ids),
-    "setresuid": OwnCall(_IDENTITY, _IDS, _check_ids),
-    "getresgid": OwnCall(f"{_SETUP}: looks whether it is still root"),
-    "getresuid": OwnCall(f"{_SETUP}: looks whether it is still root"),
-    "capset": OwnCall(f"{_SETUP}: gives up every capability"),
-    "fstat": OwnCall(f"{_SETUP}: Python looks at the request's descriptor"),
-    "newfstatat": OwnCall(
-        f"{_SETUP}: Python looks at the request's descriptor, in newer C libraries",
-        "by descriptor",
-        _only(3, _EMPTY_PATH),
-    ),
-    "uname": OwnCall(f"{_SETUP}: the number of seccomp(2) here"),
-    "seccomp": OwnCall(
-        f"{_SETUP}: the run's own filter",
-        "SECCOMP_SET_MODE_FILTER with a listener",
-        _check_filter,
-    ),
-    "getrandom": OwnCall(f"{_SETUP}: libraries seed anew after a fork"),
+_OWN_CHECKS: Mapping[str, Callable[[Context, str], None]] = {
+    "": lambda context, call: context.allow(call),
+    "runs": lambda context, call: ARGUMENT_FILTERS[call].add(context, call),
+    "fork": _check_fork,
+    "filter": _check_filter,
+    "ids": _check_ids,
 }
-"""What the zygote needs besides what runs of its level may do."""
-
-_MEMORY = "the interpreter's memory"
-
-WAITER_CALLS: Mapping[str, OwnCall] = {
-    "wait4": OwnCall("waits for the zygote"),
-    "exit_group": OwnCall("ends as the zygote ended"),
-    "restart_syscall": OwnCall("goes on waiting after it was stopped"),
-    "rt_sigreturn": OwnCall("returns from a signal"),
-    "brk": OwnCall(_MEMORY),
-    "munmap": OwnCall(_MEMORY),
-    "mmap": _as_runs("mmap", _MEMORY),
-    "futex": _as_runs("futex", "the interpreter's lock"),
-}
-"""What the process needs that waits for the init of the pid namespace, its only child."""
 
 
 def find_own(rules: SyscallRules) -> dict[str, OwnCall]:
@@ -309,7 +251,7 @@ def find_own(rules: SyscallRules) -> dict[str, OwnCall]:
     why = "runs of this level may make it"
     runs = {call: OwnCall(why) for call in rules.allow}
     runs |= {call: _as_runs(call, why) for call in rules.guarded}
-    return runs | dict(ZYGOTE_CALLS)
+    return runs | load_own_calls().zygote
 
 
 _PROBE_ERRNO = "EPERM"
@@ -388,7 +330,9 @@ def build_zygote_filter(
 def build_waiter_filter(*, readable: bool = False) -> bytes:
     """Return the BPF program of the process that only waits for the zygote."""
     default = load_binding().KILL_PROCESS
-    return _build_own(default, WAITER_CALLS, threads=False, readable=readable)
+    return _build_own(
+        default, load_own_calls().waiter, threads=False, readable=readable
+    )
 
 
 def _build_own(
@@ -399,10 +343,10 @@ def _build_own(
     table.set_attr(bpf.Attr.ACT_BADARCH, bpf.KILL_PROCESS)
     context = Context(table, bpf, threads)
     for name, call in calls.items():
-        if call.add is None:
-            context.allow(name)
+        if call.values:
+            allow_equal(context, name, call.argument, call.values)
         else:
-            call.add(context, name)
+            _OWN_CHECKS[call.check](context, name)
     return _export(table, readable=readable)
 
 

@@ -1,4 +1,4 @@
-"""What holds a run besides the filter: identity, Landlock, limits; and what hosts may add.
+"""What holds a run besides filter and Landlock: identity, limits; and what hosts may add.
 
 Without any one of `Mechanism` no run takes place. The probe of the host is an argument of
 the zygote, so that a test can take one away; nothing on a command line or in the
@@ -8,19 +8,17 @@ are entered and reported, never relied on.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import sys
 from collections.abc import Callable
 from enum import StrEnum
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.kernel import calls
 from stoilo.sandbox.kernel.calls import (
     mount,
     prctl,
-    raw_syscall,
     set_capabilities,
     unshare,
 )
@@ -174,7 +172,7 @@ class KernelHost:
 
         ask: Callable[[], bool] | None = {
             Mechanism.SECCOMP: calls.is_available,
-            Mechanism.LANDLOCK: lambda: detect_abi() > 0,
+            Mechanism.LANDLOCK: lambda: calls.detect_abi() > 0,
             Mechanism.NO_NEW_PRIVS: lambda: calls.answers_prctl(
                 calls.PR_GET_NO_NEW_PRIVS
             ),
@@ -188,63 +186,6 @@ class KernelHost:
 def find_missing(host: KernelHost) -> tuple[Mechanism, ...]:
     """Return the mandatory mechanisms that `host` lacks, in order."""
     return tuple(mechanism for mechanism in Mechanism if not host.has(mechanism))
-
-
-# These three numbers are the same on every architecture.
-# Landlock with nothing allowed: no file, no TCP, no signal out of the domain ----------
-#
-# A ruleset without rules denies every right that it handles, so it handles every right that
-# the running kernel's ABI knows. Source: linux/landlock.h and the kernel's userspace-api
-# page. It complements seccomp; stat(2), chmod(2) and UDP stay outside its reach.
-
-
-_CREATE_RULESET, _RESTRICT_SELF = 444, 446
-_CREATE_RULESET_VERSION = 1
-
-# ABI → how many file-system rights exist (bits from 0).
-_FS_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-_NET_RIGHTS = 0b11  # bind and connect TCP, ABI ≥ 4
-_SCOPES = 0b11  # abstract unix sockets and signals, ABI ≥ 6
-_NET_ABI, _SCOPE_ABI = 4, 6
-
-
-class _RulesetAttr(ctypes.Structure):
-    _fields_ = (
-        ("handled_access_fs", ctypes.c_uint64),
-        ("handled_access_net", ctypes.c_uint64),
-        ("scoped", ctypes.c_uint64),
-    )
-
-
-def detect_abi() -> int:
-    """Return the kernel's Landlock ABI version, 0 when there is none."""
-    try:
-        return raw_syscall(
-            _CREATE_RULESET, ctypes.c_void_p(None), 0, _CREATE_RULESET_VERSION
-        )
-    except OSError:
-        return 0
-
-
-def create_empty_ruleset(abi: int, call: Callable[..., int] = raw_syscall) -> int:
-    """Return a descriptor of a ruleset that handles all that `abi` can and allows none.
-
-    Raises:
-        OSError: the kernel has no Landlock or it is switched off.
-    """
-    attr = _RulesetAttr(handled_access_fs=(1 << _FS_RIGHTS.get(abi, 16)) - 1)
-    size = 8
-    if abi >= _NET_ABI:
-        attr.handled_access_net, size = _NET_RIGHTS, 16
-    if abi >= _SCOPE_ABI:
-        attr.scoped, size = _SCOPES, 24
-    pointer = ctypes.cast(ctypes.pointer(attr), ctypes.c_void_p)
-    return call(_CREATE_RULESET, pointer, size, 0)
-
-
-def restrict_self(ruleset: int) -> None:
-    """Close the calling thread into `ruleset`; needs no_new_privs; cannot be undone."""
-    raw_syscall(_RESTRICT_SELF, ruleset, 0)
 
 
 # Resource limits of the jailed child, from `RunLimits` --------------------------------

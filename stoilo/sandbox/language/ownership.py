@@ -18,7 +18,7 @@ import builtins
 import dis
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import takewhile
+from itertools import chain, filterfalse, takewhile
 from types import CodeType, FunctionType, ModuleType, resolve_bases
 from typing import Any, NamedTuple, TypedDict
 
@@ -76,13 +76,9 @@ def is_guarded_name(name: str) -> bool:
 @functools.cache
 def _spelled_names(cls: type) -> frozenset[str]:
     """Return the names in the dictionary of `cls`, and those that its methods spell."""
-    used = {
-        name
-        for member in class_dict(cls).values()
-        for function in functions_of(member)
-        for name in _names_in(function.__code__)
-    }
-    return frozenset(used | set(class_dict(cls)))
+    methods = chain.from_iterable(map(functions_of, class_dict(cls).values()))
+    codes = (function.__code__ for function in methods)
+    return frozenset(class_dict(cls)).union(*map(_names_in, codes))
 
 
 def used_names(cls: type) -> frozenset[str]:
@@ -144,14 +140,12 @@ def handed_out_classes(facades: tuple[ModuleType, ...]) -> frozenset[type]:
         for value in vars(facade).values()
         if isinstance(value, type)
     }
-    plain = set(PLAIN_TYPES) | {property, staticmethod, classmethod}
     exceptions = {
         value
         for value in vars(builtins).values()
         if isinstance(value, type) and issubclass(value, BaseException)
     }
-    typed = set(resolve_bases((NamedTuple, TypedDict)))
-    return frozenset(handed_out | plain | exceptions | typed)
+    return _FREE | handed_out | exceptions
 
 
 # Names that a class lets others read by: fields of dataclasses, ``__match_args__``
@@ -192,10 +186,8 @@ def find_bad_field(cls: type) -> str:
 
     Empty if there is none.
     """
-    for name in _inherited(cls, _FIELDS):
-        if not may_be_field(cls, name):
-            return str(name)
-    return ""
+    names = _inherited(cls, _FIELDS)
+    return next((str(name) for name in names if not may_be_field(cls, name)), "")
 
 
 def narrow_match_args(cls: type) -> None:
@@ -243,14 +235,9 @@ def known_names(cls: type) -> frozenset[str]:
     Those in its dictionary, those that its methods read off ``self``, and every guarded
     name that they spell anywhere.
     """
-    read = {
-        name
-        for member in class_dict(cls).values()
-        for function in functions_of(member)
-        for name in _read_off_self(function)
-    }
-    plain = {name for name in read | set(class_dict(cls)) if not is_dunder(name)}
-    return guarded_names(cls) | plain
+    methods = chain.from_iterable(map(functions_of, class_dict(cls).values()))
+    asked = set(class_dict(cls)).union(*map(_read_off_self, methods))
+    return guarded_names(cls).union(filterfalse(is_dunder, asked))
 
 
 def _read_off_self(function: FunctionType) -> Iterator[str]:
@@ -283,7 +270,10 @@ class Extensions:
         self._listed = dict.fromkeys(_FREE, frozenset({ANY_NAME}))
         self._families: set[type] = {BaseException}
         for dotted, names in listed.items():
-            cls = _find_class(dotted.removesuffix("+"), facades)
+            module, _, name = dotted.removesuffix("+").rpartition(".")
+            cls = getattr(facades.get(module), name, None)
+            if not isinstance(cls, type):
+                raise InternalError("STO-P001", f"level data name no class {dotted}")
             self._listed[cls] = frozenset(names)
             if dotted.endswith("+"):
                 self._families.add(cls)
@@ -387,14 +377,6 @@ class Extensions:
 
 def _is_free(cls: type) -> bool:
     return cls in _FREE or is_own_class(cls)
-
-
-def _find_class(dotted: str, facades: Mapping[str, ModuleType]) -> type:
-    module, _, name = dotted.rpartition(".")
-    found = getattr(facades.get(module), name, None)
-    if not isinstance(found, type):
-        raise InternalError("STO-P001", f"level data name no class {dotted}")
-    return found
 
 
 def may_assign(writable: _Listed, mro: tuple[type, ...], name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a level's runs find prepared: seed and clock, façades, guards, builtins.
+"""What a level's runs find prepared: seed and clock, façades, guards, builtins, print.
 
 Honest copies agree (I7) because everything random derives from the admission's seed and the
 item's index, and time is the admission's, in UTC. A façade is a plain module object (reads
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import CodeType, ModuleType
-from typing import Any, NoReturn
+from typing import Any, Protocol
 
 import msgspec
 
@@ -34,9 +34,8 @@ from stoilo.sandbox.language.hardening import (
     seal_unicode_errors,
 )
 from stoilo.sandbox.language.hooks import call_masked, check_group, make_hook
-from stoilo.sandbox.language.output import TaskPrinter
 from stoilo.sandbox.language.ownership import Extensions
-from stoilo.sandbox.language.rules import TASK_MODULE, GuardError
+from stoilo.sandbox.language.rules import TASK_MODULE, close_members
 from stoilo.sandbox.language.substitutes import hide_class
 
 _TICK_S = 1e-6
@@ -206,64 +205,6 @@ def _link(modules: dict[str, ModuleType]) -> None:
             dotted, child = parent_name, parent  # noqa: PLW2901 - climbs to the root
 
 
-# Closed members: library classes whose instances show the names a level lists, no others
-#
-# A façade bounds what a module holds; plain attributes of *instances* compile to direct
-# access. So a class that carries more than data (tensors, modules, optimisers) is closed
-# itself, once, in the zygote: every public name that the level does not list raises. That
-# holds for every road to it: direct access, ``getattr``, a library that takes names.
-
-
-class Closed:
-    """Stands where a library class had a name that no task may use."""
-
-    __slots__ = ("_name", "_owner")
-
-    def __init__(self, owner: str, name: str) -> None:
-        self._owner = owner
-        self._name = name
-
-    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
-        raise GuardError(
-            "STO-G101",
-            f"the attribute {self._name!r} of a {self._owner} is out of reach",
-            hint="a task sees the public interface of library objects only",
-        )
-
-    def __set__(self, instance: object, value: object) -> NoReturn:
-        raise GuardError(
-            "STO-G102",
-            f"the attribute {self._name!r} of a {self._owner} cannot be changed",
-            hint="a task changes its own objects, not modules or library classes",
-        )
-
-
-def find_class(dotted: str) -> type:
-    """Return the class that a level calls `dotted` or raise ``STO-P001``."""
-    module, _, name = dotted.rpartition(".")
-    found = getattr(importlib.import_module(module), name, None)
-    if not isinstance(found, type):
-        raise InternalError("STO-P001", f"level data name no class {dotted}")
-    return found
-
-
-def hidden_names(cls: type, listed: tuple[str, ...]) -> list[str]:
-    """Return the public names of `cls` that are not `listed`, sorted."""
-    kept = frozenset(listed)
-    return [name for name in dir(cls) if not name.startswith("_") and name not in kept]
-
-
-def close_members(level: Level) -> None:
-    """Close what the level's classes define and do not list (in the zygote, once)."""
-    for dotted, listed in level.members.items():
-        cls = find_class(dotted)
-        absent = [name for name in listed if not hasattr(cls, name)]
-        if absent:
-            raise InternalError("STO-P001", f"level data name {dotted}.{absent[0]}")
-        for name in hidden_names(cls, listed):
-            setattr(cls, name, Closed(cls.__name__, name))
-
-
 # Notices what libraries ask for after the jail has closed, when nothing can be loaded
 
 
@@ -294,6 +235,91 @@ class LateImports:
 
 
 LATE_IMPORTS = LateImports()
+
+
+# What the task prints
+
+CUT_NOTE = "\n[output cut here]\n"
+
+
+class OutputSink(Protocol):
+    """Where printed text goes; the supervisor's output pipe in the jail."""
+
+    def write(self, text: str) -> object:
+        """Take `text`."""
+
+
+_redirected: list[tuple[Any, Any]] = []  # where the task prints to, and did before
+
+
+def redirect_output(target: Any) -> None:
+    """Let the task, and what prints for it, print to `target`, an object with ``write``."""
+    _redirected.append((target, sys.stdout))
+    sys.stdout = target
+
+
+def restore_output() -> None:
+    """Undo the last `redirect_output`."""
+    if _redirected:
+        _, sys.stdout = _redirected.pop()
+
+
+class TaskPrinter:
+    """The task's ``print`` and warnings.
+
+    Attributes:
+        limit: characters after which nothing more is passed on, None to leave the bound
+            to the sink (the supervisor kills the run there and says so).
+    """
+
+    def __init__(self, sink: OutputSink, limit: int | None = None) -> None:
+        self._sink = sink
+        self._left = limit
+
+    def write(self, text: str) -> None:
+        """Pass on `text`, cut at the limit."""
+        if self._left is None:
+            self._sink.write(text)
+            return
+        if self._left <= 0:
+            return
+        self._sink.write(text[: self._left])
+        self._left -= len(text)
+        if self._left <= 0:
+            self._sink.write(CUT_NOTE)
+
+    def print(
+        self,
+        *values: object,
+        sep: str | None = None,
+        end: str | None = None,
+        file: object = None,
+        flush: bool = False,
+    ) -> None:
+        """``print``; `file` is an object with ``write`` (io.StringIO), `flush` is moot."""
+        del flush
+        for name, text in (("sep", sep), ("end", end)):
+            if text is not None and not isinstance(text, str):
+                raise TypeError(
+                    f"{name} must be None or a string, not {type(text).__name__}"
+                )
+        line = str.join(" " if sep is None else sep, map(str, values))
+        line = "".join((line, "\n" if end is None else end))  # exact text in any case
+        if file is None and _redirected:
+            file = _redirected[-1][0]
+        if file is None:
+            self.write(line)
+        else:
+            file.write(line)  # type: ignore[attr-defined]  # AttributeError is the task's
+
+    def show_warning(
+        self, message: object, category: type, *_place: object, **_more: object
+    ) -> None:
+        """``warnings.showwarning`` without the path and line that stock prints."""
+        self.write(f"{category.__name__}: {message}\n")
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held back."""
 
 
 class LanguageRuntime:

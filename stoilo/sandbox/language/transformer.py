@@ -59,8 +59,7 @@ from typing import Any, TypeVar
 
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS
-from stoilo.core.types import Finding
+from stoilo.core.types import BOUNDS, Finding
 from stoilo.sandbox.language import rules as F  # noqa: N812 - a table of rules
 from stoilo.sandbox.language.names import bound_names
 from stoilo.sandbox.language.rules import (

@@ -1,4 +1,4 @@
-"""Skeleton ↔ values, in the jail, after the source is loaded (design §6).
+"""What a task gets and gives, in the jail: arguments, its result, how it failed (design §6).
 
 References are looked up in the task module under the guards' name rule. Instances are
 made without running any of their code: no ``__init__``, ``__setstate__``, ``__reduce__``,
@@ -8,11 +8,14 @@ of torch are `stoilo.sandbox.facades.tensor_models`'.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import MemberDescriptorType, ModuleType
 from typing import Any
+
+import msgspec
 
 from stoilo.core.codec import nodes, skeleton
 from stoilo.core.codec.nodes import (
@@ -21,9 +24,11 @@ from stoilo.core.codec.nodes import (
     FunctionRef,
     Instance,
     Node,
+    from_node,
+    to_node,
 )
-from stoilo.core.codec.values import from_node, to_node
-from stoilo.core.errors import PolicyRefusal, TrustError
+from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.types import RunLayer, RunStatus
 from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_class, keeps
 from stoilo.sandbox.language.rules import (
     GUARDED_DUNDERS,
@@ -33,6 +38,7 @@ from stoilo.sandbox.language.rules import (
 )
 from stoilo.sandbox.language.runtime import LanguageRuntime
 from stoilo.sandbox.language.substitutes import InstanceDict
+from stoilo.sandbox.process.child import OUT_OF_MEMORY_CODE, is_out_of_memory
 
 # Attributes of what arguments name, set without running any of its code ---------------
 
@@ -72,7 +78,7 @@ _BASES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex)
 
 
 class TaskReferences:
-    """Resolves what arguments name in a loaded task module (see `core.values`)."""
+    """Resolves what arguments name in a loaded task module (see `core.codec.nodes`)."""
 
     def __init__(
         self, module: ModuleType, runtime: LanguageRuntime, blobs: Sequence[bytes] = ()
@@ -241,3 +247,108 @@ _DICTS = frozenset({OrderedDict, InstanceDict})
 def encode_result(value: object) -> bytes:
     """Return the encoding of what the task returned."""
     return skeleton.encode(to_node(value, dicts=_DICTS))
+
+
+# How a task's exception is told: type and text, bounded, free of paths and user names
+
+
+TEXT_CHARS = 2000
+TYPE_CHARS = 128
+_GUARD_CODE = r"STO-G1[0-9]{2}"
+_PATH = r"(?<![\w./:])(?:/(?:[\w.+@~-]+/)+[\w.+@~-]*|[A-Za-z]:\\[^\s'\"]+|~/[^\s'\"]+)"
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a run gave no value, in the terms of design §7."""
+
+    status: RunStatus  # refused, user_error or killed
+    layer: RunLayer  # who decided
+    code: str  # stable code
+    error_type: str  # name of the exception's class, empty for a refusal
+    error_text: str  # what it said
+
+
+def scrub_paths(text: str) -> str:
+    """Return `text`, as it can travel, with every absolute path replaced by its last part.
+
+    Lone surrogates are spelled out: a frame with one could not be written, and the run would
+    seem to have ended by itself.
+    """
+
+    def keep_name(match: re.Match[str]) -> str:
+        return re.split(r"[/\\]", match[0].rstrip("/"))[-1] or "…"
+
+    sound = text.encode("utf-8", "backslashreplace").decode()
+    return re.sub(_PATH, keep_name, sound)
+
+
+def _type_name(error: BaseException) -> str:
+    name = str.__str__(type(error).__name__)[:TYPE_CHARS]
+    return name.encode("utf-8", "backslashreplace").decode()[:TYPE_CHARS]
+
+
+def _text_of(error: BaseException) -> str:
+    # ``__str__`` may be the task's own code: what it does or returns is caught, cut, scrubbed.
+    try:
+        text = str(error)
+    except BaseException as second:  # noqa: BLE001 - the task's __str__ may do anything
+        return f"(its text raised {_type_name(second)})"
+    return scrub_paths(str.__str__(text)[: 2 * TEXT_CHARS])[:TEXT_CHARS]
+
+
+def _guard_code(error: PolicyRefusal) -> str:
+    # A task may have caught, changed and raised the error again: only an exact code counts.
+    code = error.args[0] if error.args else None
+    if type(code) is str and re.fullmatch(_GUARD_CODE, code):
+        return code
+    return "STO-G101"
+
+
+def _guard_text(error: PolicyRefusal) -> str:
+    # Only what are still exact strings: the task may have put its own objects in their place.
+    parts = [part for part in error.args[1:3] if type(part) is str and part]
+    return scrub_paths(": ".join(parts))[:TEXT_CHARS]
+
+
+def describe_exception(error: BaseException) -> Failure:
+    """Return how `error`, which reached the top of a task, is reported."""
+    if is_out_of_memory(error):
+        return Failure(
+            RunStatus.KILLED,
+            RunLayer.LIMITS,
+            OUT_OF_MEMORY_CODE,
+            "MemoryError",
+            "out of memory",
+        )
+    if isinstance(error, PolicyRefusal):
+        return Failure(
+            RunStatus.REFUSED,
+            RunLayer.LANGUAGE,
+            _guard_code(error),
+            "",
+            _guard_text(error),
+        )
+    return Failure(
+        RunStatus.USER_ERROR,
+        RunLayer.LANGUAGE,
+        "STO-G200",
+        _type_name(error),
+        _text_of(error),
+    )
+
+
+def describe_refusal(error: StoiloError) -> Failure:
+    """Return how a source or argument that never ran is reported."""
+    text = f"{error.message}: {error.hint}" if error.hint else error.message
+    return Failure(RunStatus.REFUSED, RunLayer.GATE, error.code, "", text)
+
+
+def describe_result(error: StoiloError | TrustError) -> Failure:
+    """Return how a returned value that cannot be encoded is reported."""
+    return Failure(
+        RunStatus.USER_ERROR,
+        RunLayer.RESULT,
+        error.code,
+        "",
+        scrub_paths(error.message),
+    )

@@ -30,7 +30,7 @@ import msgspec
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.sandbox.kernel.calls import FD
 
 # Unix sockets that carry descriptors, for the processes whose start counts ------------

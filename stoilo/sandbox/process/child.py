@@ -18,7 +18,7 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.kernel import calls, mechanisms
 from stoilo.sandbox.kernel.calls import FD
 from stoilo.sandbox.kernel.mechanisms import Mechanism, MechanismError
@@ -92,7 +92,7 @@ def _refuse_privileges(plan: ChildPlan) -> None:
 
 
 def _enter_landlock(plan: ChildPlan) -> None:
-    mechanisms.restrict_self(plan.ruleset)
+    calls.restrict_self(plan.ruleset)
 
 
 def _arrange_descriptors(plan: ChildPlan) -> None:
@@ -291,3 +291,16 @@ def find_thread_setters() -> tuple[Callable[[int], object], ...]:
         ][:1]
     torch = sys.modules.get("torch")
     return (*setters, torch.set_num_threads) if torch else tuple(setters)
+
+
+OUT_OF_MEMORY_CODE = "STO-S013"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether `error` is the interpreter's own or numpy's, by exact type.
+
+    A class of a task may have any name and any base.
+    """
+    arrays = sys.modules.get("numpy._core._exceptions")
+    known = (MemoryError, getattr(arrays, "_ArrayMemoryError", MemoryError))
+    return type(error) in known

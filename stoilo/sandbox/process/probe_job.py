@@ -19,8 +19,8 @@ from typing import Any, cast
 
 from stoilo.core.codec import skeleton
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.output import OUT_OF_MEMORY, is_out_of_memory
 from stoilo.sandbox.process.channel import Output
+from stoilo.sandbox.process.child import OUT_OF_MEMORY_CODE, is_out_of_memory
 
 ALWAYS = ("sys", "os", "time", "errno", "__future__")
 """Modules that every probe may import, besides those named."""
@@ -75,7 +75,7 @@ def _describe_failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SystemExit):
         code = "STO-G200"
     elif is_out_of_memory(error):
-        code = OUT_OF_MEMORY
+        code = OUT_OF_MEMORY_CODE
     elif isinstance(error, ImportError):
         code = "STO-S025"
     text = str(error)[:_TEXT_CHARS].encode("utf-8", "replace").decode()

@@ -11,6 +11,9 @@ import math
 import os
 import re
 import signal
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -18,11 +21,12 @@ from typing import Any
 import msgspec
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import DATA_BOUNDS, Node
+from stoilo.core.codec.nodes import Node
+from stoilo.core.codec.reader import DATA_BOUNDS
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import JailUsage, RunLayer, RunOutcome, RunStatus
+from stoilo.core.types import JailUsage, RunLayer, RunLimits, RunOutcome, RunStatus
+from stoilo.sandbox.kernel.calls import read_proc
 from stoilo.sandbox.kernel.filters import name_syscall
 from stoilo.sandbox.process.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 
@@ -87,6 +91,44 @@ class Evidence:
     cancelled: bool = False  # whether somebody who waits for it asked for the kill
     # Whether the kernel may have killed it for want of memory
     short_of_memory: bool = True
+
+
+def _count_memory_kills() -> int | None:
+    """Return how many processes this kernel has killed for want of memory, None unknown.
+
+    In control groups too (proc_vmstat(5), since Linux 4.13).
+    """
+    match = re.search(
+        rb"^oom_kill ([0-9]{1,19})$", read_proc("/proc/vmstat"), re.MULTILINE
+    )
+    return int(match[1]) if match else None
+
+
+class MemoryKills:
+    """Whether the kernel killed for want of memory while something ran. Thread-safe.
+
+    Args:
+        count: how many it has killed since it started, None where it does not tell.
+        clock: monotonic, s.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[], int | None] = _count_memory_kills,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count = count
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known, self._seen = count(), clock()
+
+    def since(self, begun: float) -> bool:
+        """Say whether it may have, at `begun` or later; what is not told may have been."""
+        with self._lock:
+            now = self._count()
+            if now is None or now != self._known:
+                self._known, self._seen = now, self._clock()
+            return self._seen >= begun
 
 
 def judge(evidence: Evidence) -> JailReport:

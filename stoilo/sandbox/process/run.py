@@ -26,8 +26,7 @@ from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.core.types import RunLayer, RunLimits, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import PROBE_JOB, TASK_JOB, TaskRequest
 from stoilo.sandbox.process.report import (

@@ -24,7 +24,7 @@ import msgspec
 
 from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.kernel import filters
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import (
@@ -35,8 +35,8 @@ from stoilo.sandbox.process.channel import (
     receive,
     send,
 )
-from stoilo.sandbox.process.exchange import Exchange, MemoryKills
-from stoilo.sandbox.process.report import JailReport
+from stoilo.sandbox.process.exchange import Exchange
+from stoilo.sandbox.process.report import JailReport, MemoryKills
 
 _NEEDED = frozenset({"avx2", "fma", "bmi1", "bmi2"})
 _PINNED = {

@@ -23,30 +23,31 @@ from typing import Any, TypeVar
 import msgspec
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import DATA_BOUNDS
-from stoilo.core.codec.values import from_node
+from stoilo.core.codec.nodes import from_node
+from stoilo.core.codec.reader import DATA_BOUNDS
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.types import RunStatus
-from stoilo.sandbox.language.output import (
-    Failure,
-    OutputSink,
-    TaskPrinter,
-    describe_exception,
-    describe_refusal,
-    describe_result,
-)
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.language.runtime import (
     LATE_IMPORTS,
     LanguageRuntime,
+    OutputSink,
+    TaskPrinter,
     prepare_runtime,
     start_item,
     start_step,
     stop_clock,
 )
 from stoilo.sandbox.language.transformer import compile_source
-from stoilo.sandbox.process.binder import bind_arguments, encode_result
+from stoilo.sandbox.process.binder import (
+    Failure,
+    bind_arguments,
+    describe_exception,
+    describe_refusal,
+    describe_result,
+    encode_result,
+)
 from stoilo.sandbox.process.channel import (
     UNREADABLE_STATE,
     Progress,

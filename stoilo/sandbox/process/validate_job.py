@@ -20,10 +20,11 @@ import msgspec
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.output import OutputSink, TaskPrinter
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.language.runtime import (
     LanguageRuntime,
+    OutputSink,
+    TaskPrinter,
     prepare_runtime,
     start_item,
     stop_clock,

@@ -19,7 +19,7 @@ from typing import NoReturn, cast
 
 import msgspec
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.kernel import calls, mechanisms
 from stoilo.sandbox.kernel.mechanisms import KernelHost, Mechanism, find_missing
 from stoilo.sandbox.process import channel, child
@@ -115,7 +115,7 @@ class Zygote:
         self._statm = statm
         self._thread_setters = thread_setters
         self.counts_alone = self.own_uids = False
-        self._ruleset = mechanisms.create_empty_ruleset(mechanisms.detect_abi())
+        self._ruleset = calls.create_empty_ruleset(calls.detect_abi())
 
     def serve(self) -> NoReturn:
         """Fork on demand until the supervisor goes away."""
@@ -153,7 +153,7 @@ class Zygote:
         # By pidfd first: it names this very process, also after its number was given away.
         # It is reaped when its pidfd says so.
         try:
-            calls.kill_process(run.pidfd)
+            calls.signal_process(run.pidfd, calls.SIGKILL)
             os.killpg(run.pid, calls.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass  # already dead, or not yet the leader of its own group
@@ -311,7 +311,7 @@ def _describe_layers(spaces: tuple[str, ...]) -> tuple[str, ...]:
     always = [m.value for m in Mechanism if m is not Mechanism.LINUX]
     return (
         *always,
-        f"landlock_abi_{mechanisms.detect_abi()}",
+        f"landlock_abi_{calls.detect_abi()}",
         *(f"namespace_{name}" for name in spaces),
     )
 

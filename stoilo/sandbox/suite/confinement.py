@@ -23,7 +23,7 @@ from typing import NoReturn
 
 import msgspec
 
-from stoilo.core.limits import MIB, RunLimits
+from stoilo.core.types import MIB, RunLimits
 from stoilo.sandbox.kernel import calls, mechanisms
 from stoilo.sandbox.kernel.calls import FD
 from stoilo.sandbox.kernel.mechanisms import Mechanism, MechanismError
@@ -138,7 +138,7 @@ def _be_parent(job: Confinement, report: int) -> NoReturn:
         base_bytes=mechanisms.read_address_space(job.statm),
         uid=mechanisms.uid_of_run(os.getpid()) if os.geteuid() == 0 else None,
         zygote=os.getpid(),
-        ruleset=mechanisms.create_empty_ruleset(mechanisms.detect_abi()),
+        ruleset=calls.create_empty_ruleset(calls.detect_abi()),
         program=job.program,
         request_bytes=0,
         descriptors=(null, null, report, null),
@@ -259,7 +259,7 @@ def _try_all(order: Order, statm: int) -> Tried:
     attempts: list[Attempted] = []
     inapplicable: list[str] = []
     with _setting() as scene:
-        for trial in applicable_trials(mechanisms.detect_abi()):
+        for trial in applicable_trials(calls.detect_abi()):
             if {trial.name, *trial.needs} & {*order.missing, *inapplicable}:
                 continue
             if order.only and trial.name not in order.only:

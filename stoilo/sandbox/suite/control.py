@@ -254,7 +254,7 @@ def _answer(value: object, place: str) -> None:
         print(value)  # noqa: T201 - the answer
         return
     from stoilo.core.codec import skeleton  # noqa: PLC0415 - benign programs only
-    from stoilo.core.codec.values import to_node  # noqa: PLC0415 - benign programs only
+    from stoilo.core.codec.nodes import to_node  # noqa: PLC0415 - benign programs only
 
     Path(place).write_bytes(skeleton.encode(to_node(value)))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from stoilo.core.levels import Level
-from stoilo.core.limits import MIB, RunLimits
+from stoilo.core.types import MIB, RunLimits
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.kernel.mechanisms import (
     CAP_KILL,

@@ -18,8 +18,7 @@ from typing import Self
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunOutcome, RunStatus
+from stoilo.core.types import RunLimits, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import (
     PROBE_JOB,
@@ -80,19 +79,8 @@ class SuiteJails:
             while self._open:
                 self._open.popitem()[1].close()
 
-    def task(self, level: str) -> Jail:
-        """Return the jail for tasks: language and kernel layer."""
-        return self._get(TASK_JOB, level, Denied.KILL)
-
-    def validator(self, level: str) -> Jail:
-        """Return the jail for validators: language and kernel layer."""
-        return self._get(VALIDATE_JOB, level, Denied.KILL)
-
-    def probe(self, level: str, denied: Denied) -> Jail:
-        """Return the jail for plain programs: the kernel layer alone."""
-        return self._get(PROBE_JOB, level, denied)
-
-    def _get(self, job: str, level: str, denied: Denied) -> Jail:
+    def get(self, job: str, level: str, denied: Denied = Denied.KILL) -> Jail:
+        """Return the jail for tasks, validators or plain programs (the kernel layer alone)."""
         key = (job, level, denied)
         with self._lock:
             if key not in self._open:
@@ -194,7 +182,7 @@ class _CaseRun:
     def _task(self, level: str) -> Ending:
         arguments = skeleton.encode(arguments_of(self.case, self.ground))
         request = TaskRequest(self.case.text, "run", arguments, now=NOW)
-        jail = self.runner.jails.task(level)
+        jail = self.runner.jails.get(TASK_JOB, level)
         report = jail.run(request.encode(), self._limits(level))
         return _read(read_outcome, report)
 
@@ -204,14 +192,14 @@ class _CaseRun:
         fields = {"source": self.case.text, "op": op, "entry": op}
         values = [value] * (1 if op == "init" else 2)
         request = skeleton.encode({**fields, "values": values})
-        jail = self.runner.jails.validator(level)
+        jail = self.runner.jails.get(VALIDATE_JOB, level)
         return _read_verdict(jail.run(request, self._limits(level)))
 
     def _probe(self, level: str, denied: Denied = Denied.KILL) -> Ending:
         allowed = imports_of(self.case) | set(self.runner.jails.levels[level].preload)
         source = as_probe(self.case, self.ground)
         request = encode_probe(source, tuple(sorted(allowed)))
-        jail = self.runner.jails.probe(level, denied)
+        jail = self.runner.jails.get(PROBE_JOB, level, denied)
         report = jail.run(request, self._limits(level))
         forged = self.case.header.run is Kind.RESULT
         return _read(read_outcome if forged else read_probe, report)

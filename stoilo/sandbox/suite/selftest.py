@@ -12,12 +12,8 @@ import msgspec
 
 from stoilo.core.errors import InternalError
 from stoilo.sandbox.kernel import filters, mechanisms
-from stoilo.sandbox.kernel.mechanisms import (
-    KernelHost,
-    Mechanism,
-    detect_abi,
-    find_missing,
-)
+from stoilo.sandbox.kernel.calls import detect_abi
+from stoilo.sandbox.kernel.mechanisms import KernelHost, Mechanism, find_missing
 from stoilo.sandbox.process.supervisor import zygote_command, zygote_environment
 from stoilo.sandbox.suite.attempts import Attempted
 from stoilo.sandbox.suite.confinement import Order, Tried

@@ -19,7 +19,7 @@ from sqlalchemy import insert, select
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
 from stoilo.core.files import sync_directory
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.server.admission.quotas import BlobRoom
 from stoilo.server.admission.value_facts import read_blob
 from stoilo.server.db import schema

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.types import Redundancy, check_redundancy
+from stoilo.core.types import BOUNDS, Redundancy, RunLimits, check_redundancy
 from stoilo.policies.gate import GateRequest
 from stoilo.server.admission.value_facts import ValueFacts, read_facts
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.core.limits import RunLimits
+    from stoilo.core.types import RunLimits
     from stoilo.server.db.records import TaskSpec
     from stoilo.server.engines.interface import ReceivedResult
 

@@ -20,7 +20,7 @@ from sqlalchemy import insert, select, update
 from stoilo.audit.format.facts import OperatorAct
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError, StoiloError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.server.db import schema
 from stoilo.server.db.batcher import Batcher
 from stoilo.server.db.records import Owner

@@ -18,11 +18,11 @@ from typing import IO, Final
 
 import msgspec
 
-from stoilo.core.codec.nodes import SkeletonBounds
+from stoilo.core.codec.reader import SkeletonBounds
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.policies.levels import find_argument_types
 
 LIGHT: Final = SkeletonBounds(nodes=2_000)  # about a millisecond

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
+from stoilo.core.types import BOUNDS
 from stoilo.server.admission.tokens import Authenticator
 from stoilo.server.api.intake import Intake, IntakeBounds
 

@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 
 from stoilo.core.errors import PolicyRefusal, StoiloError, UsageError
 from stoilo.core.fairqueue import Shares
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.server.admission.fairness import (
     BodyLimit,
     FairTurns,

@@ -21,8 +21,7 @@ from enum import StrEnum
 import msgspec
 
 from stoilo.core.errors import InternalError
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import Redundancy, TaskState
+from stoilo.core.types import Redundancy, RunLimits, TaskState
 
 
 class Owner(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from stoilo.core.files import write_durably
-from stoilo.executor.verifier.optin import OptIn
+from stoilo.executor.verifier.installation import OptIn
 from stoilo.executor.volunteer.ledger import follow_project
 from stoilo.executor.volunteer.optin_file import write_opt_in
 from stoilo.policies.levels import level_names

@@ -15,9 +15,13 @@ from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.levels import level_files
-from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.trust import ReleaseFiles, load_trust
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.trust import (
+    InstalledRelease,
+    ReleaseFiles,
+    installed_release,
+    load_trust,
+)
 from stoilo.server.config import DEFAULT_ORIGIN
 from stoilo.server.db import rows
 from stoilo.server.release.released import (

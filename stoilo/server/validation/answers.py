@@ -16,12 +16,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.codebook import load_codebook
-from stoilo.core.codec.nodes import DATA_BOUNDS
+from stoilo.core.codec.reader import DATA_BOUNDS
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
 from stoilo.core.statement import statement_digest
-from stoilo.core.types import RunStatus, TaskState
+from stoilo.core.types import BOUNDS, RunStatus, TaskState
 from stoilo.executor.verifier.workunit import (
     ResultHeader,
     parse_result,

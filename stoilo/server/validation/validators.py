@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from stoilo.core.codec.nodes import Node
 from stoilo.core.codec.skeleton import decode, encode, nodes_equal
 from stoilo.core.errors import StoiloError, TrustError, UserCodeError
-from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.admission import check_validator_module
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.report import JailStatus

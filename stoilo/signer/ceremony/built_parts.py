@@ -27,8 +27,8 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
 from stoilo.core.frozen_tree import XzReader, read_archive
-from stoilo.executor.verifier.installation import Built
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
+from stoilo.executor.verifier.trust import Built
 from stoilo.flavors.launcher_build import describe_launcher
 from stoilo.flavors.packing import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes

@@ -11,7 +11,6 @@ from typing import Final
 from tuf.api.metadata import Root, Targets
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
@@ -20,6 +19,7 @@ from stoilo.executor.verifier.targets import (
 from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
     REHEARSAL_MARK,
+    parse_built,
 )
 from stoilo.signer.attestations import BuildEvidence, judge_builds
 from stoilo.signer.ceremony.base_release import expired_roles

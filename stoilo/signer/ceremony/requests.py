@@ -31,7 +31,6 @@ from stoilo.executor.verifier.targets import (
     EpochFile,
     EpochsFile,
     FloorsFile,
-    InstalledRelease,
     PolicyFile,
     ProjectFile,
     ReviewerFile,
@@ -40,6 +39,7 @@ from stoilo.executor.verifier.targets import (
 from stoilo.executor.verifier.trust import (
     HISTORY_FILE,
     POLICY_FILE,
+    InstalledRelease,
 )
 from stoilo.policies.policy import Policy
 from stoilo.signer.ceremony.key_holders import (

@@ -34,7 +34,6 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import (
     EpochFile,
-    InstalledRelease,
     PolicyFile,
     ProjectFile,
     ReviewerFile,
@@ -46,6 +45,7 @@ from stoilo.executor.verifier.trust import (
     FLOORS_FILE,
     HISTORY_FILE,
     POLICY_FILE,
+    InstalledRelease,
     load_trust,
 )
 from stoilo.signer.ceremony.base_release import (

@@ -18,7 +18,7 @@ import msgspec
 
 from stoilo.core.errors import TrustError
 from stoilo.core.frames import receive_frame, send_frame
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 MAX_FRAME_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH: Final = 256

@@ -45,8 +45,8 @@ from stoilo.executor.verifier.admission import (
     check_times,
 )
 from stoilo.executor.verifier.statements import in_force, prove_revocation
-from stoilo.executor.verifier.targets import GateEpoch, InstalledRelease
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.targets import GateEpoch
+from stoilo.executor.verifier.trust import InstalledRelease, load_trust
 from stoilo.executor.verifier.workunit import VerifiedAdmission
 from stoilo.signer.key_files import read_private_key, read_trusted_file
 from stoilo.signer.process.memory import (

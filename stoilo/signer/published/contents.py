@@ -17,7 +17,7 @@ from tuf.api.metadata import TargetFile, Targets
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.frozen_tree import parse_tree, tree_digest
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier.targets import PartFile, part_target, read_target
 from stoilo.executor.verifier.trust import travels
 from stoilo.signer.ceremony.base_release import stored_name

@@ -22,10 +22,9 @@ from stoilo.audit.format.records import (
 from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.installation import parse_built
+from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier.targets import TrustedRelease, part_target
-from stoilo.executor.verifier.trust import ReleaseFiles
+from stoilo.executor.verifier.trust import ReleaseFiles, parse_built
 from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from tuf.api.metadata import Key, Root, Snapshot, Targets, Timestamp
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.signer.ceremony.key_holders import role_row
 from stoilo.signer.ceremony.metadata import RoleFile, open_role, open_root, signers_of
 

@@ -15,9 +15,14 @@ from stoilo.audit.format.records import LoggedRelease
 from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.targets import InstalledRelease, TrustedRelease
-from stoilo.executor.verifier.trust import ReleaseFiles, load_trust, travels
+from stoilo.core.types import BOUNDS
+from stoilo.executor.verifier.targets import TrustedRelease
+from stoilo.executor.verifier.trust import (
+    InstalledRelease,
+    ReleaseFiles,
+    load_trust,
+    travels,
+)
 from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript

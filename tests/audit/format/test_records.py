@@ -39,9 +39,8 @@ from stoilo.audit.format.records import (
 )
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import RunLimits
 from stoilo.core.statement import RevocationStatement, render_revocation
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, RunLimits
 
 ORIGIN, NOW = "log.test/t", 1_700_000_000
 

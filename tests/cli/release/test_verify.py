@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from stoilo.cli.main import cli
 from stoilo.core.errors import StoiloError
 from stoilo.core.levels import load_levels
-from stoilo.executor.verifier.targets import InstalledRelease
+from stoilo.executor.verifier.trust import InstalledRelease
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from tests.support.stage import ReleaseStage
 

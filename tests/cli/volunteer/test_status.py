@@ -17,8 +17,8 @@ from stoilo.audit.format.note import Note, render_note, sign_note
 from stoilo.audit.format.proof import Proof, render_proof
 from stoilo.audit.format.records import record_leaf, render_record, render_release_proof
 from stoilo.cli.main import main
-from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.server.http.release_files import read_index
 from stoilo.signer.key_files import read_private_key
 from tests.support.release import ReleasedProject

@@ -13,7 +13,7 @@ from stoilo.client.capture.arguments import BLOB_BYTES, StoredValue
 from stoilo.core.codec.nodes import BlobRef, FunctionRef
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 
 RATE = 0.5
 limits = [1, 2]

@@ -12,8 +12,8 @@ import cloudpickle
 import pytest
 
 from stoilo.client.capture import capture_task
+from stoilo.core.codec.nodes import to_node
 from stoilo.core.codec.skeleton import decode, nodes_equal
-from stoilo.core.codec.values import to_node
 from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level

@@ -12,8 +12,8 @@ import cloudpickle
 import pytest
 
 from stoilo.client.capture import capture_task
+from stoilo.core.codec.nodes import to_node
 from stoilo.core.codec.skeleton import decode, encode
-from stoilo.core.codec.values import to_node
 from stoilo.core.types import RunStatus
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import find_argument_types, load_level

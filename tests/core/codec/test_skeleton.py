@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.codec.nodes import (
-    DATA_BOUNDS,
-    MAGIC,
-    Instance,
-    Ndarray,
-    SkeletonBounds,
-    Tensor,
-)
+from stoilo.core.codec.nodes import Instance, Ndarray, Tensor
+from stoilo.core.codec.reader import DATA_BOUNDS, MAGIC, SkeletonBounds
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from tests.support.strategies import nodes

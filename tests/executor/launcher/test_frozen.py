@@ -9,7 +9,7 @@ import time
 import pytest
 
 from stoilo.core.frozen_tree import platform_name
-from stoilo.executor.verifier.installation import Built, render_built
+from stoilo.executor.verifier.trust import Built, render_built
 from stoilo.flavors.build import build_verifier
 from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.signer.development.root import create_development_root

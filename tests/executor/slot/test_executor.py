@@ -10,11 +10,11 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.executor.slot.executor import SlotExecutor
 from stoilo.executor.slot.layout import Program, PutOffError
-from stoilo.executor.verifier.installation import installed_release, render_built
-from stoilo.executor.verifier.optin import OptIn
+from stoilo.executor.verifier.installation import OptIn
+from stoilo.executor.verifier.trust import installed_release, render_built
 from stoilo.executor.verifier.workunit import Disposition, Work, parse_result
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.flavors.manifest import find_flavor
@@ -42,7 +42,7 @@ SPINS = b"def task(kwargs):\n    while True:\n        pass\n"
 STAND_IN = """#!{python}
 import os, sys, time
 from pathlib import Path
-from stoilo.executor.verifier.installation import parse_built
+from stoilo.executor.verifier.trust import parse_built
 from stoilo.executor.verifier.main import Surroundings, run_verifier
 from tests.support.slots import installed_runtimes
 built = parse_built(Path({built!r}).read_bytes())

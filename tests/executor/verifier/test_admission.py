@@ -28,7 +28,6 @@ from stoilo.audit.format.proof import (
 )
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
-from stoilo.core.limits import RunLimits
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import (
     join_revocations,
@@ -36,6 +35,7 @@ from stoilo.core.statement import (
     split_revocations,
     statement_digest,
 )
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.admission import (
     admission_leaf,
     check_times,

@@ -9,8 +9,8 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
-from stoilo.core.limits import BOUNDS
 from stoilo.core.signatures import PrivateKey, parse_envelope, render_envelope
+from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier import admission
 from stoilo.executor.verifier.admission import check_validator_module
 from stoilo.executor.verifier.targets import Floors, RevocationFile, TrustedRelease

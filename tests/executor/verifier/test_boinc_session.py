@@ -11,7 +11,7 @@ import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.boinc_session import (
     MMAP_FILE,
     Control,
@@ -24,7 +24,7 @@ from stoilo.executor.verifier.checkpoints import (
     Checkpoint,
     render_checkpoint,
 )
-from stoilo.executor.verifier.installation import installed_release, render_built
+from stoilo.executor.verifier.trust import installed_release, render_built
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.process.exchange import Exchange
 from stoilo.signer.release_pack import pack_release, read_release
@@ -177,7 +177,7 @@ def test_client_that_was_the_parent_and_died_ends_the_task(data, gate, built):
     starter = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from stoilo.executor.verifier.installation import parse_built\n"
+        "from stoilo.executor.verifier.trust import parse_built\n"
         "from tests.support.boincslot import VerifierProcess, describe_client\n"
         "slot = Path(sys.argv[1]); file = slot / 'init_data.xml'\n"
         "text = file.read_text().replace('@CLIENT@', describe_client(os.getpid()))\n"

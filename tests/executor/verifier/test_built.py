@@ -8,13 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.installation import (
-    Built,
-    load_built,
-    parse_built,
-    render_built,
-)
 from stoilo.executor.verifier.targets import Floors
+from stoilo.executor.verifier.trust import Built, load_built, parse_built, render_built
 
 BUILT = Built(
     format="stoilo-built/1",

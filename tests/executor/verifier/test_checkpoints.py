@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.checkpoints import (
     CHECKPOINT_FILE,
     KEY_FILE,

@@ -11,15 +11,14 @@ from stoilo.audit.format.proof import parse_proof
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
-from stoilo.core.limits import RunLimits
 from stoilo.core.signatures import (
     IN_TOTO_PAYLOAD,
     PrivateKey,
     render_envelope,
     sign_envelope,
 )
-from stoilo.core.types import RunStatus
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.core.types import RunLimits, RunStatus
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.executor.verifier.workunit import Disposition, HostState, Work, parse_result
 from stoilo.executor.volunteer.installed import InstalledExecutor
 from stoilo.flavors.manifest import find_flavor

@@ -1,7 +1,7 @@
 import re
 
 from stoilo.core.levels import load_levels
-from stoilo.executor.verifier.installation import OLDER_LANGUAGES, installed_release
+from stoilo.executor.verifier.trust import OLDER_LANGUAGES, installed_release
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 
 

@@ -11,8 +11,8 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.main import Surroundings, main, run_verifier
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.executor.verifier.workunit import Disposition
 from stoilo.executor.volunteer.installed import InstalledRuntimes
 from stoilo.flavors.manifest import find_flavor

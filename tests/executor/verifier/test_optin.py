@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.optin import (
+from stoilo.executor.verifier.installation import (
     LEVEL_ORDER,
     SYSTEM_FILE,
     OptIn,

@@ -8,9 +8,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.limits import RunLimits, lowest_limits
+from stoilo.core.types import RunLimits, lowest_limits
 from stoilo.executor.verifier.admission import _check_opt_in, _limits_in_force
-from stoilo.executor.verifier.optin import (
+from stoilo.executor.verifier.installation import (
     LEVEL_ORDER,
     OptIn,
     ServerPreferences,

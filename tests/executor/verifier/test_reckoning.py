@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.boinc_slot import SlotInfo
 from stoilo.executor.verifier.checkpoints import Checkpoint, KeptRun, Reckoning
 from stoilo.sandbox.process.channel import Progress

@@ -8,7 +8,7 @@ from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.executor.verifier.checkpoints import Checkpoint
 from stoilo.executor.verifier.execution import VerifiedExecutor
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.trust import installed_release
 from stoilo.executor.verifier.workunit import HostState, Work, parse_result
 from stoilo.executor.volunteer.installed import InstalledRuntimes
 from stoilo.flavors.manifest import find_flavor

@@ -12,14 +12,13 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.targets import (
     ArchiveFile,
     FloorsFile,
-    InstalledRelease,
     PartFile,
     ProjectFile,
     TrustedRelease,
     part_target,
     read_target,
 )
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.trust import InstalledRelease, load_trust
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.release_pack import read_release
 from tests.support.gate import INSTALLED, NOW

@@ -6,7 +6,7 @@ import pytest
 
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.frozen_tree import platform_name
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.execution import TreeRuntimes
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile
 from stoilo.executor.verifier.trees import set_aside

@@ -11,8 +11,8 @@ from stoilo.core.frozen_tree import parse_tree
 from stoilo.core.statement import render_statement
 from stoilo.executor.verifier.admission import admission_leaf
 from stoilo.executor.verifier.host_verifier import MEMORY_FILE, HostMemory
-from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.targets import PartFile, ProjectFile, read_target
+from stoilo.executor.verifier.trust import parse_built
 from stoilo.executor.verifier.workunit import HostState, parse_result_header
 from tests.support.gate import FLAVOR, verify_bundle
 

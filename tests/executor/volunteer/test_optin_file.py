@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.optin import LEVEL_ORDER, OptIn, load_opt_in, parse_opt_in
+from stoilo.core.types import RunLimits
+from stoilo.executor.verifier.installation import (
+    LEVEL_ORDER,
+    OptIn,
+    load_opt_in,
+    parse_opt_in,
+)
 from stoilo.executor.volunteer.optin_file import (
     NO_LIMIT,
     describe_file,

@@ -22,7 +22,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.types import Redundancy
 from stoilo.executor.slot.executor import SlotExecutor
-from stoilo.executor.verifier.optin import OptIn
+from stoilo.executor.verifier.installation import OptIn
 from stoilo.executor.volunteer.client import Volunteer
 from stoilo.executor.volunteer.ledger import Ledger, read_memory
 from stoilo.executor.volunteer.optin_file import render_opt_in

@@ -11,7 +11,7 @@ from torch import nn
 
 from stoilo.client.capture import capture_task
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.values import from_node
+from stoilo.core.codec.nodes import from_node
 from stoilo.core.types import RunStatus
 from stoilo.learn.backends import Job
 from stoilo.learn.backends.local import LocalBackend

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from stoilo.client.capture import capture_task
+from stoilo.core.codec.nodes import from_node
 from stoilo.core.codec.skeleton import decode
-from stoilo.core.codec.values import from_node
 from stoilo.core.types import RunStatus
 from stoilo.learn.kernels import array_models, torch_models
 from stoilo.policies.levels import load_level

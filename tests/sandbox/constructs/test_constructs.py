@@ -12,13 +12,13 @@ import re
 import subprocess
 import sys
 import types
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.values import to_node
-from stoilo.sandbox.language.output import TextBuffer
+from stoilo.core.codec.nodes import to_node
 from stoilo.sandbox.process.task_job import run_call
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
@@ -44,8 +44,8 @@ def run_in_task(runtime, source):
         "now": 0,
         "items": 0,
     }
-    output = TextBuffer()
-    return run_call(runtime, skeleton.encode(request), output), output.text
+    output = StringIO()
+    return run_call(runtime, skeleton.encode(request), output), output.getvalue()
 
 
 def run_plainly(source, monkeypatch):

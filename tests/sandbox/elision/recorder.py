@@ -15,9 +15,9 @@ import sys
 import types
 import typing
 from dataclasses import dataclass, field
+from io import StringIO
 
 from stoilo.sandbox.language.guards import Guards
-from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.language.rules import TASK_FILENAME, TASK_MODULE
 from stoilo.sandbox.language.substitutes import StandIn
 from stoilo.sandbox.language.transformer import restrict_tree
@@ -231,7 +231,7 @@ class Laboratory:
         sys.modules[TASK_MODULE] = module
         self.names = module.__dict__
         self.names["__builtins__"] = runtime._builtins | {
-            "print": TextBuffer().write,
+            "print": StringIO().write,
             "_stoilo_known": runtime.guards.remember_in(self.names),
             "_stoilo_seen": runtime.guards.see_in(self.names),
             "_test_seen": self._seen,

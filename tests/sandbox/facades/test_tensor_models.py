@@ -8,8 +8,7 @@ from torch import nn
 
 from stoilo.client.capture import capture_calls, capture_task
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import Tensor
-from stoilo.core.codec.values import from_node, to_node
+from stoilo.core.codec.nodes import Tensor, from_node, to_node
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.facades import tensor_models  # noqa: F401 - as the façade of torch does
 from stoilo.sandbox.process.channel import TaskRequest

@@ -19,7 +19,7 @@ from stoilo.sandbox.kernel.filter_text import (
     audit_level,
     render_filter,
 )
-from stoilo.sandbox.kernel.filters import ARGUMENT_FILTERS, WAITER_CALLS, ZYGOTE_CALLS
+from stoilo.sandbox.kernel.filters import ARGUMENT_FILTERS, load_own_calls
 from tests.support.bpf import ARCHITECTURES, evaluate
 
 FOLDER = Path(__file__).parents[3] / "docs" / "reference" / "filters"
@@ -110,10 +110,12 @@ def test_control_new_call_without_a_reason_is_seen():
     assert find_unexplained(wider) == {"sync"}
 
 
-@pytest.mark.parametrize("calls", [ZYGOTE_CALLS, WAITER_CALLS])
+@pytest.mark.parametrize("calls", [load_own_calls().zygote, load_own_calls().waiter])
 def test_every_own_call_has_a_reason(calls):
     assert {call for call, one in calls.items() if len(one.reason.split()) < 2} == set()
-    assert all(bool(one.words) == (one.add is not None) for one in calls.values())
+    assert all(
+        bool(one.words) == bool(one.values or one.check) for one in calls.values()
+    )
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from stoilo.sandbox.kernel import calls, mechanisms
+from stoilo.sandbox.kernel import calls
 
 
 def in_domain(work):
@@ -17,9 +17,7 @@ def in_domain(work):
     pid = os.fork()
     if pid == 0:
         calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
-        mechanisms.restrict_self(
-            mechanisms.create_empty_ruleset(mechanisms.detect_abi())
-        )
+        calls.restrict_self(calls.create_empty_ruleset(calls.detect_abi()))
         os._exit(error_of(work))
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
@@ -52,7 +50,7 @@ def test_making_a_file_is_denied_and_works_outside(tmp_path):
 
 
 def test_tcp_connect_is_denied_and_works_outside():
-    if mechanisms.detect_abi() < mechanisms._NET_ABI:
+    if calls.detect_abi() < calls._NET_ABI:
         pytest.skip("this kernel's Landlock knows no network")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -61,7 +59,7 @@ def test_tcp_connect_is_denied_and_works_outside():
 
 
 def test_signal_to_the_parent_is_denied_and_works_outside():
-    if mechanisms.detect_abi() < mechanisms._SCOPE_ABI:
+    if calls.detect_abi() < calls._SCOPE_ABI:
         pytest.skip("this kernel's Landlock has no scopes")
 
     def work():
@@ -71,7 +69,7 @@ def test_signal_to_the_parent_is_denied_and_works_outside():
 
 
 def test_this_kernel_has_landlock():
-    assert mechanisms.detect_abi() >= 1
+    assert calls.detect_abi() >= 1
 
 
 def handled_by(abi):
@@ -83,7 +81,7 @@ def handled_by(abi):
         seen.append(struct.unpack(f"={size // 8}Q", ctypes.string_at(pointer, size)))
         return 99
 
-    assert mechanisms.create_empty_ruleset(abi, kernel) == 99
+    assert calls.create_empty_ruleset(abi, kernel) == 99
     return seen[0]
 
 
@@ -109,5 +107,5 @@ def test_each_abi_is_asked_for_all_that_it_knows_and_no_more(abi, words):
 
 
 def test_this_kernel_accepts_every_abi_up_to_its_own():
-    for abi in range(1, mechanisms.detect_abi() + 1):
-        os.close(mechanisms.create_empty_ruleset(abi))
+    for abi in range(1, calls.detect_abi() + 1):
+        os.close(calls.create_empty_ruleset(abi))

@@ -6,7 +6,7 @@ import resource
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.kernel import mechanisms
 
 

@@ -15,7 +15,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.levels import load_levels
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.kernel import filters
-from stoilo.sandbox.kernel.filters import WAITER_CALLS, find_own
+from stoilo.sandbox.kernel.filters import find_own, load_own_calls
 from stoilo.sandbox.kernel.mechanisms import ZYGOTE_UID
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.run import encode_probe, narrow_level
@@ -124,7 +124,7 @@ def test_process_that_waits_may_only_wait():
     program = filters.build_waiter_filter()
     for call, number in NUMBERS.items():
         open_ = evaluate(program, HERE, number) != KILL
-        assert open_ == (call in WAITER_CALLS) or call == "futex", call
+        assert open_ == (call in load_own_calls().waiter) or call == "futex", call
 
 
 # -------------------------------------------------------- a zygote that was taken over

@@ -11,8 +11,7 @@ import sys
 import pytest
 
 from stoilo.core.codec import skeleton
-from stoilo.core.limits import MIB, RunLimits
-from stoilo.core.types import RunLayer, RunStatus
+from stoilo.core.types import MIB, RunLayer, RunLimits, RunStatus
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from enum import Enum
+from io import StringIO
 from keyword import iskeyword
 from pathlib import Path
 from types import FunctionType
@@ -16,7 +17,6 @@ from stoilo.core.errors import InternalError
 from stoilo.core.levels import load_levels
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.facades import logs
-from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.language.ownership import (
     PLAIN_TYPES,
     Extensions,
@@ -145,7 +145,7 @@ def names_that_nobody_knows(runtime):
 def run_source(runtime, source):
     fields = {"source": source, "entry": "run", "arguments": skeleton.encode({})}
     fields |= {"blobs": [], "seed": "00" * 32, "now": 0, "items": 0}
-    return run_call(runtime, skeleton.encode(fields), TextBuffer())
+    return run_call(runtime, skeleton.encode(fields), StringIO())
 
 
 def attack(runtime, case):

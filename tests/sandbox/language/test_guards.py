@@ -3,11 +3,12 @@ import math
 import random
 import re
 from fractions import Fraction
+from io import StringIO
 
 import pytest
 
 from stoilo.sandbox.language.guards import GuardError, import_loaded, is_own_class
-from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
+from stoilo.sandbox.language.runtime import TaskPrinter
 from stoilo.sandbox.language.transformer import compile_source
 
 SOURCE = """
@@ -32,7 +33,7 @@ def function(): pass
 def task(runtimes):
     runtime = runtimes["pure"]
     code = compile_source(SOURCE, runtime.level)
-    return runtime.load(code, TaskPrinter(TextBuffer()))
+    return runtime.load(code, TaskPrinter(StringIO()))
 
 
 @pytest.fixture

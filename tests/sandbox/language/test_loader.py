@@ -1,18 +1,18 @@
 import sys
+from io import StringIO
 
 import msgspec
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
 from stoilo.sandbox.language.rules import TASK_MODULE
-from stoilo.sandbox.language.runtime import prepare_runtime
+from stoilo.sandbox.language.runtime import TaskPrinter, prepare_runtime
 from stoilo.sandbox.language.transformer import compile_source
 
 
 def load(runtime, source):
     code = compile_source(source, runtime.level)
-    return runtime.load(code, TaskPrinter(TextBuffer()))
+    return runtime.load(code, TaskPrinter(StringIO()))
 
 
 def test_task_module_is_registered_while_it_loads(runtimes):

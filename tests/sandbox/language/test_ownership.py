@@ -1,10 +1,10 @@
 import json
 import random
 from fractions import Fraction
+from io import StringIO
 
 import pytest
 
-from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
 from stoilo.sandbox.language.ownership import (
     handed_out_classes,
     is_own_class,
@@ -13,6 +13,7 @@ from stoilo.sandbox.language.ownership import (
     keeps,
     kept_names,
 )
+from stoilo.sandbox.language.runtime import TaskPrinter
 from stoilo.sandbox.language.transformer import compile_source
 
 SOURCE = """
@@ -27,7 +28,7 @@ def function(): pass
 @pytest.fixture
 def task(runtimes):
     code = compile_source(SOURCE, runtimes["pure"].level)
-    return runtimes["pure"].load(code, TaskPrinter(TextBuffer()))
+    return runtimes["pure"].load(code, TaskPrinter(StringIO()))
 
 
 def test_own_is_what_the_source_defined(task):

@@ -1,4 +1,5 @@
 import ast
+from io import StringIO
 from types import SimpleNamespace
 
 import pytest
@@ -6,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.limits import BOUNDS
-from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
+from stoilo.core.types import BOUNDS
 from stoilo.sandbox.language.rules import (
     DEFINABLE_DUNDERS,
     LANGUAGE_DIGEST,
@@ -16,6 +16,7 @@ from stoilo.sandbox.language.rules import (
     is_variable_name,
     mangled,
 )
+from stoilo.sandbox.language.runtime import TaskPrinter
 from stoilo.sandbox.language.transformer import (
     check_tree,
     compile_source,
@@ -101,7 +102,7 @@ def run(kind):
 def test_place_remembers_the_first_own_type_that_it_is_shown(runtimes):
     runtime = runtimes["pure"]
     code = compile_source(SEES, runtime.level)
-    module = runtime.load(code, TaskPrinter(TextBuffer()))
+    module = runtime.load(code, TaskPrinter(StringIO()))
     assert module.__dict__["_stoilo_type_0"] is None
     module.run(module.Job)
     module.run(module.Other)
@@ -111,7 +112,7 @@ def test_place_remembers_the_first_own_type_that_it_is_shown(runtimes):
 def test_place_never_remembers_a_type_of_a_library(runtimes):
     runtime = runtimes["pure"]
     code = compile_source(SEES, runtime.level)
-    module = runtime.load(code, TaskPrinter(TextBuffer()))
+    module = runtime.load(code, TaskPrinter(StringIO()))
     for _ in range(3):
         module.mark(SimpleNamespace())
     assert module.__dict__["_stoilo_type_0"] is None
@@ -125,7 +126,7 @@ def test_private_class_name_is_bound_to_safe_classes_only(runtimes, base):
         f"class A({base}):\n    def f(self):\n        return self._x"
     )
     module = runtime.load(
-        compile_source(source, runtime.level), TaskPrinter(TextBuffer())
+        compile_source(source, runtime.level), TaskPrinter(StringIO())
     )
     bound = module.__dict__["_stoilo_class_0"]
     assert bound is (None if base == "random.Random" else module.A)

@@ -6,8 +6,12 @@ import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.sandbox.language.ownership import may_assign
-from stoilo.sandbox.language.rules import GuardError
-from stoilo.sandbox.language.runtime import close_members, find_class, hidden_names
+from stoilo.sandbox.language.rules import (
+    GuardError,
+    close_members,
+    find_class,
+    hidden_names,
+)
 
 
 class Carrier:

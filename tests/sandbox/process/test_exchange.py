@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
+from stoilo.sandbox.kernel.calls import RunningChild, read_proc
 from stoilo.sandbox.process.channel import PROBE_JOB
-from stoilo.sandbox.process.exchange import (
-    MemoryKills,
-    RunningChild,
-    Stopwatch,
-    _read_proc,
-)
-from stoilo.sandbox.process.report import JailStatus
+from stoilo.sandbox.process.exchange import Stopwatch
+from stoilo.sandbox.process.report import JailStatus, MemoryKills
 from stoilo.sandbox.process.run import encode_probe
 from stoilo.sandbox.process.supervisor import Jail
 
@@ -191,7 +187,7 @@ def test_child_that_ends_while_it_is_looked_at_has_no_parent():
         ended.wait()
         with pytest.raises(ProcessLookupError):  # the control: the kernel says so here
             stat.read(1)
-        assert _read_proc(f"/proc/self/fd/{stat.fileno()}") == b""
+        assert read_proc(f"/proc/self/fd/{stat.fileno()}") == b""
 
 
 class Kernel:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.codec import skeleton
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.sandbox.process.channel import (
     FRAME_HEADER,
     PROBE_JOB,

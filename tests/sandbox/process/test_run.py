@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.core.types import RunLayer, RunLimits, RunOutcome, RunStatus
 from stoilo.sandbox.process.channel import OUT_OF_MEMORY, Ended, TaskRequest
 from stoilo.sandbox.process.report import (
     Evidence,

@@ -1,18 +1,15 @@
 import sys
 import warnings
+from io import StringIO
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.codec import skeleton
-from stoilo.sandbox.language.output import (
-    TaskPrinter,
-    TextBuffer,
-    describe_exception,
-    scrub_paths,
-)
 from stoilo.sandbox.language.rules import TASK_MODULE
+from stoilo.sandbox.language.runtime import TaskPrinter
+from stoilo.sandbox.process.binder import describe_exception, scrub_paths
 from stoilo.sandbox.process.task_job import run_call
 
 
@@ -113,12 +110,12 @@ def test_warning_shows_no_path(language):
 
 
 def test_printer_cuts_at_its_limit():
-    buffer = TextBuffer()
+    buffer = StringIO()
     printer = TaskPrinter(buffer, limit=10)
     for _ in range(5):
         printer.print("12345")
-    assert buffer.text.startswith("12345\n1234\n[output cut")
-    assert len(buffer.text) < 40
+    assert buffer.getvalue().startswith("12345\n1234\n[output cut")
+    assert len(buffer.getvalue()) < 40
 
 
 def test_error_text_is_bounded_and_free_of_paths(language):
@@ -174,7 +171,7 @@ def test_malformed_request_is_a_refusal(language, changes):
 )
 @given(st.binary(max_size=200))
 def test_any_request_ends_in_a_frame(language, data):
-    frame = run_call(language.runtime, data, TextBuffer())
+    frame = run_call(language.runtime, data, StringIO())
     assert frame["status"] == "refused"
 
 

@@ -1,8 +1,9 @@
+from io import StringIO
+
 import pytest
 
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import Instance
-from stoilo.sandbox.language.output import TextBuffer
 from stoilo.sandbox.process.validate_job import run_validator
 
 COMPARE = "def close(a, b):\n    return abs(a - b) < 0.1"
@@ -65,5 +66,5 @@ def test_value_that_does_not_exist_here_is_the_volunteers_fault(language, op):
     ],
 )
 def test_malformed_request_is_raised(language, fields):
-    frame = run_validator(language.runtime, skeleton.encode(fields), TextBuffer())
+    frame = run_validator(language.runtime, skeleton.encode(fields), StringIO())
     assert frame["verdict"] == "raised"

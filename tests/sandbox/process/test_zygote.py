@@ -65,7 +65,7 @@ main()
 @pytest.mark.parametrize(
     ("module", "function", "mechanism"),
     [
-        ("mechanisms", "restrict_self", "landlock"),
+        ("calls", "restrict_self", "landlock"),
         ("calls", "load_filter", "seccomp"),
         ("mechanisms", "apply_limits", "rlimits"),
         ("mechanisms", "drop_identity", "non_root_uid"),

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.values import to_node
+from stoilo.core.codec.nodes import to_node
 from stoilo.sandbox.language.runtime import start_item
 
 torch.set_num_threads(1)
@@ -36,7 +36,13 @@ for path in map(Path, sys.argv[1:]):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         start_item(bytes(32), 0, 1_700_000_000)
-        code = compile(path.read_text(encoding="utf-8"), "<task>", "exec", dont_inherit=True)
+        code = compile(
+            path.read_text(encoding="utf-8"), "<task>", "exec", dont_inherit=True
+        )
         exec(code, module.__dict__)
         value = skeleton.encode(to_node(module.run({})))
-    print(json.dumps({"name": path.stem, "value": value.hex(), "output": printed.getvalue()}))
+    print(
+        json.dumps(
+            {"name": path.stem, "value": value.hex(), "output": printed.getvalue()}
+        )
+    )

@@ -25,8 +25,8 @@ import walk
 
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language import runtime as language_runtime
-from stoilo.sandbox.language.rules import TASK_MODULE
-from stoilo.sandbox.language.runtime import find_class, prepare_runtime
+from stoilo.sandbox.language.rules import TASK_MODULE, find_class
+from stoilo.sandbox.language.runtime import prepare_runtime
 
 MARK = "stoilo_mark"
 TEXT = f"{MARK}()"

@@ -30,8 +30,8 @@ from typing import Any
 
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.hardening import trusting_methods
-from stoilo.sandbox.language.rules import NameKind, attribute_kind
-from stoilo.sandbox.language.runtime import Closed, LanguageRuntime, prepare_runtime
+from stoilo.sandbox.language.rules import Closed, NameKind, attribute_kind
+from stoilo.sandbox.language.runtime import LanguageRuntime, prepare_runtime
 
 CALLS_DEEP = 2
 ITEMS = 3

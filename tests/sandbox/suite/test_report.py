@@ -7,7 +7,6 @@ from stoilo.sandbox.suite.report import (
     Step,
     render_json,
     render_text,
-    summarize,
 )
 
 HELD = Step("every layer", "pure", "stopped", "refused", held=True)
@@ -51,8 +50,3 @@ def test_json_holds_every_step_and_the_numbers():
         "no_control": 0,
     }
     assert shown["cases"][1]["steps"][0]["reached"] is True
-
-
-def test_summary_is_clean_only_when_every_case_is_as_expected():
-    assert summarize([report(HELD)]).clean
-    assert not summarize([report(HELD), report(NO_CONTROL)]).clean

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLimits
 from stoilo.server.admission.estimates import (
     FASTEST_CLAIM,
     FASTEST_FLOPS,

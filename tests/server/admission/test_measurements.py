@@ -5,8 +5,7 @@ import dataclasses
 import msgspec
 import pytest
 
-from stoilo.core.limits import RunLimits
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, RunLimits
 from stoilo.server.admission.estimates import (
     KEPT_S,
     SAMPLES_KEPT,

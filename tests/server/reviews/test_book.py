@@ -23,10 +23,9 @@ from stoilo.core.errors import (
     TrustError,
     UsageError,
 )
-from stoilo.core.limits import RunLimits
 from stoilo.core.signatures import PrivateKey
 from stoilo.core.statement import parse_statement
-from stoilo.core.types import TaskState
+from stoilo.core.types import RunLimits, TaskState
 from stoilo.executor.verifier.statements import (
     ANY_ARGUMENTS,
     MAX_REVIEW_BYTES,

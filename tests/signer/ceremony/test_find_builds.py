@@ -6,8 +6,8 @@ import pytest
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
 from stoilo.core.signatures import PrivateKey
-from stoilo.executor.verifier.installation import Built
 from stoilo.executor.verifier.targets import BuilderFile, BuilderKey
+from stoilo.executor.verifier.trust import Built
 from stoilo.signer.attestations import build_inputs, check_builds, make_attestation
 from stoilo.signer.ceremony.built_parts import find_builds
 from tests.support.stage import PLATFORM, make_flavor, make_verifier, write_build

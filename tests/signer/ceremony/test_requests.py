@@ -9,13 +9,17 @@ from stoilo.core.errors import UsageError
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import (
     BuilderKey,
-    InstalledRelease,
     PolicyFile,
     ProjectFile,
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.trust import HISTORY_FILE, POLICY_FILE, load_trust
+from stoilo.executor.verifier.trust import (
+    HISTORY_FILE,
+    POLICY_FILE,
+    InstalledRelease,
+    load_trust,
+)
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.proposal import Changes, Proposal
 from stoilo.signer.ceremony.publication import publish

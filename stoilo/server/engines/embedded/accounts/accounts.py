@@ -24,7 +24,7 @@ from sqlalchemy import insert, or_, select, update
 
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.server.engines.embedded.accounts.passwords import (
     check_password,
     hash_password,

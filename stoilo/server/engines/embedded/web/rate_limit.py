@@ -27,8 +27,8 @@ import anyio.to_thread
 
 from stoilo.core.boinc.messages import SchedulerReply
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
 from stoilo.core.rate_limit import TokenBuckets
+from stoilo.core.types import BOUNDS
 from stoilo.server.engines.embedded.accounts.accounts import key_digest
 from stoilo.server.engines.embedded.scheduling.authenticate import too_many_calls
 from stoilo.server.engines.embedded.scheduling.scheduler import unknown_key

@@ -24,7 +24,7 @@ from stoilo.core.boinc.messages import (
 )
 from stoilo.core.boinc.xml import Element, XmlBounds, escape, parse_xml
 from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
+from stoilo.core.types import BOUNDS
 from stoilo.executor.volunteer.addresses import check_name
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import write_durably
-from stoilo.executor.verifier.installation import installed_release
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.trust import installed_release, load_trust
 from stoilo.server.engines.stock.app_versions import (
     check_signatures,
     version_xml,

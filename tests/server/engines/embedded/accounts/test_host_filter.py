@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from stoilo.core.boinc.messages import SchedulerRequest, Wishes
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.optin import LEVEL_ORDER, OptIn
+from stoilo.executor.verifier.installation import LEVEL_ORDER, OptIn
 from stoilo.executor.volunteer.main import wishes_of
 from stoilo.executor.volunteer.scheduler_rpc import render_request
 from stoilo.server.engines.embedded.accounts.preferences import allowed_apps

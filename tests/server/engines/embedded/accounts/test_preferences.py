@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, Wishes
 from stoilo.core.errors import UsageError
 from stoilo.executor.verifier.boinc_slot import parse_init_data
-from stoilo.executor.verifier.optin import LEVEL_ORDER, OptIn, lower_by_server
+from stoilo.executor.verifier.installation import LEVEL_ORDER, OptIn, lower_by_server
 from stoilo.server.engines.embedded.accounts.preferences import (
     LEVELS,
     NO_TOPIC,

@@ -9,9 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from stoilo.core.codec.nodes import FunctionRef, Tensor
+from stoilo.core.codec.nodes import FunctionRef, Tensor, from_node, to_node
 from stoilo.core.codec.skeleton import decode, encode
-from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import TrustError, UsageError
 from tests.support.strategies import plain_values
 
