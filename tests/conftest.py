@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from stoilo.sandbox.process.supervisor import pin_instructions
+from tests.support.compiledsql import share_compiled_sql
 from tests.support.mariadb import MariaServer, find_mariadbd
 
 os.environ.update(
@@ -22,6 +23,7 @@ settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("untimed")
+share_compiled_sql()
 SLOW_S = 900  # most that a slow test takes, where it says nothing else
 GRACE_S = 60.0  # for what dies with its parent: the kernel's signal takes a moment
 BESIDE_ANOTHER = "PYTEST_XDIST_WORKER" in os.environ  # `-n 2`
