@@ -201,11 +201,16 @@ def _is_plain(value: object) -> bool:
     return True
 
 
+# What travels in most forms: the codec's words say which form does not
+_ARRAYS = frozenset({"numpy.ndarray", "numpy.void", "torch.Tensor"})
+
+
 def _refuse_leaf(value: object, where: str) -> None:
     try:
         to_node(value)
     except UsageError as error:
-        if error.code == "STO-D001":
+        kind = f"{type(value).__module__}.{type(value).__name__}"
+        if error.code == "STO-D001" and kind not in _ARRAYS:
             refuse_value(value, where)
         raise UsageError(
             error.code, f"{where}: {error.message}", hint=error.hint

@@ -10,7 +10,6 @@ whose every byte is hashed again before it starts.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -286,10 +285,10 @@ def _run_kept(
         watch(exchange)
 
     most = largest_state(task.limits.result_bytes)
-    request = dataclasses.replace(request, tell_ms=TELL_MS, most_state=most)
+    request = msgspec.structs.replace(request, tell_ms=TELL_MS, most_state=most)
     kept = keeper.begin(KeptRun(task.admission.digest, task.limits))
     if kept is not None:
-        rest = dataclasses.replace(request, step=kept.step, state=kept.state)
+        rest = msgspec.structs.replace(request, step=kept.step, state=kept.state)
         left = kept.limits_left(task.limits)
         report = jail.run(rest.encode(), left, watch=watch_both)
         # Anything but a state that the jail cannot read is the answer; that one begins

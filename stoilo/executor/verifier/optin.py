@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+import tomllib  # noqa: F401 - msgspec imports it late; a frozen verifier must hold it
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -83,7 +83,7 @@ def test_what_cannot_travel_is_refused_by_name(name: str) -> None:
     with pytest.raises(UsageError) as error:
         capture_task(lambda kw: kw, {"ok": 1, name: REFUSED[name]})
     assert f"kwargs['{name}']" in error.value.message
-    assert code_of(error) in {"STO-C010", "STO-D002"}
+    assert code_of(error) in {"STO-C010", "STO-D001"}
 
 
 @pytest.mark.parametrize("name", ["lock", "file", "generator"])
