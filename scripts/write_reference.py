@@ -134,7 +134,7 @@ what you care about to `stoilo.low_level.redundancy.CreateOptions`, the rest is 
 | `max_error_results` | failures before giving up | total less a quorum's majority, at least 1 |
 | `delay_bound` | a volunteer's time for one copy, s | 300 |
 
-Options that could never end well are refused with `STO-C030` and the relation that does not
+Options that could never end well are refused with `STO-C042` and the relation that does not
 hold: 1 ≤ min_quorum ≤ target ≤ max_total ≤ 100, min_quorum ≤ max_success ≤ max_total,
 1 ≤ max_error ≤ max_total, delay_bound > 0.
 

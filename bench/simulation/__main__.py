@@ -11,7 +11,7 @@ import click
 
 from bench.simulation.comparison import Figure, PolicyRun, compare
 from bench.simulation.scenario import Scenario
-from stoilo.cli.boinc.data import JSON, echo_table
+from stoilo.cli.output import JSON, render_table
 
 _SHARE = click.FloatRange(0, 1)
 
@@ -76,7 +76,7 @@ def simulate(
         for one in runs
         for figure in one.figures
     ]
-    echo_table([head, *rows])
+    click.echo(render_table([head, *rows]))
 
 
 def _tell(policy: str, ended: int, tasks: int) -> None:

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 
 TOKEN_CHARS = 256
+PROPOSAL = click.option(
+    "--proposal",
+    type=FILE,
+    help="Of a released project's reviewer: write the list for the next ceremony here.",
+)
 
 
 @click.group()
@@ -52,12 +57,20 @@ def _open(data: Path) -> contextlib.AbstractContextManager[Store]:
 @account.command("list")
 @DATA
 @click.argument("name", required=False)
+@click.option("--reviewers", is_flag=True, help="List whom the release names instead.")
 @JSON
-def list_accounts(data: Path, name: str | None, as_json: bool) -> None:
+def list_accounts(
+    data: Path, name: str | None, *, reviewers: bool, as_json: bool
+) -> None:
     """List the accounts, with good tokens and open tasks; of NAME, its tokens.
 
     The text of a token is kept nowhere.
     """
+    if reviewers:
+        named = accounts.reviewers_of(data)
+        text = "\n".join(f"{one.key}  {one.name}" for one in named)
+        say({"reviewers": named}, text, as_json=as_json)
+        return
     if name is not None:
         _list_tokens(data, name, as_json=as_json)
         return
@@ -88,23 +101,88 @@ def _list_tokens(data: Path, name: str, *, as_json: bool) -> None:
 
 @account.command()
 @DATA
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option(
-    "--connection",
-    "place",
-    required=True,
-    type=FILE,
-    help="New file for the researcher, 0600.",
+    "--for",
+    "what",
+    type=click.Choice(["research", "review", "metrics", "mirrors"]),
+    default="research",
+    show_default=True,
+    help="What access is given to.",
 )
+@click.option("--connection", "place", type=FILE, help="New file for the person, 0600.")
 @click.option("--days", type=click.IntRange(1, 3650), default=365, help="Its life.")
+@click.option("--key", help="Of a reviewer: his public key, of `review keygen`.")
+@click.option(
+    "--account",
+    "others",
+    multiple=True,
+    help="Of a reviewer: another account of his; its tasks he cannot review.",
+)
+@PROPOSAL
 @JSON
-def add(data: Path, name: str, place: Path, days: int, as_json: bool) -> None:
-    """Give the account NAME, made if new, one more token in a connection file."""
-    with _open(data) as store:
-        made = accounts.add_researcher(store, data, name, days * DAY_S, now())
-    _write_connection(place, made)
+def add(
+    data: Path,
+    name: str | None,
+    *,
+    what: str,
+    place: Path | None,
+    days: int,
+    key: str | None,
+    others: tuple[str, ...],
+    proposal: Path | None,
+    as_json: bool,
+) -> None:
+    """Give a person access in a connection file, or a service beside the server a key.
+
+    research: the account NAME, made if new, gets one more token. review: it becomes a
+    reviewer's. Reviewers of a released project are named in a ceremony: with --proposal
+    the account is made here, and the list to sign is written.
+
+    metrics: a new token that reads `/metrics` and the reasons of `/readyz`, nothing else;
+    it is shown once, and the log notes it. mirrors: the key with which HTTP caches fetch
+    shared files, the same each time; who has it can read every file that tasks share.
+    """
+    if what in {"metrics", "mirrors"}:
+        made = _service_key(data, what, days)
+        say({"key": made}, made, as_json=as_json)
+        return
+    if name is None or place is None or (what == "review") != (key is not None):
+        needed = "NAME, --connection" + (" and --key" if what == "review" else "")
+        raise UsageError("STO-U003", f"access to {what} is given with {needed}")
     record = {"name": name, "connection": str(place), "days": days}
-    say(record, f"give {place} to {name}, and to nobody else", as_json=as_json)
+    text = f"give {place} to {name}, and to nobody else"
+    if key is not None:
+        key = key.strip().lower()
+        connection = accounts.enroll(data, name, key, others, os.environ, proposal)
+        record, text = record | {"key": key}, text + _then(proposal)
+    else:
+        with _open(data) as store:
+            connection = accounts.add_researcher(store, data, name, days * DAY_S, now())
+    _write_connection(place, connection)
+    say(record, text, as_json=as_json)
+
+
+def _then(proposal: Path | None) -> str:
+    step = f"stoilo release request FOLDER --release DIR --reviewers {proposal}"
+    return f"\nit counts once people have signed it: {step}" if proposal else ""
+
+
+def _service_key(data: Path, service: str, days: int) -> str:
+    directory = data / ("keys" if service == "metrics" else "engine")
+    if not directory.is_dir():
+        raise not_a_data_directory(data)
+    if service == "mirrors":
+        return load_secret(directory / "mirror.secret").hex()
+    with _open(data) as store, store.write() as connection:
+        return tokens.issue_token(
+            connection,
+            "prometheus",
+            tokens.Role.OPERATOR,
+            now(),
+            scope=METRICS_SCOPE,
+            lifetime_s=days * DAY_S,
+        )
 
 
 def _write_connection(place: Path, made: ConnectionFile) -> None:
@@ -128,25 +206,38 @@ def _write_connection(place: Path, made: ConnectionFile) -> None:
     metavar="FILE",
     help="A token that turned up somewhere: a file with its text, - for stdin.",
 )
+@click.option("--reviewer", metavar="KEY", help="A reviewer's public key, instead.")
+@PROPOSAL
 @JSON
 def revoke(
     data: Path,
     name: str | None,
+    *,
     token: str | None,
     every: bool,
     leaked: TextIO | None,
+    reviewer: str | None,
+    proposal: Path | None,
     as_json: bool,
 ) -> None:
     """Make tokens of the account NAME useless, at once and for good.
 
     Tasks that were submitted with them go on; the account's other tokens stay good. `up`
-    makes the local researcher a new token at its next start.
+    makes the local researcher a new token at its next start. With --reviewer his key is
+    taken out of the release: executors that have the new metadata run nothing more on
+    the strength of its reviews.
     """
+    if reviewer is not None:
+        key = reviewer.strip().lower()
+        accounts.withdraw(data, key, proposal)
+        record = {"key": key, "withdrawn": proposal is None}
+        say(record, f"{key[:16]}… withdrawn{_then(proposal)}", as_json=as_json)
+        return
     if (name is None) == (leaked is None) or (
         name is not None and bool(token) == every
     ):
         raise UsageError(
-            "STO-U004", "name an account with --token or --all, or --leaked"
+            "STO-U003", "name an account with --token or --all, or --leaked"
         )
     with _open(data) as store:
         if leaked is not None:
@@ -186,98 +277,3 @@ def suspend(
     text += f"\n{cancelled} tasks cancelled" if cancel else ""
     record = {"name": name, "suspended": done, "cancelled": cancelled}
     say(record, text, as_json=as_json)
-
-
-@account.command()
-@DATA
-@click.option("--enroll", metavar="NAME", help="Make this account a reviewer's.")
-@click.option("--key", help="With --enroll: his public key, of `review keygen`.")
-@click.option(
-    "--account",
-    "others",
-    multiple=True,
-    help="With --enroll: another account of the same person; its tasks he cannot review.",
-)
-@click.option(
-    "--connection", "place", type=FILE, help="With --enroll: new file for him, 0600."
-)
-@click.option("--withdraw", metavar="KEY", help="Take this public key out.")
-@click.option(
-    "--proposal",
-    type=FILE,
-    help="Of a released project: write the list for the next ceremony here.",
-)
-@JSON
-def reviewers(
-    data: Path,
-    enroll: str | None,
-    key: str | None,
-    others: tuple[str, ...],
-    place: Path | None,
-    withdraw: str | None,
-    proposal: Path | None,
-    as_json: bool,
-) -> None:
-    """List the reviewers that the release names; enroll one, or withdraw a key.
-
-    Reviewers of a released project are named in a ceremony: with --proposal the account
-    is made here, and the list to sign is written. Executors that have the new metadata
-    run nothing more on the strength of a withdrawn key's reviews.
-    """
-    step = f"stoilo release request FOLDER --release DIR --reviewers {proposal}"
-    then = f"it counts once people have signed it: {step}" if proposal else ""
-    if enroll is not None:
-        if withdraw is not None or key is None or place is None:
-            raise UsageError("STO-U004", "--enroll goes with --key and --connection")
-        key = key.strip().lower()
-        made = accounts.enroll(data, enroll, key, others, os.environ, proposal)
-        _write_connection(place, made)
-        text = f"{enroll} is a reviewer; give him {place}, and to nobody else\n{then}"
-        record = {"name": enroll, "key": key, "connection": str(place)}
-        say(record, text.strip(), as_json=as_json)
-    elif withdraw is not None:
-        key = withdraw.strip().lower()
-        accounts.withdraw(data, key, proposal)
-        say(
-            {"key": key, "withdrawn": proposal is None},
-            then or "withdrawn",
-            as_json=as_json,
-        )
-    else:
-        named = accounts.reviewers_of(data)
-        lines = [f"{one.key}  {one.name}" for one in named]
-        say({"reviewers": named}, "\n".join(lines), as_json=as_json)
-
-
-@account.command("service-key")
-@DATA
-@click.argument("service", type=click.Choice(["metrics", "mirrors"]))
-@click.option("--days", type=click.IntRange(1, 3650), default=365, help="Of metrics.")
-@JSON
-def service_key(data: Path, service: str, days: int, as_json: bool) -> None:
-    """Print what a service beside the server needs; give it to its keeper alone.
-
-    metrics: a new token that reads `/metrics` and the reasons of `/readyz`, nothing else;
-    it is shown once, and the log notes it. mirrors: the key with which HTTP caches fetch
-    shared files, the same each time; who has it can read every file that tasks share.
-    """
-    directory = data / ("keys" if service == "metrics" else "engine")
-    if not directory.is_dir():
-        raise not_a_data_directory(data)
-    if service == "mirrors":
-        made = load_secret(directory / "mirror.secret").hex()
-    else:
-        made = _make_metrics_token(data, days)
-    say({"key": made}, made, as_json=as_json)
-
-
-def _make_metrics_token(data: Path, days: int) -> str:
-    with _open(data) as store, store.write() as connection:
-        return tokens.issue_token(
-            connection,
-            "prometheus",
-            tokens.Role.OPERATOR,
-            now(),
-            scope=METRICS_SCOPE,
-            lifetime_s=days * DAY_S,
-        )

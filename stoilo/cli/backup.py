@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stoilo.audit.read.source import open_source
+from stoilo.cli.output import DATA, FOLDER, JSON, read_file, say
 from stoilo.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from stoilo.server.backup.manifest import Manifest
-
+from stoilo.server.backup.manifest import Manifest
+from stoilo.server.backup.restoring import Restore, restore_backup
+from stoilo.server.backup.taking import take_backup
+from stoilo.server.config import load_config
 
 MAX_NOTE_BYTES = 1024 * 1024
 MAX_URL_BYTES = 4096
-DATA = click.option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="The server's data directory.",
-)
-JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.command()
 @DATA
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=FOLDER,
     required=True,
     help="Directory to make.",
 )
@@ -41,19 +34,13 @@ def backup(data: Path, output: Path, offline_keys: bool, as_json: bool) -> None:
 
     The copy holds keys, tokens and volunteers' addresses: keep it as you keep the server.
     """
-    from stoilo.server.backup.taking import take_backup  # noqa: PLC0415 - extra
-    from stoilo.server.config import load_config  # noqa: PLC0415
-
     config, _ = load_config(data.absolute(), {}, os.environ)
     made = take_backup(config, output, offline_keys=offline_keys)
-    if as_json:
-        click.echo(json.dumps(_summary(made)))
-        return
-    click.echo(
+    text = (
         f"{output}: {len(made.files)} files, {_bytes(made)} bytes; "
         f"the log {made.log.origin} with {made.log.size} leaves"
     )
-    _say_keys(made)
+    say(_summary(made), text + _of_keys(made), as_json=as_json)
 
 
 @click.command()
@@ -93,11 +80,6 @@ def restore(
     A log that goes on from an old state forks. So say what the newest state is: --newest,
     --log or --nothing-published-since.
     """
-    from stoilo.server.backup.restoring import (  # noqa: PLC0415 - extra
-        Restore,
-        restore_backup,
-    )
-
     wish = Restore(
         backup,
         data,
@@ -107,15 +89,12 @@ def restore(
         database=_read_url(database_file),
     )
     made = restore_backup(wish)
-    if as_json:
-        click.echo(json.dumps(_summary(made)))
-        return
-    click.echo(
+    text = (
         f"{data}: restored; start it with: stoilo up --data {data}\n"
         "what happened after the backup is not in it; volunteers' results of that time "
         "are asked for again"
     )
-    _say_keys(made)
+    say(_summary(made), text + _of_keys(made), as_json=as_json)
 
 
 def _summary(made: Manifest) -> dict[str, object]:
@@ -134,23 +113,21 @@ def _bytes(made: Manifest) -> int:
     return sum(one.size for one in made.files)
 
 
-def _say_keys(made: Manifest) -> None:
+def _of_keys(made: Manifest) -> str:
     if made.offline_keys:
-        click.echo("it holds keys/offline: whoever reads it can replace everything")
-    elif made.development:
-        click.echo(
-            "keys/offline is not in it (--offline-keys), and a server on a development "
+        return "\nit holds keys/offline: whoever reads it can replace everything"
+    if made.development:
+        return (
+            "\nkeys/offline is not in it (--offline-keys), and a server on a development "
             "root does not start without: keep a copy of that folder elsewhere"
         )
+    return ""
 
 
 def _read_note(place: str) -> bytes:
-    from stoilo.audit.read.source import open_source  # noqa: PLC0415 - not for --help
-
     path = Path(place)
     if path.is_file():
-        with path.open("rb") as file:
-            return file.read(MAX_NOTE_BYTES)
+        return read_file(path, MAX_NOTE_BYTES)
     note = open_source(place).checkpoint()
     if note is None:
         raise UsageError("STO-B066", f"{place[:80]} has no checkpoint")
@@ -160,5 +137,4 @@ def _read_note(place: str) -> bytes:
 def _read_url(path: Path | None) -> str:
     if path is None:
         return ""
-    with path.open("rb") as file:
-        return file.read(MAX_URL_BYTES).decode(errors="replace").strip()
+    return read_file(path, MAX_URL_BYTES).decode(errors="replace").strip()

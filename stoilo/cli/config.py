@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -11,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from stoilo.core.errors import UsageError
+from stoilo.cli.groups import require_extra
+from stoilo.cli.output import FOLDER, JSON, say
 
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
 
@@ -34,11 +33,11 @@ def config() -> None:
 @config.command()
 @click.option(
     "--data",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="A server's data directory, to show that server's settings too.",
 )
 @click.option("--origin", "origins", is_flag=True, help="Say where each value is from.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
+@JSON
 def show(data: Path | None, origins: bool, as_json: bool) -> None:
     """Show settings as defaults, file and environment leave them.
 
@@ -47,12 +46,11 @@ def show(data: Path | None, origins: bool, as_json: bool) -> None:
     settings = client_settings()
     if data is not None:
         settings += server_settings(data)
-    if as_json:
-        click.echo(json.dumps([dataclasses.asdict(setting) for setting in settings]))
-        return
+    lines = []
     for setting in settings:
         origin = f"  ({setting.origin})" if origins else ""
-        click.echo(f"{setting.process}.{setting.name} = {setting.value!r}{origin}")
+        lines.append(f"{setting.process}.{setting.name} = {setting.value!r}{origin}")
+    say(settings, "\n".join(lines), as_json=as_json)
 
 
 def client_settings() -> list[Setting]:
@@ -68,14 +66,10 @@ def server_settings(data: Path) -> list[Setting]:
     Raises:
         UsageError: ``STO-U002`` without the server extra; the configuration's own codes.
     """
-    try:
-        from stoilo.server.config import load_config  # noqa: PLC0415 - extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "STO-U002",
-            f"showing a server's settings needs the server extra ({error.name})",
-            hint="pip install 'stoilo[server]'",
-        ) from error
+    require_extra("server")
+    # A researcher's installation shows its own settings without it.
+    from stoilo.server.config import load_config  # noqa: PLC0415
+
     loaded, origin = load_config(data.absolute(), {}, os.environ)
     return [
         Setting("server", name, _without_password(getattr(loaded, name)), where)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from stoilo.cli.policy import REFUSED, read_as_task, read_policy, read_source
+from stoilo.cli.output import say
+from stoilo.cli.policy import REFUSED
+from stoilo.cli.sources import read_as_task, read_policy, read_source
 from stoilo.core.codebook import CodeEntry, find_entry, load_codebook, render_entry
 from stoilo.core.levels import load_levels
 from stoilo.policies.explanation import (
@@ -98,12 +99,8 @@ def _explain_source(
         return check_in_child(GateRequest(source, None, entry, level, rules))
 
     explained = explain_source(judge, rules, load_levels())
-    click.echo(_encode(explained) if as_json else render_source(explained, file))
+    say(explained, render_source(explained, file), as_json=as_json)
     return 0 if explained.lowest else REFUSED
-
-
-def _encode(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def render_markdown(entries: list[CodeEntry]) -> str:

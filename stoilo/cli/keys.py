@@ -10,16 +10,20 @@ import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
-
-if TYPE_CHECKING:
-    from stoilo.signer.offline_keys import OfflineKey, PublicKeyFile
-
+from stoilo.signer.offline_keys import (
+    OfflineKey,
+    PublicKeyFile,
+    check_typed_back,
+    choose_groups,
+    open_key,
+    parse_public_file,
+)
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 TRIES: Final = 3
@@ -86,8 +90,6 @@ def open_key_file(path: Path, descriptor: int | None) -> OfflineKey:
         TrustError: STO-K070 or STO-K071.
         UsageError: STO-U004 when the file cannot be read.
     """
-    from stoilo.signer.offline_keys import open_key  # noqa: PLC0415 - loads cryptography
-
     data = read_small(path)
     for left in reversed(range(1 if descriptor is not None else TRIES)):
         passphrase = ask_passphrase(descriptor, path.name)
@@ -102,8 +104,6 @@ def open_key_file(path: Path, descriptor: int | None) -> OfflineKey:
 
 def read_public_file(path: Path) -> PublicKeyFile:
     """Return the public key file at `path`; raises ``STO-K070``, ``STO-U004``."""
-    from stoilo.signer.offline_keys import parse_public_file  # noqa: PLC0415 - as above
-
     return parse_public_file(read_small(path))
 
 
@@ -120,8 +120,6 @@ def type_back(shown: str, question: str) -> None:
     A forged one that shares the first digits can be had by trying; one that shares all of
     them cannot. Raises ``STO-K069`` after three wrong answers.
     """
-    from stoilo.signer.offline_keys import check_typed_back, choose_groups  # noqa: PLC0415 - as above
-
     for left in reversed(range(TRIES)):
         click.echo(question, err=True)
         typed = {

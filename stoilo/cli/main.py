@@ -8,67 +8,36 @@ import sys
 
 import click
 
-from stoilo.cli.extras import missing_extra, require_extra
-from stoilo.cli.lazy import TableGroup
+from stoilo.cli.groups import (
+    TableGroup,
+    check_platform,
+    command_table,
+    missing_extra,
+    require_extra,
+)
 from stoilo.core.errors import InternalError, StoiloError, show_plainly
 
-# name → (module, attribute, one line for --help): help never imports a group's code.
+# name → (where in `stoilo.cli`, one line for --help): help never imports a group's code.
 COMMANDS = {
-    "demo": (
-        "stoilo.cli.demo.command",
-        "demo",
-        "Show the whole path on this machine, and check it.",
-    ),
-    "up": (
-        "stoilo.cli.up",
-        "up",
-        "Run a server, with local volunteers if asked.",
-    ),
-    "task": ("stoilo.cli.task", "task", "Submit, watch and cancel tasks."),
-    "policy": (
-        "stoilo.cli.policy",
-        "policy",
-        "Check source against a level, show levels.",
-    ),
-    "sandbox": ("stoilo.cli.sandbox", "sandbox", "Run code in the jail."),
-    "flavor": ("stoilo.cli.flavor.group", "flavor", "Name frozen dependency sets."),
-    "release": (
-        "stoilo.cli.release.group",
-        "release",
-        "Sign releases offline, publish and check them.",
-    ),
-    "audit": ("stoilo.cli.audit", "audit", "Verify the log and fetch proofs."),
-    "volunteer": (
-        "stoilo.cli.volunteer.group",
-        "volunteer",
-        "Help a project from this machine.",
-    ),
-    "account": (
-        "stoilo.cli.account",
-        "account",
-        "Researchers' accounts of a server.",
-    ),
-    "boinc": (
-        "stoilo.cli.boinc.group",
-        "boinc",
-        "Volunteer accounts of a project.",
-    ),
-    "backup": (
-        "stoilo.cli.backup",
-        "backup",
-        "Copy everything a server keeps, while it runs.",
-    ),
-    "restore": (
-        "stoilo.cli.backup",
-        "restore",
-        "Make a server's data directory out of a backup.",
-    ),
-    "config": ("stoilo.cli.config", "config", "Show the configuration in force."),
-    "explain": (
-        "stoilo.cli.explain",
-        "explain",
-        "Say what a code, a source or a name means.",
-    ),
+    "demo": ("demo.command", "Show the whole path on this machine, and check it."),
+    "up": ("up", "Run a server, with local volunteers if asked."),
+    "task": ("task", "Submit, watch and cancel tasks."),
+    "policy": ("policy", "Check source against a level, show levels."),
+    "sandbox": ("sandbox", "Run code in the jail."),
+    "flavor": ("groups", "Name frozen dependency sets."),
+    "release": ("groups", "Sign releases offline, publish and check them."),
+    "audit": ("groups", "Verify the log and fetch proofs."),
+    "volunteer": ("volunteer.group", "Help a project from this machine."),
+    "account": ("account", "Who may submit to a server, or review."),
+    "boinc": ("groups", "Volunteers and computers of a project."),
+    "backup": ("backup", "Copy everything a server keeps, while it runs."),
+    "restore": ("backup", "Make a server's data directory out of a backup."),
+    "config": ("config", "Show the configuration in force."),
+    "explain": ("explain", "Say what a code means, or what levels make of a source."),
+}
+_EXTRAS = {
+    "sandbox": "executor",
+    **dict.fromkeys(("demo", "up", "account", "boinc", "backup", "restore"), "server"),
 }
 
 
@@ -77,14 +46,16 @@ class LazyGroup(TableGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command."""
-        if cmd_name == "demo":
-            require_extra("server")  # all of it, so that one message names all of it
+        if cmd_name == "sandbox":
+            check_platform()
+        if cmd_name in _EXTRAS:  # all of it, so that one message names all of it
+            require_extra(_EXTRAS[cmd_name])
         return super().get_command(ctx, cmd_name)
 
 
 @click.group(
     cls=LazyGroup,
-    table=COMMANDS,
+    table=command_table(COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="stoilo")

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stoilo.core.errors import UsageError, show_plainly
+from stoilo.core.errors import StoiloError, UsageError, show_plainly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DAY_S = 86_400
+SMALL_BYTES = 512 * 1024  # of keys, roots, policies and proofs
 _LAST_DAY = 2**36  # s since 1970; a stranger's number may lie beyond any calendar
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -45,6 +46,13 @@ def say(record: object, text: str, *, as_json: bool) -> None:
         click.echo("\n".join(map(show_plainly, text.split("\n"))))
 
 
+def say_refused(error: StoiloError) -> int:
+    """Print, as one JSON object, what did not verify; returns the exit code."""
+    fault = {"code": error.code, "message": error.message, "hint": error.hint}
+    say({"verified": False, "error": fault}, "", as_json=True)
+    return error.exit_code
+
+
 def render_table(rows: Sequence[Sequence[object]]) -> str:
     """Return rows in columns."""
     texts = [[str(cell).replace("\n", " ") for cell in row] for row in rows]
@@ -60,6 +68,20 @@ def now() -> int:
 def render_day(seconds: int, form: str = "%Y-%m-%d") -> str:
     """Return a moment, s since 1970, as a date in UTC."""
     return datetime.fromtimestamp(min(seconds, _LAST_DAY), UTC).strftime(form)
+
+
+def read_file(path: Path, most: int = SMALL_BYTES) -> bytes:
+    """Return a file that the command line names; raises ``STO-U004``."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise UsageError(
+            "STO-U004", f"{path.name} cannot be read: {error.strerror}"
+        ) from error
+    if len(data) > most:
+        raise UsageError("STO-U004", f"{path.name} is larger than {most:,} bytes")
+    return data
 
 
 def cannot_write(path: Path, error: OSError) -> UsageError:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from stoilo.cli.extras import check_platform, require_extra
-from stoilo.cli.lazy import TableGroup
+from stoilo.cli.groups import TableGroup, check_platform, require_extra
+from stoilo.cli.output import JSON, say
 from stoilo.cli.schemas import SCHEMAS, render_schema
+from stoilo.cli.sources import read_as_task, read_policy, read_source
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import load_levels
-from stoilo.policies.entry import read_script
 from stoilo.policies.explanation import (
     Change,
     diff_levels,
@@ -29,7 +27,6 @@ from stoilo.policies.policy import (
     LevelRule,
     Policy,
     default_policy,
-    parse_policy,
 )
 from stoilo.policies.render import render_json, render_sarif, render_text
 
@@ -37,16 +34,7 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
 
 
-def read_as_task(data: bytes) -> bytes:
-    """Return the task in a file's bytes, after saying on stderr what is no part of it."""
-    text = read_script(data)
-    for note in text.notes:
-        click.echo(f"note: {note}", err=True)
-    return text.source
-
-
 REFUSED = 3
-_READ_BYTES = 16 * 1024 * 1024  # more than any source may have; the gate refuses less
 
 
 class LevelLine(msgspec.Struct, frozen=True):
@@ -161,7 +149,7 @@ def check(
     type=click.Choice(list(SCHEMAS)),
     help="JSON Schema of that kind of file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@JSON
 def show(
     subject: str | None,
     policy_file: str | None,
@@ -182,15 +170,15 @@ def show(
         raise UsageError("STO-U003", "name the level or policy to be shown")
     elif subject is None:
         overview = Overview.of(read_policy(policy_file), load_levels())
-        click.echo(_encode(overview) if as_json else _render_overview(overview))
+        say(overview, _render_overview(overview), as_json=as_json)
     elif against is not None:
         changes = _compare(_read_side(against), _read_side(subject))
-        click.echo(_encode(changes) if as_json else render_changes(changes))
+        say(changes, render_changes(changes), as_json=as_json)
     elif system_calls:
         _show_system_calls(load_level(subject), as_json=as_json)
     else:
         one = load_level(subject)
-        click.echo(_encode(one) if as_json else _render_level(one))
+        say(one, _render_level(one), as_json=as_json)
 
 
 def _compare(before: Policy | Level, after: Policy | Level) -> tuple[Change, ...]:
@@ -210,46 +198,14 @@ def _show_system_calls(rules: Level, *, as_json: bool) -> None:
     require_extra("executor")
     from stoilo.sandbox.kernel import filter_text  # noqa: PLC0415 - Linux only
 
-    if as_json:
-        click.echo(_encode(filter_text.audit_level(rules)))
-    else:
-        programs = filter_text.list_programs(rules)
-        click.echo(filter_text.render_filter(rules) + programs, nl=False)
-
-
-def read_source(file: str, most: int = _READ_BYTES) -> bytes:
-    """Return the bytes of `file` (``-``: stdin).
-
-    Raises:
-        UsageError: ``STO-U004``, not readable or beyond `most` bytes.
-    """
-    try:
-        if file == "-":
-            data = sys.stdin.buffer.read(most + 1)
-        else:
-            with Path(file).open("rb") as stream:
-                data = stream.read(most + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a path"
-        raise UsageError("STO-U004", f"cannot read {file!r}: {reason}") from error
-    if len(data) > most:
-        raise UsageError("STO-U004", f"{file!r} is larger than {most:,} bytes")
-    return data
-
-
-def read_policy(file: str | None) -> Policy:
-    """Return the policy in a file, or the shipped one."""
-    return default_policy() if file is None else parse_policy(read_source(file))
+    text = filter_text.render_filter(rules) + filter_text.list_programs(rules)
+    say(filter_text.audit_level(rules), text.removesuffix("\n"), as_json=as_json)
 
 
 def _read_side(name: str) -> Policy | Level:
     if name in level_names():
         return load_level(name)
     return default_policy() if name == "default" else read_policy(name)
-
-
-def _encode(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _render_overview(overview: Overview) -> str:

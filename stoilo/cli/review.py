@@ -1,7 +1,7 @@
 """`stoilo policy review`: what waits for a person, and a person's signature.
 
 The reviewer lists and fetches with a connection file, signs without any network, and hands
-in what he signed. The operator makes reviewers: `stoilo account reviewers`.
+in what he signed. The operator makes reviewers: `stoilo account add --for review`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from stoilo.cli.output import (
     FOLDER,
     JSON,
     cannot_write,
+    read_file,
     render_day,
     say,
 )
@@ -35,7 +36,6 @@ from stoilo.client.reviewing import (
 )
 from stoilo.client.wire import Wire
 from stoilo.core.errors import UsageError
-from stoilo.core.files import read_bounded
 from stoilo.core.rpc import reviews_pb2 as pb
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.statements import sign_review
@@ -75,7 +75,7 @@ class WaitingLine(msgspec.Struct, frozen=True):
 def review() -> None:
     """Read, sign and refuse tasks that wait for a reviewer.
 
-    keygen once; then show, sign (offline), submit or refuse.
+    keygen once; then show, sign (offline) and submit, or refuse.
     """
 
 
@@ -199,33 +199,36 @@ def sign(
 
 @review.command()
 @click.argument("task_id")
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, required=False)
+@click.option(
+    "--refuse", metavar="REASON", help="End the task; its submitter reads why."
+)
 @CONNECTION
 @JSON
-def submit(task_id: str, file: Path, connection: str | None, as_json: bool) -> None:
-    """Hand in the signed review FILE of TASK_ID; every task that it covers goes on."""
-    try:
-        envelope = read_bounded(file, _MOST_BYTES)
-    except OSError as error:
-        raise UsageError(
-            "STO-U004", f"{file.name} cannot be read: {error.strerror}"
-        ) from error
-    request = pb.SubmitReviewRequest(task_id=task_id, envelope=envelope)
-    answer = _call(connection, lambda wire: wire.call("SubmitReview", request))
+def submit(
+    task_id: str,
+    file: Path | None,
+    refuse: str | None,
+    connection: str | None,
+    as_json: bool,
+) -> None:
+    """Hand in the signed review FILE of TASK_ID, or --refuse the task.
+
+    Every task that a review covers goes on.
+    """
+    if (file is None) == (refuse is None):
+        raise UsageError("STO-U003", "name the signed FILE, or --refuse REASON")
+    if file is None:
+        no = pb.RefuseTaskRequest(task_id=task_id, reason=refuse)
+        ended = _call(connection, lambda wire: wire.call("RefuseTask", no))
+        record = {"task_id": task_id, "state": ended.state}
+        say(record, ended.state, as_json=as_json)
+        return
+    envelope = read_file(file, _MOST_BYTES)
+    yes = pb.SubmitReviewRequest(task_id=task_id, envelope=envelope)
+    answer = _call(connection, lambda wire: wire.call("SubmitReview", yes))
     record = {"task_id": task_id, "released": answer.released}
     say(record, f"taken; {answer.released} task(s) go on", as_json=as_json)
-
-
-@review.command()
-@click.argument("task_id")
-@click.option("--reason", required=True, help="Shown to the submitter.")
-@CONNECTION
-@JSON
-def refuse(task_id: str, reason: str, connection: str | None, as_json: bool) -> None:
-    """End TASK_ID; its submitter reads the reason."""
-    request = pb.RefuseTaskRequest(task_id=task_id, reason=reason)
-    answer = _call(connection, lambda wire: wire.call("RefuseTask", request))
-    say({"task_id": task_id, "state": answer.state}, answer.state, as_json=as_json)
 
 
 @review.command()

@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stoilo.cli.output import CONNECTION, JSON, say
-from stoilo.cli.policy import read_as_task
-from stoilo.cli.sandbox import read_kwargs, read_program
+from stoilo.cli.sources import read_as_task, read_kwargs, read_program
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
 from stoilo.client.options import TaskOptions
@@ -103,7 +102,7 @@ def submit(  # noqa: PLR0917 - click passes options by name
 ) -> int:
     """Send FILE to the server, without its script block; prints the task's id.
 
-    With --wait also its outcome, as `stoilo task result` does.
+    With --wait also its outcome, as `stoilo task status --wait` does.
     """
     source = read_as_task(read_program(str(file)).encode()).decode()
     captured = Captured(
@@ -167,25 +166,6 @@ def _show_refusal(error: SourceRefused, as_json: bool) -> NoReturn:
     raise error
 
 
-@task.command()
-@click.argument("task_id")
-@timeout_option
-@CONNECTION
-@JSON
-def result(
-    task_id: str, timeout: float | None, connection: str | None, as_json: bool
-) -> int:
-    """Wait for the outcome of TASK_ID and print it.
-
-    JSON: task_id, state, value, error, error_type, code, output; null where unused.
-    """
-
-    async def work(server: Connection) -> int:
-        return await _finish(server.restore_task(task_id), timeout, as_json)
-
-    return _run(connection, work)
-
-
 async def _finish(
     submitted: SubmittedTask[Any], limit_s: float | None, as_json: bool
 ) -> int:
@@ -241,12 +221,27 @@ async def _show_progress(
 
 @task.command()
 @click.argument("task_id")
+@click.option("--wait", is_flag=True, help="Wait for the outcome, and print that.")
+@timeout_option
 @CONNECTION
 @JSON
-def status(task_id: str, connection: str | None, as_json: bool) -> int:
-    """Say where TASK_ID is and why, with its copies."""
+def status(
+    task_id: str,
+    *,
+    wait: bool,
+    timeout: float | None,
+    connection: str | None,
+    as_json: bool,
+) -> int:
+    """Say where TASK_ID is and why, with its copies; or wait for its outcome.
+
+    JSON of an outcome: task_id, state, value, error, error_type, code, output; null where
+    unused.
+    """
 
     async def work(server: Connection) -> int:
+        if wait:
+            return await _finish(server.restore_task(task_id), timeout, as_json)
         found = await server.restore_task(task_id).status()
         lines = [f"{found.task_id}  {found.state.value}  level {found.level}"]
         if found.explanation:

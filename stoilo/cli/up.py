@@ -7,16 +7,14 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from stoilo.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from stoilo.server.http.web_server import Face
-
+from stoilo.cli.output import FOLDER, JSON
+from stoilo.server.app.run import UpLine, run_server, settle_collector
+from stoilo.server.config import load_config
+from stoilo.server.http.web_server import Face
 
 SWITCH_S = 0.0005
 """A call crosses many threads; behind one that reads a large value each crossing waits this
@@ -27,7 +25,7 @@ slower (`bench/hostile.py`)."""
 @click.command()
 @click.option(
     "--data",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     required=True,
     help="Directory that holds everything the server keeps.",
 )
@@ -50,23 +48,10 @@ slower (`bench/hostile.py`)."""
 @click.option("--origin", help="Name of project and log, fixed at the first start.")
 @click.option("--policy", help="File of the project's policy.")
 @click.option("--log-policy", help="File naming the log's witnesses and their quorum.")
-@click.option("--json", "as_json", is_flag=True, help="Errors as JSON too.")
+@JSON
 def up(data: Path, as_json: bool, **flags: object) -> None:
     """Run a server; prints one JSON line when it is ready."""
     del as_json  # the line is JSON anyway; main renders errors
-    try:
-        from stoilo.server.app.run import (  # noqa: PLC0415 - extra
-            UpLine,
-            run_server,
-            settle_collector,
-        )
-        from stoilo.server.config import load_config  # noqa: PLC0415 - extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "STO-U002",
-            f"`stoilo up` needs the server extra ({error.name} is missing)",
-            hint="pip install 'stoilo[server]'",
-        ) from error
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="stoilo up: %(message)s"
     )

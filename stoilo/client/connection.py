@@ -236,9 +236,9 @@ def connect(
         patience: how long submissions outlast a lost server, s.
 
     Raises:
-        UsageError: ``STO-C045`` … ``STO-C045`` about the address.
+        UsageError: ``STO-C045`` about the address.
         UnreachableError: ``STO-C050``.
-        DeniedError: ``STO-C052`` or the server's own code.
+        DeniedError: ``STO-R001`` or the server's own code.
     """
 
     async def open_connection() -> Connection:
@@ -271,4 +271,4 @@ async def _greet(wire: Wire, timeout_s: float) -> None:
     await wire.be_patient(attempt, patience_s=timeout_s)
 
 
-_BAD_TOKEN = frozenset({"STO-C052", "STO-R001", "STO-R002"})
+_BAD_TOKEN = frozenset({"STO-R001", "STO-R002"})

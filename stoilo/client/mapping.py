@@ -164,8 +164,7 @@ def _by_bytes(cost: ChunkCost) -> float:
 # hit, would only be so again.
 SENT_AGAIN = frozenset(
     {
-        *("STO-R050", "STO-R052", "STO-R058", "STO-C063"),
-        "STO-R081",
+        *("STO-R050", "STO-R052", "STO-R081"),
         *("STO-E021", "STO-E022", "STO-E023"),
     }
 )

@@ -2,7 +2,7 @@
 
 BOINC's words: *min_quorum* results must agree, *target* copies go out at first, at most
 *max_total* are ever made, *max_error* may fail, *max_success* may succeed without
-agreement. Every set that could never end well is refused by name (``STO-C030``).
+agreement. Every set that could never end well is refused by name (``STO-C042``).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def CreateOptions(  # noqa: N802 - the thesis's name
         delay_bound: time a volunteer has for one copy, s; 300 when missing.
 
     Raises:
-        UsageError: ``STO-C030`` naming the relation that does not hold.
+        UsageError: ``STO-C042`` naming the relation that does not hold.
     """
     quorum = DEFAULT_QUORUM if min_quorum is None else min_quorum
     target = quorum if target_nresults is None else target_nresults
@@ -117,7 +117,7 @@ def make_options(
     label: str,
     publish_source: bool,
 ) -> TaskOptions:
-    """Return checked options or raise ``STO-C030``/``STO-C042``."""
+    """Return checked options or raise ``STO-C042``."""
     options = TaskOptions(publish_source=publish_source, label=label)
     if redundancy is not None:
         if not isinstance(redundancy, Redundancy):

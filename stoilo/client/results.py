@@ -132,9 +132,9 @@ def user_error(
 
 
 DEFAULT_TEXTS = {
-    TaskState.SYSTEM_ERROR.value: ("STO-C063", "no quorum of equivalent results"),
-    TaskState.CANCELLED.value: ("STO-C061", "the task was cancelled"),
-    TaskState.EXPIRED.value: ("STO-C062", "the task expired before it was finished"),
+    TaskState.SYSTEM_ERROR.value: ("STO-R052", "no quorum of equivalent results"),
+    TaskState.CANCELLED.value: ("STO-R062", "the task was cancelled"),
+    TaskState.EXPIRED.value: ("STO-R060", "the task expired before it was finished"),
 }
 
 

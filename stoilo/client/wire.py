@@ -98,7 +98,7 @@ def map_rpc_error(
         return unreachable(target, last_success, _reason(error))
     if status is grpc.StatusCode.UNAUTHENTICATED:
         return DeniedError(
-            "STO-C052",
+            "STO-R001",
             f"{target} does not know this token",
             hint="use the connection file of this server; tokens expire and can be revoked",
         )
@@ -114,7 +114,7 @@ def map_rpc_error(
             f"{target} does not offer this call",
             hint="client and server are of different versions, or it is another service",
         )
-    return InternalError("STO-C055", f"{target} failed: {status.name.lower()}")
+    return InternalError("STO-R034", f"{target} failed: {status.name.lower()}")
 
 
 def unreachable(

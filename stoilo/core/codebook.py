@@ -45,11 +45,11 @@ def load_codebook() -> dict[str, CodeEntry]:
 
 
 def find_entry(code: str) -> CodeEntry:
-    """Return the page of `code` (any letter case), or raise ``STO-U001``."""
+    """Return the page of `code` (any letter case), or raise ``STO-U003``."""
     entry = load_codebook().get(code.strip().upper())
     if entry is None:
         raise UsageError(
-            "STO-U001",
+            "STO-U003",
             f"no such code: {code[:40]!r}",
             hint="codes look like STO-D002; `stoilo explain` without one lists them",
         )

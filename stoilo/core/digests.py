@@ -62,9 +62,9 @@ _PREFIXES = {domain: b"stoilo/" + domain.value.encode() + b"\0" for domain in Do
 
 
 def check_digest(text: str) -> Digest:
-    """Return `text` as a digest or raise ``STO-D010``; `text` is untrusted."""
+    """Return `text` as a digest or raise ``STO-D002``; `text` is untrusted."""
     if not _HEX64.fullmatch(text):
         raise TrustError(
-            "STO-D010", "a SHA-256 digest must be 64 lower-case hex digits"
+            "STO-D002", "a SHA-256 digest must be 64 lower-case hex digits"
         )
     return Digest(text)

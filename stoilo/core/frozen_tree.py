@@ -72,7 +72,7 @@ class Tree:
 
 
 def platform_name(machine: str | None = None) -> str:
-    """Return this machine's platform, ``x86_64-linux``, or raise ``STO-F003``.
+    """Return this machine's platform, ``x86_64-linux``, or raise ``STO-F014``.
 
     Args:
         machine: the processor's name as the kernel says it; default: this machine's.
@@ -80,7 +80,7 @@ def platform_name(machine: str | None = None) -> str:
     name = os.uname().machine if machine is None else machine
     if not sys.platform.startswith("linux") or name not in _MACHINES:
         raise UsageError(
-            "STO-F003",
+            "STO-F014",
             f"there are no frozen parts for {sys.platform} on {name[:40]}",
             hint="they exist for Linux on x86_64 and aarch64",
         )
@@ -93,7 +93,7 @@ def tree_digest(manifest: bytes) -> Digest:
 
 
 def render_tree(tree: Tree) -> bytes:
-    """Return the one manifest of `tree`, or raise ``STO-F001`` when it breaks a rule."""
+    """Return the one manifest of `tree`, or raise ``STO-F006`` when it breaks a rule."""
     _check_head(tree.part, tree.platform)
     _check_files(tree.files)
     lines = [f"{FORMAT} {tree.part} {tree.platform}\n"]
@@ -108,7 +108,7 @@ def render_tree(tree: Tree) -> bytes:
 
 
 def parse_tree(data: bytes) -> Tree:
-    """Parse untrusted manifest bytes or raise ``STO-F001``."""
+    """Parse untrusted manifest bytes or raise ``STO-F006``."""
     if len(data) > MANIFEST_BYTES:
         raise broken_tree(0, f"it is larger than {MANIFEST_BYTES:,} bytes")
     if not data.endswith(b"\n"):
@@ -180,7 +180,7 @@ def _folders(path: str) -> Iterator[str]:
 
 
 def ustar_split(path: str, number: int = 0) -> tuple[str, str]:
-    """Return the prefix and name fields of a ustar header for `path`, or ``STO-F001``.
+    """Return the prefix and name fields of a ustar header for `path`, or ``STO-F006``.
 
     A path of at most 100 bytes is a name alone; a longer one is split at the first slash
     that leaves at most 100 bytes behind it.
@@ -196,9 +196,9 @@ def ustar_split(path: str, number: int = 0) -> tuple[str, str]:
 
 
 def broken_tree(number: int, reason: str) -> TrustError:
-    """Return ``STO-F001`` about a line of a manifest (0: about the whole)."""
+    """Return ``STO-F006`` about a line of a manifest (0: about the whole)."""
     where = f"line {number}: " if number else ""
-    return TrustError("STO-F001", f"the tree manifest is broken: {where}{reason}")
+    return TrustError("STO-F006", f"the tree manifest is broken: {where}{reason}")
 
 
 BLOCK = 512
@@ -259,14 +259,14 @@ def read_archive(stream: Source, expected: Digest) -> Iterator[ArchiveMember]:
         expected: the tree digest that the archive must have.
 
     Raises:
-        TrustError: ``STO-F001`` a header or the end is not what the manifest demands,
-            ``STO-F001`` it is another tree, ``STO-F006`` a file is not as listed,
-            ``STO-F001`` the manifest is broken.
+        TrustError: ``STO-F006`` a header or the end is not what the manifest demands,
+            it is another tree, a file is not as listed,
+            the manifest is broken.
     """
     manifest = _read_manifest(stream)
     if tree_digest(manifest) != expected:
         raise TrustError(
-            "STO-F001",
+            "STO-F006",
             f"the archive holds another tree than {expected[:16]}…",
             hint="fetch it again",
         )
@@ -277,7 +277,7 @@ def read_any_archive(stream: Source) -> Iterator[ArchiveMember]:
     """Yield the members of whatever tree `stream` holds: to compare it, never to run it.
 
     Raises:
-        TrustError: as `read_archive`, but for ``STO-F001``.
+        TrustError: as `read_archive`, but for ``STO-F006``.
     """
     yield from _read_members(stream, _read_manifest(stream))
 
@@ -354,7 +354,7 @@ class XzReader:
     """Decompresses one untrusted ``.xz`` stream, never more than was asked for.
 
     Raises:
-        TrustError: ``STO-F001`` (on reading), it is no such stream, ends too early, needs
+        TrustError: ``STO-F006`` (on reading), it is no such stream, ends too early, needs
             more memory than ours do, or something stands behind it.
     """
 
@@ -380,11 +380,11 @@ class XzReader:
 
 
 def _broken_xz(reason: str) -> TrustError:
-    return TrustError("STO-F001", f"the archive cannot be decompressed: {reason}")
+    return TrustError("STO-F006", f"the archive cannot be decompressed: {reason}")
 
 
 def _not_an_archive(reason: str) -> TrustError:
-    return TrustError("STO-F001", f"the archive is not one of a frozen tree: {reason}")
+    return TrustError("STO-F006", f"the archive is not one of a frozen tree: {reason}")
 
 
 def changed_file(path: str) -> TrustError:

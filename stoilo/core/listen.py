@@ -50,7 +50,7 @@ def bracket(host: str) -> str:
 
 
 def listen(text: str) -> socket.socket:
-    """Return a bound socket for HTTP, or raise ``STO-R074``."""
+    """Return a bound socket for HTTP, or raise ``STO-U006``."""
     address = parse_address(text)
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -69,5 +69,5 @@ def listen(text: str) -> socket.socket:
 def cannot_bind(text: str) -> InternalError:
     """Return the error of an address that is taken or is none."""
     return InternalError(
-        "STO-R074", f"{text} cannot be bound", hint="port 0 takes any free one"
+        "STO-U006", f"{text} cannot be bound", hint="port 0 takes any free one"
     )

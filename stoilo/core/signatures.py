@@ -123,7 +123,7 @@ def load_public_key(raw: bytes) -> PublicKey:
 
     Raises:
         TrustError: STO-K001 when it is not 32 bytes naming a point in canonical form,
-            STO-K002 when the point has small order.
+            when the point has small order.
     """
     # OpenSSL verifies against small-order keys, and one signature fits *every* message then.
     if len(raw) != KEY_BYTES:
@@ -135,7 +135,7 @@ def load_public_key(raw: bytes) -> PublicKey:
         point = _double(point)
     if point == (0, 1):
         raise TrustError(
-            "STO-K002",
+            "STO-K001",
             "a public key has small order: it would accept forged signatures",
         )
     return PublicKey(bytes(raw))
@@ -201,11 +201,11 @@ def parse_strict_json(data: bytes, *, max_bytes: int, what: str) -> Json:
         what: the document's name in messages, for example ``statement``.
 
     Raises:
-        TrustError: STO-A001 too large, STO-A002 not JSON, STO-A003 duplicate keys,
-            STO-A015 a number that is not a small integer, STO-A016 nested too deep.
+        TrustError: STO-A002 too large, not JSON, duplicate keys,
+            a number that is not a small integer, nested too deep.
     """
     if len(data) > max_bytes:
-        raise TrustError("STO-A001", f"the {what} is larger than {max_bytes} bytes")
+        raise TrustError("STO-A002", f"the {what} is larger than {max_bytes} bytes")
     _check_depth(data, what)
     if _SURROGATE_ESCAPE.search(data):
         raise TrustError("STO-A002", f"the {what} escapes a surrogate code point")
@@ -229,7 +229,7 @@ def _check_depth(data: bytes, what: str) -> None:
         depth += 1 if bracket in b"[{" else -1
         if depth > MAX_DEPTH:
             raise TrustError(
-                "STO-A016", f"the {what} nests deeper than {MAX_DEPTH} levels"
+                "STO-A002", f"the {what} nests deeper than {MAX_DEPTH} levels"
             )
 
 
@@ -237,19 +237,19 @@ def _unique_pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     """Build an object, refusing a key that occurs twice."""
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise TrustError("STO-A003", "a JSON object names one key twice")
+        raise TrustError("STO-A002", "a JSON object names one key twice")
     return members
 
 
 def _refuse_number(text: str) -> NoReturn:
     """Refuse floats, exponents, NaN and infinities: none has one exact meaning."""
-    raise TrustError("STO-A015", f"only integers are allowed, found {text[:20]!r}")
+    raise TrustError("STO-A002", f"only integers are allowed, found {text[:20]!r}")
 
 
 def _small_integer(text: str) -> int:
     """Return an integer of at most 64 bits."""
     if len(text) > MAX_INTEGER_CHARS:
-        raise TrustError("STO-A015", "an integer is longer than 64 bits")
+        raise TrustError("STO-A002", "an integer is longer than 64 bits")
     return int(text)
 
 
@@ -361,13 +361,13 @@ def verify_envelope(
     """Return the payload once `threshold` distinct `keys` have signed it.
 
     Raises:
-        TrustError: STO-A004 another payload type, STO-A005 no signature at all,
+        TrustError: STO-A004 another payload type, STO-A007 no signature at all,
             STO-A006 none by a known key, STO-A007 fewer distinct keys than `threshold`.
     """
     if envelope.payload_type != payload_type:
         raise TrustError("STO-A004", "the envelope holds another type of payload")
     if not envelope.signatures:
-        raise TrustError("STO-A005", "the envelope is not signed")
+        raise TrustError("STO-A007", "the envelope is not signed")
     message = pae(envelope.payload_type, envelope.payload)
     signers = {
         key.identity

@@ -181,8 +181,8 @@ def parse_statement(data: bytes) -> Statement:
 
     Raises:
         TrustError: the codes of `parse_strict_json`; STO-A011 a field is missing or out
-            of range, STO-A012 an unknown critical extension, STO-A013 another type of
-            statement, STO-A014 subjects and predicate disagree.
+            of range, STO-A032 an unknown critical extension, STO-A004 another type of
+            statement, STO-A011 subjects and predicate disagree.
     """
     document = parse_strict_json(
         data, max_bytes=BOUNDS.statement_bytes, what="admission statement"
@@ -203,7 +203,7 @@ def _check_types(document: dict[str, Json]) -> None:
         document.get("_type") != STATEMENT_TYPE
         or document.get("predicateType") != PREDICATE_TYPE
     ):
-        raise TrustError("STO-A013", "the signed statement is not a task admission")
+        raise TrustError("STO-A004", "the signed statement is not a task admission")
 
 
 def _check_critical(predicate: Json) -> None:
@@ -214,7 +214,7 @@ def _check_critical(predicate: Json) -> None:
     unknown = [name for name in names if name not in KNOWN_CRITICAL]
     if unknown:
         raise TrustError(
-            "STO-A012",
+            "STO-A032",
             f"the statement needs {str(unknown[0])[:40]!r}, unknown to this version",
             hint="update the executor",
         )
@@ -250,7 +250,7 @@ def _check_subjects(document: dict[str, Json], statement: Statement) -> None:
         for name, digest in statement.subjects()
     ]
     if document.get("subject") != expected:
-        raise TrustError("STO-A014", "the statement's subjects are not its own inputs")
+        raise TrustError("STO-A011", "the statement's subjects are not its own inputs")
 
 
 # Payload type of every public record in the log; this is one of them

@@ -150,7 +150,7 @@ class Redundancy:
 
 
 def check_redundancy(options: Redundancy) -> None:
-    """Raise ``STO-C030`` naming the violated relation (reference learn §1)."""
+    """Raise ``STO-C042`` naming the violated relation (reference learn §1)."""
     quorum, target = options.min_quorum, options.target_results
     relations = (
         (quorum >= 1, "1 <= min_quorum"),
@@ -166,7 +166,7 @@ def check_redundancy(options: Redundancy) -> None:
     for holds, relation in relations:
         if not holds:
             raise UsageError(
-                "STO-C030",
+                "STO-C042",
                 f"redundancy options are inconsistent: {relation} does not hold",
                 hint="pass only min_quorum and let CreateOptions infer the rest",
             )

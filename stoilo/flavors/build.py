@@ -156,7 +156,7 @@ def build_verifier(
     """Freeze the verifier with the built file `built` below the empty `output`.
 
     Raises:
-        UsageError: ``STO-F007``, ``STO-U003``, and ``STO-F019`` when the tree
+        UsageError: ``STO-F007``, ``STO-U003``, and ``STO-F014`` when the tree
             is past the launcher's bounds.
         InternalError: as `freeze_part`.
     """
@@ -249,7 +249,7 @@ def _pack(place: Path, tree: Tree, targets: Path, platform: str) -> Path:
 def _check_launchable(tree: Tree) -> None:
     if len(tree.files) > VERIFIER_FILES or tree.size > VERIFIER_BYTES:
         raise UsageError(
-            "STO-F019",
+            "STO-F014",
             f"the verifier has {len(tree.files):,} files and {tree.size:,} bytes",
             hint=f"a launcher takes {VERIFIER_FILES:,} files, {VERIFIER_BYTES:,} bytes",
         )

@@ -51,8 +51,7 @@ def load_tree(path: Path) -> LoadedTree:
 
     Raises:
         UsageError: ``STO-F014``, there is none.
-        TrustError: ``STO-F001``, ``STO-F006``, ``STO-F001``, ``STO-F006``, ``STO-F001``: it
-            is broken, or differs from its own manifest.
+        TrustError: ``STO-F006``, it is broken, or differs from its own manifest.
     """
     if path.is_dir():
         inner = path / "tree"

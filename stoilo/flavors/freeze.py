@@ -74,9 +74,9 @@ def freeze_part(plan: FreezePlan, work: Path, python: Path | None = None) -> Fro
     Raises:
         UsageError: ``STO-F007`` about the lock, ``STO-U003`` `work` is
             not empty.
-        InternalError: ``STO-F011`` wheels could not be installed, ``STO-F011`` PyInstaller
+        InternalError: ``STO-F011`` wheels could not be installed, PyInstaller
             failed, ``STO-F012`` something is missing from the tree or from its list,
-            ``STO-F015`` a program or library of the system is missing.
+            ``STO-F011`` a program or library of the system is missing.
     """
     python = python or base_python()
     _check_host(plan, python)
@@ -121,11 +121,11 @@ def make_empty(directory: Path) -> Path:
 
 
 def _check_host(plan: FreezePlan, python: Path) -> None:
-    """Raise ``STO-F015`` when a system program or the right interpreter is missing."""
+    """Raise ``STO-F011`` when a system program or the right interpreter is missing."""
     missing = [name for name in _TOOLS if shutil.which(name) is None]
     if missing:
         raise InternalError(
-            "STO-F015",
+            "STO-F011",
             f"a build needs {' and '.join(missing)}",
             hint="install the package binutils",
         )
@@ -139,7 +139,7 @@ def _check_host(plan: FreezePlan, python: Path) -> None:
         version = "missing"
     if version != plan.python:
         raise InternalError(
-            "STO-F015",
+            "STO-F011",
             f"{plan.part} is for Python {plan.python}, and {python} is {version}",
             hint="name another interpreter with --python",
         )

@@ -53,12 +53,12 @@ def render_held(held: LauncherHeld) -> str:
     """Return the text of ``held.h``.
 
     Raises:
-        UsageError: STO-F019, a value is out of its form or bounds.
+        UsageError: STO-F014, a value is out of its form or bounds.
     """
     wrong = _wrong_fields(held)
     if wrong:
         raise UsageError(
-            "STO-F019",
+            "STO-F014",
             f"a launcher cannot be built for this {', '.join(wrong)}",
             hint="build the verifier first and pass on what that build wrote",
         )
@@ -91,13 +91,13 @@ def build_launcher(held: LauncherHeld, output: Path) -> None:
     """Compile the launcher for `held` to the file `output`.
 
     Raises:
-        UsageError: STO-F019, a value of `held` is malformed.
-        InternalError: STO-F015 without a C compiler, STO-F011 when it fails.
+        UsageError: STO-F014, a value of `held` is malformed.
+        InternalError: STO-F011 without a C compiler, when it fails.
     """
     text = render_held(held)
     if shutil.which(COMPILER) is None:
         raise InternalError(
-            "STO-F015",
+            "STO-F011",
             f"there is no {COMPILER} on this machine",
             hint="install it: apt-get install gcc libc6-dev",
         )
@@ -133,7 +133,7 @@ def describe_launcher(program: bytes) -> LauncherHeld:
     those who rebuilt it say.
 
     Raises:
-        TrustError: STO-F001, the bytes hold no such line, or several.
+        TrustError: STO-F006, the bytes hold no such line, or several.
     """
     found = _ABOUT.findall(program) if len(program) <= MAX_LAUNCHER_BYTES else []
     if len(found) == 1:
@@ -141,7 +141,7 @@ def describe_launcher(program: bytes) -> LauncherHeld:
         if not _wrong_fields(held):
             return held
     raise TrustError(
-        "STO-F001",
+        "STO-F006",
         "the file is not a launcher: it does not say once what it was built for",
         hint="pass the launcher of a release, as it was published",
     )

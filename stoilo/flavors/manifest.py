@@ -37,7 +37,7 @@ _FORMS = {"requirements": _REQUIREMENT, "modules": _MODULE, "python": _PYTHON}
 
 
 def parse_fields(text: str) -> dict[str, tuple[str, ...]]:
-    """Return key → values of untrusted `text`, or raise ``STO-P060``."""
+    """Return key → values of untrusted `text`, or raise ``STO-P003``."""
     fields: dict[str, list[str]] = {}
     closed: set[str] = set()  # keys whose value stood on the key's own line
     current, indent = "", None
@@ -110,10 +110,10 @@ def _without_repeats(key: str, values: list[str], closed: bool) -> tuple[str, ..
 
 
 def broken_manifest(number: int, reason: str) -> UsageError:
-    """Return ``STO-P060`` about a line (0: the whole file)."""
+    """Return ``STO-P003`` about a line (0: the whole file)."""
     where = f"line {number}: " if number else ""
     return UsageError(
-        "STO-P060",
+        "STO-P003",
         f"flavor manifest is broken: {where}{reason}",
         hint="it needs the lists `requirements` (name==version) and `modules`",
     )
@@ -142,7 +142,7 @@ def flavor_alias(data: bytes) -> str:
 
 
 def parse_manifest(data: bytes, name: str = "") -> FlavorManifest:
-    """Parse one manifest or raise ``STO-P060``; `data` is untrusted.
+    """Parse one manifest or raise ``STO-P003``; `data` is untrusted.
 
     Args:
         data: the file's bytes.
@@ -171,7 +171,7 @@ def parse_manifest(data: bytes, name: str = "") -> FlavorManifest:
 
 @functools.cache
 def shipped_flavors() -> tuple[FlavorManifest, ...]:
-    """Return the shipped flavors, smallest first, or raise ``STO-P060``."""
+    """Return the shipped flavors, smallest first, or raise ``STO-P003``."""
     folder = resources.files("stoilo.flavors") / "specs"
     manifests = [
         parse_manifest(page.read_bytes(), page.name.removesuffix(_SUFFIX))
@@ -182,11 +182,11 @@ def shipped_flavors() -> tuple[FlavorManifest, ...]:
 
 
 def shipped_manifest(flavor: FlavorManifest) -> bytes:
-    """Return the file's bytes of a shipped `flavor`, or raise ``STO-P061``."""
+    """Return the file's bytes of a shipped `flavor`, or raise ``STO-P002``."""
     page = resources.files("stoilo.flavors") / "specs" / f"{flavor.name}{_SUFFIX}"
     data = page.read_bytes() if page.is_file() else b""
     if content_digest(data) != flavor.digest:
-        raise UsageError("STO-P061", f"{flavor.name[:80]!r} is not a shipped flavor")
+        raise UsageError("STO-P002", f"{flavor.name[:80]!r} is not a shipped flavor")
     return data
 
 
@@ -203,7 +203,7 @@ def foreign_ids() -> Mapping[str, str]:
 def find_flavor(
     wanted: str, flavors: Sequence[FlavorManifest] | None = None
 ) -> FlavorManifest:
-    """Return the flavor with this name, SHA-256 or MD5, or raise ``STO-P061``.
+    """Return the flavor with this name, SHA-256 or MD5, or raise ``STO-P002``.
 
     The id of a file that is not ours may stand for one of our flavors: see `foreign_ids`.
     """
@@ -213,7 +213,7 @@ def find_flavor(
         if name and name in {flavor.name, flavor.digest, flavor.alias}:
             return flavor
     raise UsageError(
-        "STO-P061",
+        "STO-P002",
         f"there is no flavor {wanted[:80]!r} here",
         hint=f"flavors here: {', '.join(flavor.name for flavor in known)}",
     )

@@ -65,7 +65,7 @@ def describe_tree(directory: Path, part: str, platform: str) -> Tree:
 
     Raises:
         TrustError: ``STO-F006`` it holds a link, a special file or an empty directory,
-            ``STO-F001`` a name is not allowed or there is too much.
+            a name is not allowed or there is too much.
     """
     files: list[TreeFile] = []
     for path in sorted(_walk(directory, ""), key=str):

@@ -110,7 +110,7 @@ class ServerConfig:
         with one backup that could take both back in time together.
 
         Raises:
-            UsageError: ``STO-B010`` where a MariaDB would begin empty beside the SQLite
+            UsageError: ``STO-R090`` where a MariaDB would begin empty beside the SQLite
                 file that this project has used so far.
         """
         if self.engine_database:
@@ -120,7 +120,7 @@ class ServerConfig:
             return f"sqlite:///{file}"
         if file.exists():  # else the project's hosts and running work would be gone
             raise UsageError(
-                "STO-B010",
+                "STO-R090",
                 "workunits and volunteers' accounts lie in engine/engine.sqlite, not in "
                 "the database of the settings",
                 hint=f'keep them there with engine_database = "sqlite:///{file}", or move '
@@ -135,7 +135,7 @@ def load_config(
     """Return the configuration in force and where each value came from, by name.
 
     `flags` holds None for those not given. Raises ``STO-R090`` for an unknown key or a
-    value of the wrong kind or without sense, ``STO-R090`` for a bad address.
+    value of the wrong kind or without sense, for a bad address.
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(_kinds(), "default")
@@ -179,9 +179,9 @@ def _check_addresses(config: ServerConfig) -> None:
     # Else figures would be shown to the network without a token.
     if config.watch and not parse_address(config.watch).loopback:
         raise UsageError(
-            "STO-B010",
+            "STO-R090",
             f"watch = {config.watch[:80]!r} is not a loopback address",
-            hint="leave it empty; Prometheus needs `stoilo account service-key metrics`",
+            hint="leave it empty; Prometheus needs `stoilo account add --for metrics`",
         )
 
 

@@ -213,7 +213,7 @@ def check_builds(
 
     Raises:
         TrustError: STO-F030 for an attestation that is none; STO-F032 when one
-            says other digests; STO-F033 when too few distinct builders agree.
+            says other digests; STO-F030 when too few distinct builders agree.
     """
     named = {
         parse_public_key(one.key): one.name or one.key[:8] for one in builders.keys
@@ -231,10 +231,10 @@ def check_builds(
     threshold = max(builders.threshold, minimum)
     if len(found) < threshold:
         raise TrustError(
-            "STO-F033",
+            "STO-F030",
             f"{part.part} for {part.platform}: {len(found)} builder(s) attest it, "
             f"{threshold} are needed",
-            hint="another builder: `stoilo flavor attest`",
+            hint="another builder: `stoilo release sign BUILD`",
         )
     names = tuple(sorted(named[key] for key in found))
     return BuildEvidence(

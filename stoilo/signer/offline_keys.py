@@ -163,7 +163,7 @@ def create_key(
         hardness: less than `HARD` is for tests and rehearsals.
 
     Raises:
-        UsageError: STO-U003 for a short passphrase, STO-U003 for a bad role or name.
+        UsageError: STO-U003 for a short passphrase, for a bad role or name.
     """
     check_passphrase(passphrase)
     key: PrivateKey | BoincPrivateKey
@@ -234,7 +234,7 @@ def render_public_file(record: PublicKeyFile) -> bytes:
 def fingerprint_digest(public: PublicKeyFile) -> Digest:
     """Return SHA-256 of the public key: what the audit log calls the key, too.
 
-    Raises ``STO-K001``, ``STO-K002`` or ``STO-K076`` for what is no usable key.
+    Raises ``STO-K001`` or ``STO-K076`` for what is no usable key.
     """
     if public.role == BOINC_ROLE:
         canonical = render_boinc_public(parse_boinc_public(public.key))

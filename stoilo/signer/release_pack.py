@@ -37,14 +37,14 @@ def read_release(directory: Path) -> ReleaseFiles:
     here: what cannot be followed is left for `load_trust` to name.
 
     Raises:
-        TrustError: STO-K013 past the bounds, STO-K014 when a file cannot be read.
+        TrustError: STO-K013 past the bounds, when a file cannot be read.
     """
     for _ in range(_READ_AGAIN):
         walk = _Walk(directory)
         if walk.follow():
             break
     else:
-        raise TrustError("STO-K014", "the release changed while it was read")
+        raise TrustError("STO-K013", "the release changed while it was read")
     if len(walk.found) > MAX_FILES:
         raise TrustError("STO-K013", f"a release has at most {MAX_FILES} files")
     return ReleaseFiles(tuple(walk.found.items()))
@@ -111,7 +111,7 @@ class _Walk:
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as error:
-            raise TrustError("STO-K014", f"{name} cannot be read") from error
+            raise TrustError("STO-K013", f"{name} cannot be read") from error
         check_file(name, data)
         return data
 

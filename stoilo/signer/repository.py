@@ -89,12 +89,12 @@ class ReleaseRepository(Repository):
     def targets_infos(self) -> dict[str, MetaFile]:
         """What a snapshot must name: every targets role, signed as root delegates it.
 
-        Raises ``STO-K012`` or ``STO-K014``.
+        Raises ``STO-K012`` or ``STO-K013``.
         """
         root = newest(self._directory, "root", Root)
         targets = newest(self._directory, "targets", Targets)
         if root is None or targets is None:
-            raise TrustError("STO-K014", "the release has no root or no targets")
+            raise TrustError("STO-K013", "the release has no root or no targets")
         owners: dict[str, Root | Targets] = {"targets": root.signed}
         delegations = targets.signed.delegations
         for name in (delegations.roles or {}) if delegations else {}:
@@ -103,7 +103,7 @@ class ReleaseRepository(Repository):
         for name, owner in owners.items():
             role = newest(self._directory, name, Targets)
             if role is None:
-                raise TrustError("STO-K014", f"the release lacks its role {name}")
+                raise TrustError("STO-K013", f"the release lacks its role {name}")
             try:
                 owner.verify_delegate(name, role.signed_bytes, role.signatures)
             except RepositoryError as error:
@@ -116,7 +116,7 @@ class ReleaseRepository(Repository):
         """What the timestamp must name."""
         snapshot = newest(self._directory, "snapshot", Snapshot)
         if snapshot is None:
-            raise TrustError("STO-K014", "the release has no snapshot")
+            raise TrustError("STO-K013", "the release has no snapshot")
         return self._info("snapshot", snapshot.signed.version)
 
     def is_fresh(self, role: str) -> bool:
@@ -153,14 +153,14 @@ def refresh_online_metadata(directory: Path, online: PrivateKey, now: int) -> No
 
     Refuses to name targets that the newest root's targets keys did not sign.
 
-    Raises ``STO-K012`` or ``STO-K014``.
+    Raises ``STO-K012`` or ``STO-K013``.
     """
     release = ReleaseRepository(directory, online, now)
     try:
         release.do_snapshot(force=not release.is_fresh("snapshot"))
         release.do_timestamp(force=not release.is_fresh("timestamp"))
     except ValueError as error:  # an older file came back, as from a backup
-        raise TrustError("STO-K014", f"the release goes back: {error}") from error
+        raise TrustError("STO-K013", f"the release goes back: {error}") from error
     _drop_old_snapshots(directory, release.snapshot_info.version)
 
 

@@ -50,12 +50,13 @@ class Deployment(ServedCommand):
     def start(self) -> UpLine:
         """Run `stoilo up` and return its line; later starts reuse the bound ports."""
         log = self.log or self.data.parent / f"{self.data.name}.log"
-        self.line = msgspec.json.decode(self.run(self._words(), log), type=UpLine)
+        self.line = msgspec.json.decode(self.run(log), type=UpLine)
         self.grpc = self.line.grpc
         self.http = self.line.http.removeprefix("http://").rstrip("/")
         return self.line
 
-    def _words(self) -> list[str]:
+    def words(self) -> list[str]:
+        """Return the words of its command line."""
         places = ["--data", str(self.data), "--volunteers", str(self.volunteers)]
         addresses = ["--grpc", self.grpc, "--http", self.http]
         policy = ["--log-policy", str(self.log_policy)] if self.log_policy else []

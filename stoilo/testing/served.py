@@ -59,15 +59,23 @@ class ServedCommand:
         """End it with SIGTERM and wait, SIGKILL if it does not listen; its exit code."""
         return self._end(signal.SIGTERM)
 
-    def run(self, words: list[str], log: Path) -> bytes:
-        """Start ``stoilo WORDS``, its messages into `log`; returns its first line.
+    def words(self) -> list[str]:
+        """Return what stands behind ``stoilo`` on its command line."""
+        raise NotImplementedError
+
+    def command(self) -> list[str]:
+        """Return the whole command line."""
+        return [sys.executable, "-m", "stoilo", *self.words()]
+
+    def run(self, log: Path) -> bytes:
+        """Start it, its messages into `log`; returns its first line.
 
         Raises:
             InternalError: ``STO-U005`` when no line comes.
         """
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "stoilo", *words],
+                self.command(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -78,7 +86,7 @@ class ServedCommand:
             said = log.read_text(errors="replace").strip().rpartition("\n")[2]
             raise InternalError(
                 "STO-U005",
-                f"`stoilo {words[0]}` did not become ready: {said or 'it said nothing'}",
+                f"`stoilo {self.words()[0]}` did not become ready: {said or 'it said nothing'}",
                 hint=f"its messages are in {log}",
             )
         return line

@@ -33,6 +33,13 @@ class WitnessProcess(ServedCommand):
 
     def start(self) -> str:
         """Run it and return its URL; later starts reuse the bound port."""
+        line = self.run(self.data / "witness.log")
+        self.url = str(json.loads(line)["url"])
+        self.listen = self.url.partition("://")[2].rstrip("/")
+        return self.url
+
+    def words(self) -> list[str]:
+        """Return the words of its command line."""
         words = ["--data", str(self.data), "--listen", self.listen]
         for vkey in self.logs:
             words += ["--log", vkey]
@@ -40,10 +47,7 @@ class WitnessProcess(ServedCommand):
         if self.tls is not None:
             certificate, key = map(str, self.tls)
             words += ["--certificate", certificate, "--certificate-key", key]
-        line = self.run(["audit", "witness", *words], self.data / "witness.log")
-        self.url = str(json.loads(line)["url"])
-        self.listen = self.url.partition("://")[2].rstrip("/")
-        return self.url
+        return ["audit", "witness", *words]
 
 
 def write_log_policy(

@@ -88,7 +88,7 @@ class View:
         """Return one entry, None when no published checkpoint covers it.
 
         Raises:
-            TrustError: ``STO-L010``, ``STO-L031`` the log's own files are broken.
+            TrustError: ``STO-L010``, ``STO-L032`` the log's own files are broken.
         """
         if not 0 <= index < self.size:
             return None

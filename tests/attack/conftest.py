@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.cli.sandbox import open_runner, read_cases
+from stoilo.cli.suite import open_runner, read_cases
 
 CASES = Path(__file__).parent / "cases"
 

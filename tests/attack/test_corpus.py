@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.cli.sandbox import read_cases
+from stoilo.cli.suite import read_cases
 from stoilo.core.codebook import load_codebook
 from stoilo.policies.levels import level_names
 from stoilo.sandbox.suite.case import Goal, Kind

@@ -145,12 +145,12 @@ def test_keys_are_written_and_read_back(kind: KeyType) -> None:
 def test_ml_dsa_key_for_which_anybody_can_sign_is_refused() -> None:
     good = PQ.vkey.public
     make_key("w", KeyType.ML_DSA_44, good)
-    with pytest.raises(TrustError, match="STO-L004"):
+    with pytest.raises(TrustError, match="STO-K001"):
         make_key("w", KeyType.ML_DSA_44, good[:32] + bytes(len(good) - 32))
 
 
 @given(st.text(max_size=80) | st.binary(max_size=40).map(lambda data: str(data)[2:-1]))
 def test_any_text_is_a_private_key_or_refused(text: str) -> None:
     for wrong in (text, f"PRIVATE+KEY+{text}", f"PRIVATE+KEY+w+00000000+{text}"):
-        with pytest.raises(TrustError, match="STO-L004"):
+        with pytest.raises(TrustError, match="STO-K001"):
             parse_private_key(wrong)

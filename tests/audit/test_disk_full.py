@@ -49,9 +49,9 @@ def check(found: list[dict[str, object]]) -> None:
         assert one["faults"] == [], one
         assert one["kept"] is True, one
     codes = {code for one in found for code in one["codes"]}
-    assert "STO-L052" in codes  # refused, acknowledging nothing
+    assert "STO-R030" in codes  # refused, acknowledging nothing
     # The others: published later; a database that could not be made where none was yet.
-    assert codes <= {"STO-L052", "STO-L056", "STO-L051"}, codes
+    assert codes <= {"STO-R030", "STO-L056", "STO-L051"}, codes
 
 
 def test_disk_full_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def frozen(
         freeze_project(folder / "data")
         yield folder / "data"
     except InternalError as error:
-        if "STO-F015" in str(error):
+        if "STO-F011" in str(error):
             pytest.skip(f"needs binutils and libpython3.11: {error}")
         raise
     finally:

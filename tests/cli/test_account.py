@@ -116,6 +116,15 @@ def test_person_reads_tables(
     assert token not in said
 
 
+@pytest.mark.parametrize(
+    "words", [(), ("eve",), ("eve", "--for", "review"), ("eve", "--key", "00")]
+)
+def test_access_without_what_it_needs_is_a_usage_error(
+    data: Path, words: tuple[str, ...]
+) -> None:
+    assert main(["account", "add", "--data", str(data), *words]) == 2
+
+
 def test_directory_of_no_server_is_a_usage_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,12 +135,13 @@ def test_directory_of_no_server_is_a_usage_error(
 def test_key_of_mirrors_is_made_once_and_for_a_server_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["account", "service-key", "mirrors", "--data", str(tmp_path)]) == 2
+    words = ["account", "add", "--for", "mirrors", "--data", str(tmp_path)]
+    assert main(words) == 2
     (tmp_path / "engine").mkdir()
     keys = set()
     for _ in range(2):
         capsys.readouterr()
-        assert main(["account", "service-key", "mirrors", "--data", str(tmp_path)]) == 0
+        assert main(words) == 0
         keys.add(capsys.readouterr().out)
     assert len(keys) == 1
     assert len(keys.pop()) == 65

@@ -103,7 +103,7 @@ def test_one_code_is_explained(code: str, capsys) -> None:
 
 def test_unknown_code_exits_2(capsys) -> None:
     assert main(["explain", "STO-Z999"]) == 2
-    assert "STO-U001" in capsys.readouterr().err
+    assert "STO-U003" in capsys.readouterr().err
 
 
 def test_without_code_all_are_listed(capsys) -> None:

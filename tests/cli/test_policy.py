@@ -163,13 +163,9 @@ def test_explain_says_what_each_level_makes_of_a_file(write, capsys) -> None:
     assert "no level admits it" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [("STO-P040", "Why:"), ("math", "module at level pure"), ("len", "builtin at")],
-)
-def test_explain_says_what_a_rule_means(rule: str, said: str, capsys) -> None:
-    assert main(["explain", rule]) == 0
-    assert said in capsys.readouterr().out
+def test_explain_says_what_a_rule_means(capsys) -> None:
+    assert main(["explain", "STO-P040"]) == 0
+    assert "Why:" in capsys.readouterr().out
 
 
 def test_diff_compares_levels_and_policies(write, capsys) -> None:

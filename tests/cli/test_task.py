@@ -74,7 +74,7 @@ def test_same_key_finds_the_same_task_from_another_process(
     first, second = stoilo(connection, *arguments), stoilo(connection, *arguments)
     assert first.stdout == second.stdout != ""
     task_id = first.stdout.strip()
-    assert stoilo(connection, "result", task_id).stdout == "{'r': 4}\n"
+    assert stoilo(connection, "status", task_id, "--wait").stdout == "{'r': 4}\n"
     status = json.loads(stoilo(connection, "status", task_id, "--json").stdout)
     assert (status["state"], status["logged"]) == ("succeeded", True)
 

@@ -161,7 +161,7 @@ def test_cancel_ends_the_task_with_a_system_error(with_fake: Any) -> None:
         assert await task.cancel()
         result = await task.result()
         assert isinstance(result, stoilo.SystemError)
-        assert result.code == "STO-C061"
+        assert result.code == "STO-R062"
 
     with_fake(body)
 
@@ -190,9 +190,9 @@ def test_errors_are_returned_and_keep_the_builtin_type(with_fake: Any) -> None:
 @pytest.mark.parametrize(
     ("state", "code"),
     [
-        (TaskState.SYSTEM_ERROR, "STO-C063"),
-        (TaskState.EXPIRED, "STO-C062"),
-        (TaskState.CANCELLED, "STO-C061"),
+        (TaskState.SYSTEM_ERROR, "STO-R052"),
+        (TaskState.EXPIRED, "STO-R060"),
+        (TaskState.CANCELLED, "STO-R062"),
     ],
 )
 def test_other_ends_are_system_errors(

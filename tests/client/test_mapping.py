@@ -66,7 +66,7 @@ def test_only_disagreeing_items_are_sent_again(with_fake: Any) -> None:
         first = len(seen) == 1
         return Outcome(
             items=tuple(
-                Outcome(TaskState.SYSTEM_ERROR, code="STO-R058")
+                Outcome(TaskState.SYSTEM_ERROR, code="STO-R052")
                 if first and x in {1, 3}
                 else Outcome(value=encode(x))
                 for x in xs
@@ -83,7 +83,7 @@ def test_only_disagreeing_items_are_sent_again(with_fake: Any) -> None:
 
 def test_an_item_that_never_agrees_ends_after_one_more_try(with_fake: Any) -> None:
     def answer(request: Any, _service: FakeTaskService) -> Outcome:
-        lost = Outcome(TaskState.SYSTEM_ERROR, code="STO-R058", error_text="no quorum")
+        lost = Outcome(TaskState.SYSTEM_ERROR, code="STO-R052", error_text="no quorum")
         return Outcome(items=(lost,) * request.map_items)
 
     async def body(conn: Any, service: FakeTaskService) -> None:
@@ -108,7 +108,6 @@ SENT = {
     "STO-R053": False,  # a validator raised
     "STO-R054": False,
     "STO-R057": False,  # the init validator rejects
-    "STO-R058": True,  # the copies of one item do not agree
     "STO-R059": False,  # a validator hit a limit
     "STO-R060": False,  # expired
     "STO-R061": False,  # no opt-in allows it

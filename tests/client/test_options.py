@@ -53,7 +53,7 @@ def test_what_is_missing_is_inferred(
 def test_every_inconsistent_set_is_refused_by_name(
     given_options: dict[str, int], relation: str
 ) -> None:
-    with pytest.raises(UsageError, match="STO-C030") as error:
+    with pytest.raises(UsageError, match="STO-C042") as error:
         CreateOptions(**given_options)
     assert relation in error.value.message
 
@@ -71,7 +71,7 @@ def test_whatever_is_accepted_can_end_well(numbers: Any) -> None:
     try:
         made = CreateOptions(*numbers)
     except UsageError as error:
-        assert error.code == "STO-C030"
+        assert error.code == "STO-C042"
         return
     assert 1 <= made.min_quorum <= made.target_results <= made.max_total <= 100
     assert made.min_quorum <= made.max_success <= made.max_total

@@ -59,4 +59,4 @@ def test_a_timeout_says_how_to_go_on() -> None:
 
 
 def test_system_errors_show_their_code() -> None:
-    assert str(TaskSystemError("STO-C063", "no quorum")) == "no quorum [STO-C063]"
+    assert str(TaskSystemError("STO-R052", "no quorum")) == "no quorum [STO-R052]"

@@ -10,7 +10,7 @@ from stoilo.core.errors import InternalError
 
 
 def fail() -> bool:
-    raise InternalError("STO-E003", "away")
+    raise InternalError("STO-R030", "away")
 
 
 def break_down() -> bool:

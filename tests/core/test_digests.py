@@ -32,5 +32,5 @@ def test_domains_never_share_a_digest():
     "text", ["", "0" * 63, "G" * 64, "A" * 64, "0" * 65, "0" * 64 + "\n"]
 )
 def test_malformed_digest_is_refused(text):
-    with pytest.raises(TrustError, match="STO-D010"):
+    with pytest.raises(TrustError, match="STO-D002"):
         check_digest(text)

@@ -10,7 +10,7 @@ from stoilo.core.listen import listen, parse_address
     "text", ["", "localhost", ":1", "a:b", "h:-1", "h:65536", "h:٣"]
 )
 def test_bad_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="STO-R091"):
+    with pytest.raises(UsageError, match="STO-R090"):
         parse_address(text)
 
 
@@ -34,5 +34,5 @@ def test_address_that_is_taken_is_told() -> None:
     with listen("127.0.0.1:0") as taken:
         taken.listen()
         host, port = taken.getsockname()
-        with pytest.raises(InternalError, match="STO-R074"):
+        with pytest.raises(InternalError, match="STO-U006"):
             listen(f"{host}:{port}")

@@ -37,7 +37,7 @@ NOT_CANONICAL = [
 def test_small_order_point_is_refused_when_loaded(text: str) -> None:
     with pytest.raises(TrustError) as caught:
         parse_public_key(text)
-    assert caught.value.code == "STO-K002"
+    assert caught.value.code == "STO-K001"
 
 
 @pytest.mark.parametrize("text", NOT_CANONICAL)

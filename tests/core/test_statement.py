@@ -135,34 +135,34 @@ def test_unknown_critical_field_is_refused_and_other_unknown_fields_are_not() ->
     changed["predicate"]["later"] = {"x": 1}
     assert parse_statement(json.dumps(changed).encode()) == PLAIN
     changed["predicate"]["critical"] = ["later"]
-    assert code_of(changed) == "STO-A012"
+    assert code_of(changed) == "STO-A032"
 
 
 @pytest.mark.parametrize("name", ["_type", "predicateType"])
 def test_other_kind_of_statement_is_refused(name: str) -> None:
-    assert code_of(document() | {name: "https://slsa.dev/provenance/v1"}) == "STO-A013"
+    assert code_of(document() | {name: "https://slsa.dev/provenance/v1"}) == "STO-A004"
 
 
 @pytest.mark.parametrize("field", ["task_module", "validator_module", "arguments"])
 def test_predicate_that_is_not_its_subjects_is_refused(field: str) -> None:
     changed = document()
     changed["predicate"][field] = D[8]
-    assert code_of(changed) == "STO-A014"
+    assert code_of(changed) == "STO-A011"
 
 
 def test_reordered_blobs_do_not_match_the_subjects() -> None:
     changed = document()
     changed["predicate"]["blobs"].reverse()
-    assert code_of(changed) == "STO-A014"
+    assert code_of(changed) == "STO-A011"
 
 
 def test_oversized_statement_is_refused_before_parsing() -> None:
-    assert code_of(b"{" * 70_000) == "STO-A001"
+    assert code_of(b"{" * 70_000) == "STO-A002"
 
 
 def test_duplicate_key_is_refused() -> None:
     data = render_statement(PLAIN).replace(b'"attempt":1', b'"attempt":2,"attempt":1')
-    assert code_of(data) == "STO-A003"
+    assert code_of(data) == "STO-A002"
 
 
 def test_a_statement_that_would_be_refused_cannot_be_rendered() -> None:

@@ -126,7 +126,7 @@ def test_anybody_can_check_what_the_running_server_publishes(
     assert told["log"]
     assert far["log"] == told["log"]
     assert far["roles"] == told["roles"]
-    state = json.loads(stoilo("release", "status", home / "data", "--json"))
+    state = json.loads(stoilo("release", "review", home / "data", "--json"))
     assert state["state"] == "ok"
 
 

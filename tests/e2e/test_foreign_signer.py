@@ -61,7 +61,7 @@ def test_development_root_refuses_a_foreign_signer(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 2
-    assert "STO-B010" in done.stderr
+    assert "STO-R090" in done.stderr
 
 
 @dataclass

@@ -10,7 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -180,7 +180,7 @@ def test_other_policy_than_the_certified_one_does_not_start(tmp_path: Path) -> N
     )
     people.publish(int(time.time()))
     deployment = Deployment(tmp_path / "data")
-    command = replace(deployment)._command()
+    command = deployment.command()
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (4, "")
     assert "STO-K094" in run.stderr

@@ -116,7 +116,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 def enroll(project: Project) -> str:
     made = project.review("keygen", "--output", project.key)
     place = ("--data", str(project.data), "--connection", project.connection)
-    cli("account", "reviewers", *place, "--enroll", "ann", "--key", made["public_key"])
+    cli("account", "add", "ann", *place, "--for", "review", "--key", made["public_key"])
     return str(made["public_key"])
 
 
@@ -167,7 +167,7 @@ def test_review_for_any_arguments_admits_later_tasks(project: Project) -> None:
 def test_refused_task_tells_its_submitter_why(project: Project) -> None:
     task_id = project.submit(5)
     project.wait_for(task_id, "waiting_review")
-    words = ("refuse", task_id, "--reason", "mines \x1b[31m coins")
+    words = ("submit", task_id, "--refuse", "mines \x1b[31m coins")
     said = project.review(*words, "--connection", project.connection)
     assert said["state"] == "system_error"
     answer = project.client.poll(task_id)
@@ -270,9 +270,10 @@ def test_withdrawn_reviewer_lets_nothing_more_through(project: Project) -> None:
     words = {"task_module": source, "arguments": encode({"x": 1})}
     running = project.client.submit(redundancy=many, **words)
     project.wait_for_copies(running, 2)  # it needs more users than there are
-    operator = ("account", "reviewers", "--data", str(project.data))
-    [key] = [one["key"] for one in cli(*operator)["reviewers"]]
-    cli(*operator, "--withdraw", key)
+    data = ("--data", str(project.data))
+    listed = cli("account", "list", "--reviewers", *data)
+    [key] = [one["key"] for one in listed["reviewers"]]
+    cli("account", "revoke", "--reviewer", key, *data)
     task_id = project.submit(10, source)
     project.wait_for(task_id, "waiting_review")
     project.wait_for(running, "waiting_review")

@@ -273,13 +273,13 @@ def test_any_bytes_as_arguments_are_a_value_or_a_code(target, tail, keep):
         ({"label": "l" * 129}, "STO-R010"),
         ({"map_items": 10_001}, "STO-R010"),
         ({"map_items": 3}, "STO-R010"),
-        ({"blobs": ["../../server.sqlite"]}, "STO-D010"),
+        ({"blobs": ["../../server.sqlite"]}, "STO-D002"),
         ({"blobs": ["0" * 64] * 65}, "STO-R010"),
         ({"compare_entry": "same"}, "STO-R010"),
         ({"limits": pb.RunLimits(memory_bytes=2**64 - 1)}, "STO-R010"),
         ({"limits": pb.RunLimits(cpu_s=2**32 - 1)}, "STO-R010"),
-        ({"redundancy": pb.RedundancyOptions(min_quorum=2**32 - 1)}, "STO-C030"),
-        ({"redundancy": pb.RedundancyOptions()}, "STO-C030"),
+        ({"redundancy": pb.RedundancyOptions(min_quorum=2**32 - 1)}, "STO-C042"),
+        ({"redundancy": pb.RedundancyOptions()}, "STO-C042"),
     ],
     ids=str,
 )
@@ -326,9 +326,9 @@ def test_upload_that_hangs_up_leaves_nothing(target):
 @pytest.mark.parametrize(
     ("digest", "size", "code"),
     [
-        ("", 1, "STO-D010"),
-        ("../" * 21 + "x", 1, "STO-D010"),
-        ("A" * 64, 1, "STO-D010"),
+        ("", 1, "STO-D002"),
+        ("../" * 21 + "x", 1, "STO-D002"),
+        ("A" * 64, 1, "STO-D002"),
         ("0" * 64, BOUNDS.blob_bytes + 1, "STO-R010"),
     ],
 )

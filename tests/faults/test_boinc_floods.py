@@ -31,7 +31,7 @@ def upload_head(copy: HeldCopy, size: int, data: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("said", "code"), [(100 * MIB, "STO-E032"), (10, "STO-E030")], ids=["true", "small"]
+    ("said", "code"), [(100 * MIB, "STO-E030"), (10, "STO-E030")], ids=["true", "small"]
 )
 def test_upload_of_100_mb_is_refused_and_not_held(
     world: WorkingProject, said: int, code: str

@@ -40,10 +40,10 @@ class SmallDisk(Deployment):
 
     size_mib = 160  # the engine takes no result below 64 MiB of room
 
-    def _command(self) -> list[str]:
+    def command(self) -> list[str]:
         mount = f"mount -t tmpfs -o size={self.size_mib}m,mode=700 stoilo {self.data}"
         return ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "up",
-                *super()._command()]  # fmt: skip
+                *super().command()]  # fmt: skip
 
     @property
     def inside(self) -> Path:

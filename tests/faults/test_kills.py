@@ -35,8 +35,8 @@ class KillableDeployment(Deployment):
 
     instrument = ()
 
-    def _command(self):
-        python, *rest = super()._command()
+    def command(self):
+        python, *rest = super().command()
         if not self.instrument:
             return [python, *rest]
         return [python, KILLER, *self.instrument, *rest[2:]]

@@ -90,7 +90,7 @@ def test_interpreter_of_another_version_is_refused(tmp_path, capsys):
     fake.chmod(0o755)
     words = ["--output", str(tmp_path / "out"), "--python", str(fake)]
     assert main(["flavor", "build", "pure", *words]) == 1
-    assert "STO-F015" in capsys.readouterr().err
+    assert "STO-F011" in capsys.readouterr().err
 
 
 def test_failed_program_is_told_by_its_last_line_and_its_own_code(tmp_path):

@@ -108,7 +108,7 @@ def test_another_value_gives_other_bytes(program, tmp_path):
 def test_malformed_value_is_named_and_builds_nothing(change, tmp_path):
     with pytest.raises(UsageError, match=next(iter(change))) as caught:
         build_launcher(dataclasses.replace(HELD, **change), tmp_path / "out")
-    assert caught.value.code == "STO-F019"
+    assert caught.value.code == "STO-F014"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -116,7 +116,7 @@ def test_missing_compiler_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InternalError, match="gcc") as caught:
         build_launcher(HELD, tmp_path / "out")
-    assert caught.value.code == "STO-F015"
+    assert caught.value.code == "STO-F011"
 
 
 @needs_gcc
@@ -135,7 +135,7 @@ def test_compiler_that_stops_is_told_in_its_words(tmp_path, monkeypatch):
 def test_file_that_is_no_launcher_is_refused(data):
     with pytest.raises(TrustError) as caught:
         describe_launcher(data)
-    assert caught.value.code == "STO-F001"
+    assert caught.value.code == "STO-F006"
 
 
 @given(st.binary(max_size=200), st.integers(0, len(LINE) - 1), st.binary(max_size=3))
@@ -144,6 +144,6 @@ def test_any_bytes_are_described_or_refused(around, at, put):
     try:
         found = describe_launcher(data)
     except StoiloError as error:
-        assert error.code == "STO-F001"
+        assert error.code == "STO-F006"
     else:
         assert render_held(found)

@@ -15,9 +15,13 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.volunteer import main as volunteer
-from stoilo.executor.volunteer.ledger import Ledger
-from stoilo.executor.volunteer.project_file import ProjectFile
-from stoilo.executor.volunteer.scheduler import RequestFacts, Settings, request_of
+from stoilo.executor.volunteer.ledger import Ledger, read_memory
+from stoilo.executor.volunteer.scheduler import (
+    Settings,
+    key_after,
+    memory_after,
+    request_of,
+)
 from stoilo.executor.volunteer.scheduler_rpc import parse_reply, render_request
 from stoilo.sandbox.process.supervisor import zygote_command, zygote_environment
 from stoilo.testing.deployment import Deployment
@@ -112,12 +116,15 @@ def test_preferences_of_a_reply_change_no_wish(tmp_path):
     """What a volunteer asks for comes from his opt-in, whatever the project told before."""
     before = Settings("http://p/", "k", wishes=Wishes(max_level="pure"))
     ledger = Ledger(tmp_path, "http://p/")
-    with contextlib.closing(ledger), pytest.raises(TrustError, match="STO-X040"):
-        ProjectFile(tmp_path).learn(parse_reply(HOSTILE_WORDS.encode(), "http://p/"))
-    memory = ProjectFile(tmp_path).memory
+    reply = parse_reply(HOSTILE_WORDS.encode(), "http://p/")
+    with pytest.raises(TrustError, match="STO-X040"):
+        key_after("", reply)
+    with contextlib.closing(ledger):
+        ledger.save_memory(memory_after(ledger.memory, reply, "0000"))
+    memory = read_memory(tmp_path)
     assert "gpu" in memory.preferences  # the control: it was told and remembered
-    known = RequestFacts(code_sign_key=memory.code_sign_key)
-    request = request_of(ledger.host, before, (), known)
+    key = memory.code_sign_key
+    request = request_of(ledger.host, before, (), code_sign_key=key)
     assert request.wishes == before.wishes
     assert b"gpu" not in render_request(request)
 

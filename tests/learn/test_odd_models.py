@@ -240,7 +240,7 @@ def test_module_that_holds_no_numbers_here_is_named(module, says):
 def test_optimiser_that_needs_more_than_a_gradient_is_named(kind):
     like = {"w": np.zeros(2, np.float32)}
     code, message = code_of(lambda: TorchOptimizer(kind, {}, like))
-    assert code == "STO-T005"
+    assert code == "STO-T040"
     assert kind.__name__ in message
 
 

@@ -33,7 +33,7 @@ def test_unknown_key_or_wrong_kind_is_refused(tmp_path: Path, page: str) -> None
 
 def test_address_beyond_loopback_without_tls_is_refused(tmp_path: Path) -> None:
     config, _ = load_config(tmp_path, {"http": "0.0.0.0:80"}, {})
-    with pytest.raises(UsageError, match="STO-R073"):
+    with pytest.raises(UsageError, match="STO-R090"):
         check_addresses(config)
 
 

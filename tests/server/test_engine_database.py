@@ -25,7 +25,7 @@ def test_file_in_use_is_not_left_silently(tmp_path: Path) -> None:
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine" / "engine.sqlite").touch()
     moved = ServerConfig(data=tmp_path, database=MARIADB)
-    with pytest.raises(UsageError, match="STO-B010"):
+    with pytest.raises(UsageError, match="STO-R090"):
         str(moved.engine_database_url)
     chosen = ServerConfig(data=tmp_path, database=MARIADB, engine_database=MARIADB)
     assert chosen.engine_database_url == MARIADB
@@ -39,5 +39,5 @@ def test_watch_address_is_loopback(tmp_path: Path, address: str, good: bool) -> 
     if good:
         assert load_config(tmp_path, {"watch": address}, {})[0].watch == address
         return
-    with pytest.raises(UsageError, match="STO-B010"):
+    with pytest.raises(UsageError, match="STO-R090"):
         load_config(tmp_path, {"watch": address}, {})

@@ -119,7 +119,7 @@ def test_engine_tables_of_before_the_history_are_taken_as_they_are(url: str) -> 
 def test_engine_database_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "engine.sqlite").write_bytes(b"not a database" * 100)
     database = Database(f"sqlite:///{tmp_path / 'engine.sqlite'}")
-    with pytest.raises(InternalError, match="STO-E003"):
+    with pytest.raises(InternalError, match="STO-R030"):
         database.upgrade()
     database.close()
 

@@ -67,16 +67,16 @@ def test_two_of_three_builders_are_enough() -> None:
 
 
 def test_one_builder_is_too_few() -> None:
-    assert refusal(attest(ADA)) == "STO-F033"
+    assert refusal(attest(ADA)) == "STO-F030"
 
 
 def test_one_builder_twice_counts_once() -> None:
-    assert refusal(attest(ADA, ADA)) == "STO-F033"
+    assert refusal(attest(ADA, ADA)) == "STO-F030"
 
 
 def test_release_cannot_ask_for_fewer_than_two() -> None:
     lax = msgspec.structs.replace(BUILDERS, threshold=0)
-    with pytest.raises(TrustError, match="STO-F033"):
+    with pytest.raises(TrustError, match="STO-F030"):
         check_builds(PART, attest(ADA), lax)
 
 

@@ -105,7 +105,7 @@ class LocalWitness:
         self.asked += 1
         held = not self.hold.wait(max(deadline - time.monotonic(), 0))
         if self.dead or held:
-            raise UnreachableError("STO-L105", "it cannot be reached: it is dead")
+            raise UnreachableError("STO-L058", "it cannot be reached: it is dead")
         if self.forced is not None:
             return self.forced
         answer = self.service.add_checkpoint(body)

@@ -58,7 +58,7 @@ class MariaServer:
         process: the server, None while it does not run.
 
     Raises:
-        InternalError: ``STO-E003`` where it is not installed or does not start.
+        InternalError: ``STO-R030`` where it is not installed or does not start.
     """
 
     def __init__(self, *options: str) -> None:
@@ -219,4 +219,4 @@ class MariaServer:
     def _failure(self, why: str) -> InternalError:
         text = self._log.read_text(errors="replace") if self._log.exists() else ""
         last = " | ".join(text.splitlines()[-3:])[:500]
-        return InternalError("STO-E003", f"MariaDB: {why}. {last}".strip())
+        return InternalError("STO-R030", f"MariaDB: {why}. {last}".strip())

@@ -42,9 +42,9 @@ class NoteKey:
 
     @classmethod
     def from_seed(cls, name: str, kind: KeyType, seed: bytes) -> NoteKey:
-        """Return the key of a 32-byte seed; raises ``STO-L004`` or ``STO-L016``."""
+        """Return the key of a 32-byte seed; raises ``STO-K001`` or ``STO-L016``."""
         if len(seed) != SEED_BYTES:
-            raise TrustError("STO-L004", "a private key's seed has 32 bytes")
+            raise TrustError("STO-K001", "a private key's seed has 32 bytes")
         private: CosignerKey
         try:
             if kind is KeyType.ML_DSA_44:
@@ -60,18 +60,18 @@ def parse_private_key(text: str) -> NoteKey:
     """Parse a private key's text; a final newline is allowed.
 
     Raises:
-        TrustError: ``STO-L004``, never quoting the text.
+        TrustError: ``STO-K001``, never quoting the text.
     """
     match = _FORM.fullmatch(text.removesuffix("\n")[: MAX_PRIVATE_TEXT + 1])
     if match is None:
-        raise TrustError("STO-L004", "a private key looks like PRIVATE+KEY+name+id+…")
+        raise TrustError("STO-K001", "a private key looks like PRIVATE+KEY+name+id+…")
     name, key_id, encoded = match.groups()
-    material = decode_base64(encoded, code="STO-L004")
+    material = decode_base64(encoded, code="STO-K001")
     if material[0] not in set(KeyType):
-        raise TrustError("STO-L004", "the private key has an unknown type")
+        raise TrustError("STO-K001", "the private key has an unknown type")
     key = NoteKey.from_seed(name, KeyType(material[0]), material[1:])
     if key.vkey.key_id.hex() != key_id:
-        raise TrustError("STO-L004", "the private key's id does not match its key")
+        raise TrustError("STO-K001", "the private key's id does not match its key")
     return key
 
 

@@ -39,7 +39,7 @@ class Inside:
 
 
 def look_inside(tree: Path, program: str) -> Inside:
-    """Read the contents of the frozen tree at `tree`; raises ``STO-F001``."""
+    """Read the contents of the frozen tree at `tree`; raises ``STO-F006``."""
     scripts, options, modules = _read_program(_read(tree / program))
     files: list[str] = []
     libraries: list[str] = []
@@ -113,7 +113,7 @@ def _entries(program: bytes) -> Iterator[tuple[bytes, str, bytes]]:
 
 
 def read_module_names(archive: bytes) -> list[str]:
-    """Return the import names in the table of a module archive; raises ``STO-F001``.
+    """Return the import names in the table of a module archive; raises ``STO-F006``.
 
     The table is marshalled: a list (or dict) of names, each with three numbers. Only these
     few forms are read, by hand, for `marshal` trusts its input.
@@ -203,4 +203,4 @@ def _extension_name(relative: str) -> str:
 
 
 def _odd(reason: str) -> TrustError:
-    return TrustError("STO-F001", f"the frozen program cannot be read: {reason}")
+    return TrustError("STO-F006", f"the frozen program cannot be read: {reason}")

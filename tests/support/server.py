@@ -278,7 +278,7 @@ class MemoryEngine:
             f"{name}_0", ResultProgress.UNSENT, ResultOutcome.NONE, "", 0, 0
         )
         text = f"needs {quorum} distinct users, 1 attached"
-        return WorkunitStatus(name, (copy,), self.ended.get(name), quorum, 1, text)
+        return WorkunitStatus(name, (copy,), self.ended.get(name), 1, text)
 
     def settled(self, names: Collection[str]) -> frozenset[str]:
         """Return the names that are unknown or have ended: each is told at once."""

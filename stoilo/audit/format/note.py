@@ -114,39 +114,39 @@ def check_public_key(public: bytes) -> None:
     Such keys verify for any message with signatures anyone can make.
 
     Raises:
-        TrustError: ``STO-L004``.
+        TrustError: ``STO-K001``.
     """
     height = int.from_bytes(public, "little") & (2**255 - 1)
     if len(public) != ED25519_KEY_BYTES or height >= _PRIME or height in _SMALL_ORDER:
-        raise TrustError("STO-L004", "the Ed25519 public key is weak or malformed")
+        raise TrustError("STO-K001", "the Ed25519 public key is weak or malformed")
 
 
 def make_key(name: str, kind: KeyType, public: bytes) -> VerifierKey:
-    """Return a checked key; raises ``STO-L004``."""
-    check_name(name, code="STO-L004")
+    """Return a checked key; raises ``STO-K001``."""
+    check_name(name, code="STO-K001")
     if len(public) != _KEY_BYTES[kind]:
-        raise TrustError("STO-L004", f"a key of type {kind:#04x} has the wrong length")
+        raise TrustError("STO-K001", f"a key of type {kind:#04x} has the wrong length")
     if kind is not KeyType.ML_DSA_44:
         check_public_key(public)
     elif not any(public[ML_DSA_RHO_BYTES:]):
         raise TrustError(
-            "STO-L004", "anybody can sign for this ML-DSA key (t1 is zero)"
+            "STO-K001", "anybody can sign for this ML-DSA key (t1 is zero)"
         )
     return VerifierKey(name, kind, public)
 
 
 def parse_vkey(text: str) -> VerifierKey:
-    """Parse ``name+hex(id)+base64(type ‖ key)``; raises ``STO-L004``."""
+    """Parse ``name+hex(id)+base64(type ‖ key)``; raises ``STO-K001``."""
     parts = text.split("+", 2)
     if len(parts) != 3:  # noqa: PLR2004 - three fields by format
-        raise TrustError("STO-L004", "a verifier key looks like name+id+base64")
+        raise TrustError("STO-K001", "a verifier key looks like name+id+base64")
     name, key_id, encoded = parts
-    material = decode_base64(encoded, code="STO-L004")
+    material = decode_base64(encoded, code="STO-K001")
     if not material or material[0] not in set(KeyType):
-        raise TrustError("STO-L004", "the verifier key has an unknown type")
+        raise TrustError("STO-K001", "the verifier key has an unknown type")
     key = make_key(name, KeyType(material[0]), material[1:])
     if key.key_id.hex() != key_id:
-        raise TrustError("STO-L004", "the verifier key's id does not match its key")
+        raise TrustError("STO-K001", "the verifier key's id does not match its key")
     return key
 
 
@@ -163,7 +163,7 @@ def cosigner_type(private: CosignerKey) -> KeyType:
 
 
 def private_vkey(name: str, kind: KeyType, private: CosignerKey) -> VerifierKey:
-    """Return the verifier key that belongs to a private key; raises ``STO-L004``."""
+    """Return the verifier key that belongs to a private key; raises ``STO-K001``."""
     return make_key(name, kind, private.public_key().public_bytes_raw())
 
 

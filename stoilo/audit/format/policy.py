@@ -194,7 +194,7 @@ def parse_policy(text: bytes) -> LogPolicy:
     """Parse a policy file.
 
     Raises:
-        TrustError: ``STO-L003`` for the file, ``STO-L004`` for a key in it.
+        TrustError: ``STO-L003`` for the file, ``STO-K001`` for a key in it.
     """
     if len(text) > MAX_POLICY_BYTES or not _ALLOWED.fullmatch(text):
         raise _bad("the log policy is too long or not text")
@@ -323,7 +323,7 @@ def parse_policies(text: bytes) -> LogPolicy:
     """Parse a policy and the older ones below it, if any.
 
     Raises:
-        TrustError: ``STO-L003``, or ``STO-L004`` for a key.
+        TrustError: ``STO-L003``, or ``STO-K001`` for a key.
     """
     first = _HEAD.search(text)
     end = first.start() if first else len(text)

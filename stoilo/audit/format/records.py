@@ -258,16 +258,16 @@ def check_release_proof(
     """Return what the log that `policy` trusts says of a release.
 
     Raises:
-        TrustError: ``STO-K099`` when record, leaf and proof are not of one release or
+        TrustError: ``STO-L141`` when record, leaf and proof are not of one release or
             not in their one written form, else the log's codes.
     """
     parsed = parse_proof(proof)
     if render_proof(parsed) != proof:
-        raise TrustError("STO-K099", "the release's log proof has another form")
+        raise TrustError("STO-L141", "the release's log proof has another form")
     leaf = parse_leaf(parsed.extra)
     if render_leaf(leaf) != parsed.extra:
-        raise TrustError("STO-K099", "the leaf of the release has another form")
+        raise TrustError("STO-L141", "the leaf of the release has another form")
     found = check_record(leaf, record)
     if not isinstance(found, ReleaseRecord):
-        raise TrustError("STO-K099", f"the leaf is of a {found.kind}, not a release")
+        raise TrustError("STO-L141", f"the leaf is of a {found.kind}, not a release")
     return LoggedRelease(found, check_proof(proof, parsed.extra, policy))

@@ -247,7 +247,7 @@ class TileNodes:
         """Return one node of the tree of `size` leaves.
 
         Raises:
-            TrustError: ``STO-L031`` when the tile that holds it is missing or short.
+            TrustError: ``STO-L032`` when the tile that holds it is missing or short.
         """
         tile_level, height = divmod(level, TILE_HEIGHT)
         per_tile = TILE_HEIGHT - height
@@ -274,7 +274,7 @@ class TileNodes:
             data = self._read(tile.full)
         if data is None or len(data) < tile.width * HASH_BYTES:
             raise TrustError(
-                "STO-L031", f"{render_tile_path(tile)} is missing or short"
+                "STO-L032", f"{render_tile_path(tile)} is missing or short"
             )
         return data[: tile.width * HASH_BYTES]
 

@@ -212,7 +212,7 @@ def _find_anchor(
         size = f"; one of {kept.checkpoint.size} leaves was published" if kept else ""
         text = f"is missing or unreadable{size}"
         remedy = "restore the log directory; the head database holds a copy of it"
-        parts.fault("STO-L031", name, text, remedy=remedy)
+        parts.fault("STO-L032", name, text, remedy=remedy)
     if published is not None and kept is not None:
         _compare(parts, published, kept)
     signed = [one for one in (published, kept) if one is not None and one.signed]

@@ -245,7 +245,7 @@ class TreeCheck:
         wanted = tile_at(tile.level, tile.index, self._published)
         if wanted.width > 0 and not {wanted.width, TILE_WIDTH} & set(mine):
             text = f"is missing; the checkpoint of {self._published} leaves needs it"
-            self._report_tile("STO-L031", wanted, text)
+            self._report_tile("STO-L032", wanted, text)
 
     def _compare(self, tile: Tile, data: bytes, hashes: Hashes) -> None:
         """Report a stored tile or bundle that does not hold exactly what was settled."""
@@ -346,5 +346,5 @@ def check_roots(
     if derived is None:
         text = f"not every one of its {size} leaves is left in some copy"
     remedy = "restore databases and log directory from the same moment"
-    parts.fault("STO-L033", anchor.file, text, remedy=remedy)
+    parts.fault("STO-L032", anchor.file, text, remedy=remedy)
     return False

@@ -94,7 +94,7 @@ class Sequencer:
 
         Raises:
             InternalError: ``STO-L040`` when another process writes this log,
-                ``STO-L052`` disk full, ``STO-L051`` the machine failed otherwise.
+                ``STO-R030`` disk full, ``STO-L051`` the machine failed otherwise.
             TrustError: ``STO-L041``…``STO-L049`` when its parts disagree.
         """
         store = store or DiskStore(data_dir)
@@ -140,7 +140,7 @@ class Sequencer:
 
         Raises:
             UsageError: ``STO-L010`` when the leaf is too long.
-            InternalError: ``STO-L051`` the writer has stopped, ``STO-L052`` disk full,
+            InternalError: ``STO-L051`` the writer has stopped, ``STO-R030`` disk full,
                 ``STO-L040`` another process locks a database.
         """
         return self.append_many([leaf], None if label is None else [label])[0]
@@ -177,7 +177,7 @@ class Sequencer:
 
         Raises:
             WaitError: ``STO-L056`` when no published checkpoint covers it yet.
-            TrustError: ``STO-L031`` when a tile has gone.
+            TrustError: ``STO-L032`` when a tile has gone.
         """
         return self.proofs([index])[0]
 
@@ -186,7 +186,7 @@ class Sequencer:
 
         Raises:
             WaitError: ``STO-L056`` when it does not cover all of them yet.
-            TrustError: ``STO-L031`` when a tile has gone.
+            TrustError: ``STO-L032`` when a tile has gone.
         """
         newest = self._newest()
         size = newest.checkpoint.size

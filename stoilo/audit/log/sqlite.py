@@ -142,7 +142,7 @@ def with_our_errors(
     """Let `work` raise our errors where the machine fails it.
 
     Raises:
-        InternalError: ``STO-L052`` disk full, ``STO-L040`` a database is locked,
+        InternalError: ``STO-R030`` disk full, ``STO-L040`` a database is locked,
             ``STO-L051`` anything else.
     """
 
@@ -169,7 +169,7 @@ def harmless_refusal(error: Exception) -> InternalError | None:
     """
     if _is_disk_full(error):
         return InternalError(
-            "STO-L052", "the log's disk is full; nothing was acknowledged"
+            "STO-R030", "the log's disk is full; nothing was acknowledged"
         )
     cause = error.__cause__ if isinstance(error, UnreachableError) else error
     if isinstance(cause, sqlite3.Error) and error_code(cause) & 0xFF in _LOCKED:

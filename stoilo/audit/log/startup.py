@@ -40,7 +40,7 @@ def open_store(store: DiskStore, origin: str, policy: LogPolicy | None) -> Openi
     """Check a log, creating it where there is provably none yet.
 
     Raises:
-        TrustError: ``STO-L031``…``STO-L049``, naming the part that disagrees.
+        TrustError: ``STO-L032``…``STO-L049``, naming the part that disagrees.
     """
     # Witnesses are not counted: a checkpoint may be older than the policy that names them.
     alone = policy and dataclasses.replace(policy, quorum=NO_QUORUM)

@@ -83,7 +83,7 @@ class SeenCheck:
             with self._state.change():
                 text = f"{offset - len(rows)} published rows are gone again"
                 if self._state.is_due("seen", self._look.now):
-                    self._state.alarm(FindingKind.SEEN, "STO-L137", text)
+                    self._state.alarm(FindingKind.SEEN, "STO-L134", text)
         return rows[offset:]
 
     def _check(self, place: int, row: SeenRow) -> None:

@@ -109,7 +109,7 @@ class Inspection:
             leaf = parse_leaf(entry)
             message = f"the record of leaf {place} ({leaf.kind}) is not shown"
             self._state.alarm(
-                FindingKind.RECORD_MISSING, "STO-L137", message, place, leaf
+                FindingKind.RECORD_MISSING, "STO-L134", message, place, leaf
             )
             self._match(place, leaf)
         connection = self._state.connection
@@ -215,8 +215,8 @@ def read_leaves(look: Look, target: Checkpoint) -> None:
     To be called inside of a change of the state, which an error undoes.
 
     Raises:
-        TrustError: ``STO-L033`` the entries do not lead to the signed root,
-            ``STO-L010``, ``STO-L031`` a bundle is malformed or missing.
+        TrustError: ``STO-L032`` the entries do not lead to the signed root,
+            ``STO-L010``, ``STO-L032`` a bundle is malformed or missing.
         UnreachableError: ``STO-L002``.
     """
     source, mirror = look.source, look.state.mirror
@@ -233,7 +233,7 @@ def read_leaves(look: Look, target: Checkpoint) -> None:
             inspection.take(place, entry, record)
     if mirror.root_at(target.size) != target.root:
         raise TrustError(
-            "STO-L033",
+            "STO-L032",
             f"the entries shown for {target.size} leaves have another root than signed",
         )
 

@@ -66,7 +66,7 @@ class Monitor:
         A log that has misbehaved provably is not looked at again: the proof stays.
 
         Raises:
-            TrustError: what does not verify and is not provable either: ``STO-L033``, a
+            TrustError: what does not verify and is not provable either: ``STO-L032``, a
                 signature, a missing tile. Nothing of it was taken into the state.
             UnreachableError: ``STO-L002``.
         """
@@ -101,7 +101,7 @@ class Monitor:
         memory = self._state.memory
         if note is None:
             if memory.note:
-                raise TrustError("STO-L031", "the log shows no checkpoint any more")
+                raise TrustError("STO-L032", "the log shows no checkpoint any more")
             return True
         shown = open_checkpoint(note, log_keys_of(self._policy)).checkpoint
         if memory.note and shown.origin != self._look().origin:
@@ -142,7 +142,7 @@ class Monitor:
         # Signing a size costs the log nothing; reading up to it would keep us for ever.
         if target.size - state.memory.size > self._settings.most_new:
             raise TrustError(
-                "STO-L033",
+                "STO-L032",
                 f"the log claims {target.size} leaves, more than anybody reads",
             )
         with state.change():

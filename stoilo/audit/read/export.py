@@ -53,11 +53,11 @@ def export_log(
     """Write the log at `location` to `target` and verify the copy.
 
     Raises:
-        UsageError: ``STO-L064`` `target` exists or cannot be written; see `open_log`.
+        UsageError: ``STO-U004`` `target` exists or cannot be written; see `open_log`.
         TrustError: what does not hold; then nothing gets the name `target`.
     """
     if target.exists():
-        raise UsageError("STO-L064", f"{target} exists already")
+        raise UsageError("STO-U004", f"{target} exists already")
     log = open_log(location, policy)
     head = log.signed.checkpoint
     report = ExportReport(head.origin, head.size, head.root.hex())
@@ -68,7 +68,7 @@ def export_log(
         draft.rename(target)
     except OSError as error:
         raise UsageError(
-            "STO-L064", f"{target} cannot be written: {error.strerror}"
+            "STO-U004", f"{target} cannot be written: {error.strerror}"
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -114,7 +114,7 @@ class LogView:
         """Return the leaves of one bundle as listed; hostile until proven.
 
         Raises:
-            TrustError: ``STO-L010`` or ``STO-L031`` when the bundle is bad or missing.
+            TrustError: ``STO-L010`` or ``STO-L032`` when the bundle is bad or missing.
         """
         return read_entries(self._tile, number, self.size)
 
@@ -134,13 +134,13 @@ class LogView:
         """Compare a tile as it is shown with what the entries make of it.
 
         Raises:
-            TrustError: ``STO-L031`` it is missing, ``STO-L032`` it holds something else.
+            TrustError: ``STO-L032`` it is missing, it holds something else.
         """
         present = self._tile(tile)
         if present is None:  # a partial tile goes once the full one is there
             present = (self._tile(tile.full) or b"")[: len(data)]
         if not present:
-            raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
+            raise TrustError("STO-L032", f"{render_tile_path(tile)} is missing")
         if present != data:
             text = f"{render_tile_path(tile)} does not hold what the log says"
             raise TrustError("STO-L032", text)
@@ -155,7 +155,7 @@ class LogView:
         At the end the tree was built again from them: nothing is missing or made up.
 
         Raises:
-            TrustError: ``STO-L010``, ``STO-L031``, at the end ``STO-L033``.
+            TrustError: ``STO-L010``, ``STO-L032``, at the end ``STO-L032``.
         """
         builder = TileBuilder()
         for number in range(-(-self.size // TILE_WIDTH)):
@@ -167,7 +167,7 @@ class LogView:
             take(tile, data)
         if builder.root() != self.signed.checkpoint.root:
             text = "the tree built from the entries has another root than signed"
-            raise TrustError("STO-L033", text)
+            raise TrustError("STO-L032", text)
 
     def _record(self, index: int, leaf: Leaf | None) -> Record | None:
         if leaf is None or leaf.kind is LeafKind.ADMISSION:
@@ -241,7 +241,7 @@ def check_evidence(
     """Return what a proof shows; everything but `policy` is hostile.
 
     Raises:
-        UsageError: ``STO-L061`` there is no leaf, or a source without a record.
+        UsageError: ``STO-U003`` there is no leaf, or a source without a record.
         TrustError: ``STO-L010``…``STO-L016`` malformed, or checkpoint not
             trusted, ``STO-L020`` not included, ``STO-L010`` no leaf of this format,
             ``STO-L141`` record or source of another.
@@ -249,7 +249,7 @@ def check_evidence(
     parsed = parse_proof(proof)
     data = parsed.extra if leaf is None else leaf
     if not data and leaf is None:
-        raise UsageError("STO-L061", "the proof carries no leaf", hint="pass --leaf")
+        raise UsageError("STO-U003", "the proof carries no leaf", hint="pass --leaf")
     signed = open_checkpoint(parsed.checkpoint, policy)
     check_inclusion(leaf_hash(data), parsed.index, parsed.path, signed.checkpoint)
     said = _parse_leaf(data, needed=record is not None)
@@ -274,7 +274,7 @@ def _check_source(record: Record | None, source: bytes) -> None:
     """Refuse a source that is not the one which the record publishes."""
     if record is None:
         raise UsageError(
-            "STO-L061", "a source is checked against a record", hint="pass --record"
+            "STO-U003", "a source is checked against a record", hint="pass --record"
         )
     if not isinstance(record, WorkunitRecord) or not record.public_source:
         raise TrustError("STO-L141", "this record publishes no source")

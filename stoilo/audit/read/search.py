@@ -161,7 +161,7 @@ def search_log(log: LogView, query: Query, *, limit: int = 100) -> SearchResult:
     Memory stays flat in the number of leaves.
 
     Raises:
-        TrustError: ``STO-L033`` when the leaves are not the signed ones; the codes of
+        TrustError: ``STO-L032`` when the leaves are not the signed ones; the codes of
             tiles and records.
     """
     result = SearchResult()

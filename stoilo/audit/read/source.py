@@ -250,12 +250,12 @@ def read_entries(
     """Return the leaves of one bundle in a log of `size` leaves; hostile until proven.
 
     Raises:
-        TrustError: ``STO-L010`` or ``STO-L031`` when the bundle is bad or missing.
+        TrustError: ``STO-L010`` or ``STO-L032`` when the bundle is bad or missing.
     """
     tile = tile_at(ENTRIES, number, size)
     data = read(tile)
     if data is None:  # a partial bundle goes once the full one is there
         data = read(tile.full)
     if data is None:
-        raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
+        raise TrustError("STO-L032", f"{render_tile_path(tile)} is missing")
     return decode_bundle(data, tile.width)

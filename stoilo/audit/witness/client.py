@@ -129,7 +129,7 @@ class Wire(Protocol):
     """Posts requests to one witness; used from one thread."""
 
     def post(self, body: bytes, deadline: float) -> Answer:
-        """Return the answer; raises ``STO-L105``. `deadline` is of `time.monotonic`."""
+        """Return the answer; raises ``STO-L058``. `deadline` is of `time.monotonic`."""
 
     def close(self) -> None:
         """Give up the connection."""
@@ -160,7 +160,7 @@ class HttpWire:
             )
         except HttpError as error:
             raise UnreachableError(
-                "STO-L105", f"it cannot be reached: {error}"
+                "STO-L058", f"it cannot be reached: {error}"
             ) from error
         return Answer(found.status, found.body)
 
@@ -219,7 +219,7 @@ class Cosigner:
         """Return `note` with every cosignature that came in time.
 
         Raises:
-            UnreachableError: ``STO-L101`` without a quorum; it says what each one said.
+            UnreachableError: ``STO-L058`` without a quorum; it says what each one said.
         """
         parsed = parse_note(note)
         end = time.monotonic() + self._settings.timeout_s
@@ -262,7 +262,7 @@ class Cosigner:
             if not _holds(one)
         ]
         return UnreachableError(
-            "STO-L101",
+            "STO-L058",
             f"the witness quorum {self._policy.quorum!r} was not reached "
             f"({'; '.join(said) or 'no witness has a URL'})",
         )
@@ -320,7 +320,7 @@ class _Asker:
             cosignature = self._read(answer, job)
             self._size = job.checkpoint.size
             return cosignature
-        raise UnreachableError("STO-L105", "it tells another size each time")
+        raise UnreachableError("STO-L058", "it tells another size each time")
 
     def _read(self, answer: Answer, job: _Job) -> NoteSignature:
         """Return the cosignature in an answer, verified."""
@@ -330,7 +330,7 @@ class _Asker:
                 "STO-L103", "it says that this log does not extend what it cosigned"
             )
         if answer.status != Status.COSIGNED:
-            raise UnreachableError("STO-L105", f"it answered {answer.status}")
+            raise UnreachableError("STO-L058", f"it answered {answer.status}")
         key = self.witness.key
         for item in parse_cosignatures(answer.body):
             if (item.name, item.key_id) == (key.name, key.key_id):

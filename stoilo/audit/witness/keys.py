@@ -119,7 +119,7 @@ def read_log_keys(texts: Iterable[str]) -> tuple[VerifierKey, ...]:
     """Return the keys of logs to watch; a line is a verifier key, `log` may precede it.
 
     Raises:
-        UsageError: ``STO-L115``.
+        UsageError: ``STO-U003``.
     """
     keys: dict[VerifierKey, None] = {}
     for text in texts:
@@ -129,12 +129,12 @@ def read_log_keys(texts: Iterable[str]) -> tuple[VerifierKey, ...]:
         try:
             key = parse_vkey(words[1] if words[0] == "log" and words[1:] else words[0])
         except TrustError as error:
-            raise UsageError("STO-L115", f"not a log's key: {error.message}") from error
+            raise UsageError("STO-U003", f"not a log's key: {error.message}") from error
         if key.kind is KeyType.COSIGNATURE:
-            raise UsageError("STO-L115", f"{key.name} is a cosigner's key, not a log's")
+            raise UsageError("STO-U003", f"{key.name} is a cosigner's key, not a log's")
         keys[key] = None
     if not keys:
-        raise UsageError("STO-L115", "a witness watches at least one log")
+        raise UsageError("STO-U003", "a witness watches at least one log")
     return tuple(keys)
 
 

@@ -56,9 +56,9 @@ def run_witness(settings: WitnessSettings, ready: Callable[[str], None]) -> None
     """Serve until SIGTERM or SIGINT; calls `ready` with the URL once it answers.
 
     Raises:
-        UsageError: ``STO-R090``, ``STO-R073`` beyond loopback without TLS.
+        UsageError: ``STO-R090`` beyond loopback without TLS.
         TrustError: ``STO-L106``, ``STO-L110``.
-        InternalError: ``STO-L107``, ``STO-R074`` the address cannot be bound.
+        InternalError: ``STO-U006`` the address cannot be bound.
     """
     _check_tls(settings)
     key = load_witness_key(settings.data)
@@ -131,7 +131,7 @@ def _check_tls(settings: WitnessSettings) -> None:
     has_tls = settings.certificate is not None and settings.certificate_key is not None
     if not parse_address(settings.listen).loopback and not has_tls:
         raise UsageError(
-            "STO-R073",
+            "STO-R090",
             f"{settings.listen} is not a loopback address and has no TLS",
             hint="give --certificate and --certificate-key, or listen on 127.0.0.1",
         )

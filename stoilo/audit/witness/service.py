@@ -71,7 +71,7 @@ class WitnessStore:
     Raises:
         TrustError: ``STO-L106`` when the file belongs to another key, is damaged, or is
             gone: a witness that has forgotten would cosign a second history.
-        InternalError: ``STO-L107`` when it cannot be read or written.
+        InternalError: ``STO-U006`` when it cannot be read or written.
     """
 
     def __init__(self, path: Path, vkey: str) -> None:
@@ -142,14 +142,14 @@ class WitnessStore:
         """Turn SQLite's complaints into ours; after a failed disk, believe nothing."""
         if self._broken:
             raise InternalError(
-                "STO-L107", "the witness's disk has failed; start again"
+                "STO-U006", "the witness's disk has failed; start again"
             )
         try:
             yield
         except sqlite3.OperationalError as error:
             self._broken = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR
             raise InternalError(
-                "STO-L107", f"the witness's memory cannot be used: {error}"
+                "STO-U006", f"the witness's memory cannot be used: {error}"
             ) from error
         except sqlite3.DatabaseError as error:
             raise TrustError(
@@ -192,7 +192,7 @@ class WitnessService:
         """Answer a request (hostile bytes of any length that the caller bounded).
 
         Raises:
-            InternalError, TrustError: ``STO-L106``, ``STO-L107``, ``STO-L108``: nothing
+            InternalError, TrustError: ``STO-L106``, ``STO-U006``, ``STO-L108``: nothing
                 was cosigned, and the memory is as it was.
         """
         try:

@@ -1,10 +1,9 @@
-"""`stoilo audit verify | show | search | prove | check | export`: what readers of a log do."""
+"""`stoilo audit verify | show | prove | check | export`: what readers of a log do."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,13 @@ from stoilo.audit.read.reader import LogView, check_evidence, open_log, verify_l
 from stoilo.audit.read.search import find_entries, parse_query, prove_leaf, search_log
 from stoilo.audit.read.source import read_url
 from stoilo.cli.audit.text import (
-    render_entries,
-    render_json,
-    render_misbehaviour,
-    render_refusal,
-    render_search,
+    describe_entries,
+    record_of,
+    say_misbehaviour,
+    say_search,
     show_entry,
 )
+from stoilo.cli.output import JSON, read_file, say, say_refused
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import (
     StoiloError,
@@ -65,7 +64,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--policy", metavar="FILE|VKEY", help="Whose signatures to trust."
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        JSON,
     )
     for option in reversed(options):
         command = option(command)
@@ -73,47 +72,49 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("name", metavar="INDEX|TASK")
+@click.argument("words", metavar="INDEX|TASK|WORD...", nargs=-1)
 @log_options
 @click.option("--source", is_flag=True, help="Print the published source too.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="List so many at most of what WORDs find.",
+)
 def show(
-    name: str, data: str | Path, policy: str | None, as_json: bool, source: bool
-) -> None:
-    """Show the entry at INDEX, or all entries of a task (its id or commitment).
-
-    Each entry is proven to lie under the signed checkpoint, and each record to be the one
-    that its leaf names.
-    """
-    log = _open(data, policy)
-    places = find_entries(log, name)
-    published = [at for at in places if at < log.size] or places[:1]
-    entries = [log.entry(at) for at in published]
-    shown = [show_entry(log, entry, with_source=source) for entry in entries]
-    click.echo(render_entries(shown, as_json=as_json))
-    _say_whose_key(log, as_json)
-
-
-@click.command()
-@click.argument("words", metavar="WORD...", nargs=-1)
-@log_options
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-def search(
     words: tuple[str, ...],
     data: str | Path,
     policy: str | None,
+    *,
     as_json: bool,
+    source: bool,
     limit: int,
 ) -> None:
-    """Find entries: kind:K, commitment:HEX, digest:HEX, code:STO-…, key:ROLE, since:DAY.
+    """Show the entry at INDEX, all entries of a task, or list what WORDs find.
 
-    Several kinds mean any of them, several mentions any of them; kind, mention, since:
-    and until: must all hold. Every entry of the log is read and the signed tree built
-    again from them, so nothing that matches is left out.
+    A task is named by its id or commitment. Each entry is proven to lie under the signed
+    checkpoint, and each record to be the one that its leaf names.
+
+    WORDs are kind:K, commitment:HEX, digest:HEX, code:STO-…, key:ROLE, since:DAY and
+    until:DAY. Several kinds mean any of them, several mentions any of them; kind, mention,
+    since: and until: must all hold. Every entry of the log is read and the signed tree
+    built again from them, so nothing that matches is left out.
+
+    Example: stoilo audit show kind:refusals since:2027-01-01
     """
-    query = parse_query(words)
-    log = _open(data, policy)
-    result = search_log(log, query, limit=limit)
-    click.echo(render_search(result, as_json=as_json))
+    if len(words) == 1 and ":" not in words[0] and not words[0].startswith("STO-"):
+        log = _open(data, policy)
+        places = find_entries(log, words[0])
+        published = [at for at in places if at < log.size] or places[:1]
+        entries = [log.entry(at) for at in published]
+        shown = [show_entry(log, entry, with_source=source) for entry in entries]
+        record = {"verified": True, "entries": [*map(record_of, shown)]}
+        say(record, describe_entries(shown), as_json=as_json)
+    else:
+        query = parse_query(words)  # what it says wrong comes before what the log does
+        log = _open(data, policy)
+        say_search(search_log(log, query, limit=limit), as_json=as_json)
     _say_whose_key(log, as_json)
 
 
@@ -127,19 +128,13 @@ def prove(task: str, data: str | Path, policy: str | None, as_json: bool) -> Non
     FILE.tlog-proof. `stoilo audit check` verifies it, without the log.
     """
     found = prove_leaf(data, task, None if policy is None else read_policy(policy))
-    if not as_json:
-        click.echo(found.proof.decode(), nl=False)
-        return
-    click.echo(
-        json.dumps(
-            {
-                "index": found.index,
-                "size": found.signed.checkpoint.size,
-                "leaf": base64.b64encode(found.data).decode(),
-                "proof": found.proof.decode(),
-            }
-        )
-    )
+    record = {
+        "index": found.index,
+        "size": found.signed.checkpoint.size,
+        "leaf": base64.b64encode(found.data).decode(),
+        "proof": found.proof.decode(),
+    }
+    say(record, found.proof.decode().removesuffix("\n"), as_json=as_json)
 
 
 @click.command()
@@ -150,7 +145,7 @@ def prove(task: str, data: str | Path, policy: str | None, as_json: bool) -> Non
 @click.option("--leaf", metavar="FILE", help="The leaf, if the proof carries none.")
 @click.option("--record", metavar="FILE|URL", help="Must be the leaf's record.")
 @click.option("--source", metavar="FILE|URL", help="Must be the record's source.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 @click.pass_context
 def check(
     context: click.Context,
@@ -169,7 +164,7 @@ def check(
     try:
         trusted, data = read_policy(policy), _read(proof, MAX_MISBEHAVIOUR_BYTES) or b""
         if is_accusation(data):
-            click.echo(render_misbehaviour(check_misbehaviour(data, trusted), as_json))
+            say_misbehaviour(check_misbehaviour(data, trusted), as_json=as_json)
             return
         found = check_evidence(
             data,
@@ -181,12 +176,10 @@ def check(
     except StoiloError as error:
         if not as_json:
             raise
-        click.echo(render_refusal(error))
-        context.exit(error.exit_code)
+        context.exit(say_refused(error))
     found = dataclasses.replace(found, source=None)  # the reader has it
-    click.echo(
-        render_json(found) if as_json else render_entries([found], as_json=False)
-    )
+    shown = {"verified": True, **record_of(found)}
+    say(shown, describe_entries([found]), as_json=as_json)
 
 
 @click.command()
@@ -204,18 +197,15 @@ def export(
 ) -> None:
     """Write a bundle that verifies offline: tiles, checkpoint, policy, records, sources.
 
-    `stoilo audit verify`, `show`, `search` and `prove` read it.
+    `stoilo audit verify`, `show` and `prove` read it.
     """
     trusted = None if policy is None else read_policy(policy)
     report = export_log(data, target, trusted, sources=_chosen(sources))
-    if as_json:
-        click.echo(json.dumps(dataclasses.asdict(report)))
-        return
-    click.echo(
-        f"{target}: {report.size} leaves of {show_plainly(report.origin)}, "
-        f"{report.records} records, "
+    text = (
+        f"{target}: {report.size} leaves of {report.origin}, {report.records} records, "
         f"{report.sources} sources; {report.missing} records were not there."
     )
+    say(report, text, as_json=as_json)
 
 
 def _say_whose_key(log: LogView, as_json: bool) -> None:
@@ -233,12 +223,11 @@ def _chosen(sources: str) -> frozenset[str] | None:
 
 
 def _open(data: str | Path, policy: str | None) -> LogView:
-
     return open_log(data, None if policy is None else read_policy(policy))
 
 
 def _read(place: str | None, limit: int = _FILE_BYTES) -> bytes | None:
-    """Return at most limit+1 bytes of a file or URL; None for no place."""
+    """Return the bytes of a file or URL; None for no place."""
     if place is None:
         return None
     if place.startswith(("http://", "https://")):
@@ -246,13 +235,7 @@ def _read(place: str | None, limit: int = _FILE_BYTES) -> bytes | None:
         if data is None:
             raise UnreachableError("STO-L002", f"{place} is not there")
         return data
-    try:
-        with Path(place).open("rb") as file:
-            return file.read(limit + 1)
-    except OSError as error:
-        raise UsageError(
-            "STO-U004", f"{place} cannot be read: {error.strerror}"
-        ) from error
+    return read_file(Path(place), limit)
 
 
 def read_policy(text: str) -> LogPolicy:
@@ -262,7 +245,7 @@ def read_policy(text: str) -> LogPolicy:
     (`stoilo.audit.format.policy`).
 
     Raises:
-        UsageError: ``STO-L003`` or ``STO-L004`` when it is malformed,
+        UsageError: ``STO-L003`` or ``STO-K001`` when it is malformed,
             ``STO-U004`` when the file cannot be read.
     """
     try:
@@ -290,7 +273,7 @@ FAULTY_EXIT = 4
     is_flag=True,
     help="List every fault with its file, its place and what would help (DIR only).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 @click.pass_context
 def verify(
     context: click.Context,
@@ -314,10 +297,9 @@ def verify(
     except StoiloError as error:
         if not as_json or every:
             raise
-        click.echo(render_refusal(error))
-        context.exit(error.exit_code)
+        context.exit(say_refused(error))
     shown = {"verified": report.is_sound, **dataclasses.asdict(report)}
-    click.echo(json.dumps(shown) if as_json else render_report(report))
+    say(shown, render_report(report), as_json=as_json)
     if not report.is_sound:
         context.exit(FAULTY_EXIT)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import signal
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from stoilo.audit.monitor.monitor import Monitor, MonitorReport, run_monitor
 from stoilo.audit.monitor.state import MonitorState
 from stoilo.audit.read.source import open_source
 from stoilo.cli.audit.entries import read_policy
+from stoilo.cli.output import FOLDER, JSON, say
 from stoilo.core.digests import content_digest
 from stoilo.executor.volunteer.wakeup import Wakeup
 
@@ -51,7 +51,7 @@ from stoilo.executor.volunteer.wakeup import Wakeup
 @click.option(
     "--state",
     "directory",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Where it remembers; by default one of its own for each log.",
 )
 @click.option("--once", is_flag=True, help="Look once, and exit 4 after any alarm.")
@@ -76,7 +76,7 @@ from stoilo.executor.volunteer.wakeup import Wakeup
     show_default=True,
     help="A log without news is silent after, s.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one object a line.")
+@JSON
 @click.pass_context
 def monitor(
     context: click.Context,
@@ -156,16 +156,15 @@ def _show_text(finding: Finding, file: str) -> None:
 
 def _show_json(finding: Finding, file: str) -> None:
     fields = {name: getattr(finding, name) for name in finding.__struct_fields__}
-    click.echo(json.dumps(fields | {"file": file}))
+    say(fields | {"file": file}, "", as_json=True)
 
 
 def _show_report(report: MonitorReport, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"kind": "status", **dataclasses.asdict(report)}))
-    elif report.origin:
-        click.echo(
+    text = "Nothing of the log was verified yet."
+    if report.origin:
+        text = (
             f"The log {report.origin} was followed to {report.size} leaves, "
             f"{report.findings or 'no'} finding{'s' * (report.findings != 1)}."
         )
-    else:
-        click.echo("Nothing of the log was verified yet.")
+    record = {"kind": "status", **dataclasses.asdict(report)}
+    say(record, text, as_json=as_json)

@@ -14,7 +14,8 @@ from stoilo.audit.format.misbehaviour import Misbehaviour
 from stoilo.audit.format.proof import LeafKind
 from stoilo.audit.read.reader import Entry, LogView
 from stoilo.audit.read.search import Found, SearchResult, explain_admission
-from stoilo.core.errors import StoiloError, show_plainly
+from stoilo.cli.output import say
+from stoilo.core.errors import show_plainly
 from stoilo.core.signatures import Json
 
 
@@ -35,7 +36,7 @@ def show_entry(log: LogView, entry: Entry, *, with_source: bool) -> Entry:
     return entry
 
 
-def _json_of(entry: Entry) -> dict[str, Json]:
+def record_of(entry: Entry) -> dict[str, Json]:
     """Return an entry's fields; their names are a contract with scripts."""
     leaf, signed = entry.leaf, entry.signed
     source = None if entry.source is None else entry.source.decode(errors="replace")
@@ -66,23 +67,8 @@ def _fields(record: Record | None) -> Json:
     return fields
 
 
-def render_json(entry: Entry) -> str:
-    """Return one entry for machines."""
-    return json.dumps({"verified": True, **_json_of(entry)})
-
-
-def render_refusal(error: StoiloError) -> str:
-    """Return the machine's form of what did not verify."""
-    fault = {"code": error.code, "message": error.message, "hint": error.hint}
-    return json.dumps({"verified": False, "error": fault})
-
-
-def render_entries(entries: list[Entry], *, as_json: bool) -> str:
-    """Return entries for machines (one object) or for people."""
-    if as_json:
-        return json.dumps(
-            {"verified": True, "entries": [_json_of(one) for one in entries]}
-        )
+def describe_entries(entries: list[Entry]) -> str:
+    """Return entries for people."""
     return "\n\n".join("\n".join(_lines(one)) for one in entries)
 
 
@@ -128,16 +114,15 @@ def _value(name: str, value: Json) -> str:
     return show_plainly(text) or "-"
 
 
-def render_search(result: SearchResult, *, as_json: bool) -> str:
-    """Return what a search found, for machines (one object) or for people."""
-    if as_json:
-        found = [_row(one) for one in result.found]
-        counts = {
-            "searched": result.searched,
-            "without_record": result.without_record,
-            "more": result.more,
-        }
-        return json.dumps({"verified": True, **counts, "found": found})
+def say_search(result: SearchResult, *, as_json: bool) -> None:
+    """Print what a search found."""
+    record = {
+        "verified": True,
+        "searched": result.searched,
+        "without_record": result.without_record,
+        "more": result.more,
+        "found": [_row(one) for one in result.found],
+    }
     lines = [
         f"{one.index:>9}  {show_time(one.leaf.time)}  {one.leaf.kind:<10}  "
         f"{one.leaf.digest}"
@@ -147,7 +132,7 @@ def render_search(result: SearchResult, *, as_json: bool) -> str:
     lines.append(f"{len(result.found)} of {result.searched} entries{rest}")
     if result.without_record:
         lines.append(f"{result.without_record} entries have no record here")
-    return "\n".join(lines)
+    say(record, "\n".join(lines), as_json=as_json)
 
 
 def _row(found: Found) -> dict[str, Json]:
@@ -161,18 +146,20 @@ def _row(found: Found) -> dict[str, Json]:
     }
 
 
-def render_misbehaviour(shown: Misbehaviour, as_json: bool) -> str:
-    """Return what a proof of misbehaviour shows, for machines or for people."""
+def say_misbehaviour(shown: Misbehaviour, *, as_json: bool) -> None:
+    """Print what a proof of misbehaviour shows."""
     first, second = shown.first, shown.second
-    witnesses: list[Json] = [*sorted(shown.witnesses)]
-    if as_json:
-        trees: list[Json] = [
+    witnesses = sorted(shown.witnesses)
+    record = {
+        "proven": True,
+        "origin": first.origin,
+        "checkpoints": [
             {"size": one.size, "root": one.root.hex()} for one in (first, second)
-        ]
-        fields: dict[str, Json] = {"proven": True, "origin": first.origin}
-        fields |= {"checkpoints": trees, "root_of_second_at_first": shown.root.hex()}
-        return json.dumps(fields | {"witnesses": witnesses})
-    lines = [f"Proven: the log {show_plainly(first.origin)} has signed two histories."]
+        ],
+        "root_of_second_at_first": shown.root.hex(),
+        "witnesses": witnesses,
+    }
+    lines = [f"Proven: the log {first.origin} has signed two histories."]
     lines += [
         f"{one.size} leaves with root {one.root.hex()}" for one in (first, second)
     ]
@@ -180,4 +167,4 @@ def render_misbehaviour(shown: Misbehaviour, as_json: bool) -> str:
         lines.append(f"whose first {first.size} leaves have root {shown.root.hex()}")
     if witnesses:
         lines.append(f"These witnesses cosigned both: {', '.join(map(str, witnesses))}")
-    return "\n".join(lines)
+    say(record, "\n".join(lines), as_json=as_json)

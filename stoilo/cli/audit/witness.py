@@ -6,24 +6,23 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stoilo.audit.format.note import KeyType, VerifierKey, private_vkey, render_vkey
+from stoilo.audit.witness.keys import load_witness_key, make_witness_key, read_log_keys
+from stoilo.audit.witness.process import WitnessSettings, run_witness
+from stoilo.cli.output import FILE, FOLDER, JSON, read_file, say
 from stoilo.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from stoilo.audit.format.note import VerifierKey
-
+from stoilo.server.config import load_config
+from stoilo.signer.key_files import ensure_key, make_private_directory
 
 MAX_LOGS_BYTES = 1024 * 1024
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
 @click.argument("kind", type=click.Choice(["log", "witness"]))
-@click.option("--data", type=_FOLDER, required=True, help="Its directory.")
+@click.option("--data", type=FOLDER, required=True, help="Its directory.")
 @click.option(
     "--name",
     help="Its name, for example witness.example/w1; a log's as `stoilo up` will have it.",
@@ -35,7 +34,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Of a new witness's key.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def key(
     kind: str, data: Path, name: str | None, algorithm: str, *, as_json: bool
 ) -> None:
@@ -47,20 +46,14 @@ def key(
     if kind == "log":
         name, vkey = _log_key(data, name)
     else:
-        from stoilo.audit.witness.keys import make_witness_key  # noqa: PLC0415 - extra
-
         if name is None:
             raise UsageError("STO-L110", "a witness has a name", hint="give --name")
         vkey = make_witness_key(data, name, algorithm).vkey
-    click.echo(json.dumps({"name": name, "vkey": vkey}) if as_json else vkey)
+    say({"name": name, "vkey": vkey}, vkey, as_json=as_json)
 
 
 def _log_key(data: Path, origin: str | None) -> tuple[str, str]:
     """Return name and verifier key of the log of a server's directory."""
-    from stoilo.audit.format.note import KeyType, private_vkey, render_vkey  # noqa: PLC0415 - extra
-    from stoilo.server.config import load_config  # noqa: PLC0415 - extra
-    from stoilo.signer.key_files import ensure_key, make_private_directory  # noqa: PLC0415 - extra
-
     config, _ = load_config(data.absolute(), {"origin": origin}, os.environ)
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     keys = make_private_directory(data / "keys")
@@ -71,7 +64,7 @@ def _log_key(data: Path, origin: str | None) -> tuple[str, str]:
 
 
 @click.command()
-@click.option("--data", type=_FOLDER, required=True, help="The witness's directory.")
+@click.option("--data", type=FOLDER, required=True, help="The witness's directory.")
 @click.option(
     "--listen",
     default="127.0.0.1:57090",
@@ -81,10 +74,10 @@ def _log_key(data: Path, origin: str | None) -> tuple[str, str]:
 @click.option(
     "--log", "log_keys", multiple=True, help="Verifier key of a log to watch."
 )
-@click.option("--logs", type=_FILE, help="File of such keys, one in a line.")
-@click.option("--certificate", type=_FILE, help="PEM file; needed beyond loopback.")
-@click.option("--certificate-key", type=_FILE, help="PEM file of its key.")
-@click.option("--json", "as_json", is_flag=True, help="Errors as JSON too.")
+@click.option("--logs", type=FILE, help="File of such keys, one in a line.")
+@click.option("--certificate", type=FILE, help="PEM file; needed beyond loopback.")
+@click.option("--certificate-key", type=FILE, help="PEM file of its key.")
+@JSON
 def witness(
     data: Path,
     listen: str,
@@ -101,12 +94,6 @@ def witness(
     and SIGTERM end it.
     """
     del as_json  # the line is JSON anyway; main renders errors
-    from stoilo.audit.witness.keys import load_witness_key  # noqa: PLC0415 - extra
-    from stoilo.audit.witness.process import (  # noqa: PLC0415 - extra
-        WitnessSettings,
-        run_witness,
-    )
-
     settings = WitnessSettings(
         data=data,
         listen=listen,
@@ -125,18 +112,8 @@ def witness(
 
 def _read_logs(keys: tuple[str, ...], file: Path | None) -> tuple[VerifierKey, ...]:
     """Return the keys from the command line and from the file."""
-    from stoilo.audit.witness.keys import read_log_keys  # noqa: PLC0415 - extra
-
     lines = list(keys)
     if file is not None:
-        try:
-            with file.open("rb") as stream:
-                text = stream.read(MAX_LOGS_BYTES + 1)
-        except OSError as error:
-            raise UsageError(
-                "STO-U004", f"{file.name} cannot be read: {error.strerror}"
-            ) from error
-        if len(text) > MAX_LOGS_BYTES:
-            raise UsageError("STO-U004", f"{file.name} is too large")
+        text = read_file(file, MAX_LOGS_BYTES)
         lines += text.decode(errors="replace").splitlines()
     return read_log_keys(lines)

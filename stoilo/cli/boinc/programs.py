@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-import time
 from pathlib import Path
 
 import click
 
+from stoilo.cli.freezing import find_manifest
+from stoilo.cli.output import DATA, JSON, now, say
 from stoilo.core.errors import UsageError
-
-_FOLDER = click.Path(path_type=Path, file_okay=False)
+from stoilo.core.frozen_tree import platform_name
+from stoilo.core.levels import level_files
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.server.config import load_config
+from stoilo.server.data_directory import claim_directory
+from stoilo.signer.development.changes import (
+    next_serial,
+    project_origin,
+    publish_programs,
+)
+from stoilo.signer.development.root import create_development_root
+from stoilo.signer.part_building import build_parts, built_file
 
 
 @click.command()
-@click.option(
-    "--data", required=True, type=_FOLDER, help="Data directory of `stoilo up`."
-)
+@DATA
 @click.option(
     "--flavor",
     "flavors",
@@ -34,7 +42,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--new", "is_new", is_flag=True, help="Make the development root if there is none."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def programs(
     data: Path,
     flavors: tuple[str, ...],
@@ -51,37 +59,29 @@ def programs(
 
     Example: stoilo boinc programs --data project --flavor pure --flavor numeric
     """
-    from stoilo.signer.development.changes import publish_programs  # noqa: PLC0415 - an extra
-
     if build is not None and flavors:
         raise UsageError("STO-U003", "--flavor is for building; --from names a build")
-    now = int(time.time())
     if is_new:
-        _make_root(data, now)
+        _make_root(data)
     if build is not None:
-        made = publish_programs(data / "keys", build, now)
+        made = publish_programs(data / "keys", build, now())
     else:
         with tempfile.TemporaryDirectory(prefix="stoilo-programs-") as folder:
             _build(data / "keys", Path(folder) / "build", flavors or ("pure",))
-            made = publish_programs(data / "keys", Path(folder) / "build", now)
-    if as_json:
-        click.echo(json.dumps({"targets": made.targets, "signed": made.signed}))
-        return
-    click.echo("\n".join(made.targets))
-    click.echo("Published; BOINC clients get them with their next work.")
+            made = publish_programs(data / "keys", Path(folder) / "build", now())
+    text = "\n".join(made.targets)
+    say(
+        {"targets": made.targets, "signed": made.signed},
+        f"{text}\nPublished; BOINC clients get them with their next work.",
+        as_json=as_json,
+    )
 
 
-def _make_root(data: Path, now: int) -> None:
+def _make_root(data: Path) -> None:
     """Make the root that `stoilo up` would make at its first start, unless it is there.
 
     A stock project wants its programs before the server starts on it.
     """
-    from stoilo.core.levels import level_files  # noqa: PLC0415
-    from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415
-    from stoilo.server.config import load_config  # noqa: PLC0415
-    from stoilo.server.data_directory import claim_directory  # noqa: PLC0415
-    from stoilo.signer.development.root import create_development_root  # noqa: PLC0415
-
     if (data / "keys" / "root.json").exists():
         return
     home = claim_directory(data)
@@ -90,7 +90,7 @@ def _make_root(data: Path, now: int) -> None:
         create_development_root(
             home.part("keys"),
             config.origin,
-            now,
+            now(),
             installed=installed_release(),
             level_files=level_files(),
         )
@@ -98,11 +98,6 @@ def _make_root(data: Path, now: int) -> None:
 
 def _build(directory: Path, output: Path, flavors: tuple[str, ...]) -> None:
     """Freeze the parts for the root in `directory`, under a serial of their own."""
-    from stoilo.cli.flavor.build import find_manifest  # noqa: PLC0415 - an extra
-    from stoilo.core.frozen_tree import platform_name  # noqa: PLC0415 - an extra  # noqa: PLC0415 - an extra
-    from stoilo.signer.development.changes import next_serial, project_origin  # noqa: PLC0415  # noqa: PLC0415
-    from stoilo.signer.part_building import build_parts, built_file  # noqa: PLC0415
-
     origin = project_origin(directory)
     serial = next_serial(directory, platform_name())
     root = (directory / "root.json").read_bytes()

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 from pathlib import Path
 
 import click
 
-from stoilo.cli.boinc.data import DATA, JSON
-from stoilo.core.errors import UsageError, show_plainly
-
-_FOLDER = click.Path(path_type=Path, file_okay=False)
+from stoilo.cli.output import DATA, FOLDER, JSON, say
+from stoilo.core.errors import UsageError
+from stoilo.server.config import load_config
+from stoilo.server.engines.stock.installation.checks import examine, is_healthy
+from stoilo.server.engines.stock.installation.install import (
+    install_project,
+    read_offer,
+)
+from stoilo.server.engines.stock.installation.snapshot import read_snapshot
+from stoilo.server.engines.stock.project.directory import read_project
+from stoilo.server.operations.moving import move_project
 
 
 @click.command()
-@click.argument("project_dir", type=_FOLDER)
-@click.option("--data", type=_FOLDER, help="Data directory of the server: its release.")
-@click.option("--release", type=_FOLDER, help="A published release, instead.")
+@click.argument("project_dir", type=FOLDER)
+@click.option("--data", type=FOLDER, help="Data directory of the server: its release.")
+@click.option("--release", type=FOLDER, help="A published release, instead.")
 @click.option(
     "--quick", is_flag=True, help="Let hosts ask every few seconds: for few hosts."
 )
@@ -42,11 +47,6 @@ def install(
 
     Example: stoilo boinc install /srv/project --data /srv/stoilo
     """
-    from stoilo.server.engines.stock.installation.install import (  # noqa: PLC0415 - extra
-        install_project,
-        read_offer,
-    )
-
     if (data is None) == (release is None):
         raise UsageError("STO-U003", "name either --data or --release")
     # the server publishes its release among its keys; public files only are read
@@ -54,28 +54,25 @@ def install(
     plan = install_project(
         project_dir, read_offer(folder), quick=quick, dry_run=dry_run
     )
-    if as_json:
-        shown = {
-            "steps": [str(step) for step in plan.steps],
-            "notes": [dataclasses.asdict(note) for note in plan.notes],
-            "done": not dry_run,
-        }
-        click.echo(json.dumps(shown))
-        return
-    for step in plan.steps:
-        click.echo(step)
-    if not plan.steps:
-        click.echo("Nothing to do: everything is as it should be.")
+    record = {
+        "steps": [str(step) for step in plan.steps],
+        "notes": plan.notes,
+        "done": not dry_run,
+    }
+    lines = list(map(str, plan.steps)) or [
+        "Nothing to do: everything is as it should be."
+    ]
     for note in plan.notes:
         act = "ACT" if note.grave else "note"
-        click.echo(f"{act} {note.name}: {note.text} -> {note.advice}")
+        lines.append(f"{act} {note.name}: {note.text} -> {note.advice}")
+    say(record, "\n".join(lines), as_json=as_json)
 
 
 UNHEALTHY = 4
 
 
 @click.command()
-@click.argument("project_dir", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("project_dir", type=FOLDER)
 @click.option("--no-web", is_flag=True, help="Do not ask the project's own URLs.")
 @JSON
 @click.pass_context
@@ -94,22 +91,15 @@ def doctor(
 
     Example: stoilo boinc doctor /srv/project
     """
-    from stoilo.server.engines.stock.installation.checks import examine, is_healthy  # noqa: PLC0415
-    from stoilo.server.engines.stock.installation.snapshot import read_snapshot  # noqa: PLC0415
-    from stoilo.server.engines.stock.project.directory import read_project  # noqa: PLC0415
-
     findings = examine(read_snapshot(read_project(project_dir), web=not no_web))
     healthy = is_healthy(findings)
-    if as_json:
-        listed = [dataclasses.asdict(one) for one in findings]
-        click.echo(json.dumps({"healthy": healthy, "findings": listed}))
-    else:
-        for one in findings:
-            what = "fail" if one.grave else "warn"
-            advice = f" -> {one.advice}" if one.advice else ""
-            click.echo(show_plainly(f"{what}  {one.name}: {one.text}{advice}"))
-        if not findings:
-            click.echo("Nothing is wrong.")
+    lines = []
+    for one in findings:
+        what = "fail" if one.grave else "warn"
+        advice = f" -> {one.advice}" if one.advice else ""
+        lines.append(f"{what}  {one.name}: {one.text}{advice}")
+    text = "\n".join(lines) or "Nothing is wrong."
+    say({"healthy": healthy, "findings": findings}, text, as_json=as_json)
     if not healthy:
         context.exit(UNHEALTHY)
 
@@ -136,18 +126,12 @@ def migrate(data: Path, project_dir: Path, keys: str, as_json: bool) -> None:
     Stop the server first. What is there already is left alone: run it again after anything
     went wrong. Hosts go on by themselves where URL and code-signing key stay the same.
     """
-    from stoilo.server.config import load_config  # noqa: PLC0415 - extra
-    from stoilo.server.engines.stock.project.directory import read_project  # noqa: PLC0415
-    from stoilo.server.operations.moving import move_project  # noqa: PLC0415
-
     config, _ = load_config(data.absolute(), {}, os.environ)
     project = read_project(project_dir)
     moved = move_project(config, project.database_url, weak=keys == "weak")
-    if as_json:
-        click.echo(json.dumps(dataclasses.asdict(moved)))
-        return
-    click.echo(
+    text = (
         f"moved {moved.users} accounts ({moved.users_there} were there), "
         f"{moved.hosts} computers ({moved.hosts_there} were there); "
         f"{moved.tasks} running tasks begin anew; apps: {', '.join(moved.apps)}"
     )
+    say(moved, text, as_json=as_json)

@@ -13,16 +13,24 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from stoilo.cli.demo.auditor import WatchedLog, begin_witness, hide_witnesses, watch_log
-from stoilo.cli.demo.hostile import read_program
 from stoilo.core.errors import InternalError
 from stoilo.testing.deployment import Deployment
 
 NAME = "demo_research"
+GATE_PROGRAMS = ("dunder_walk", "hidden_text", "read_files")
+JAIL_PROGRAM = "call_home"
+
+
+def read_program(name: str) -> str:
+    """Return the text of a hostile program: of three for the gate, one for the jail."""
+    folder = resources.files("stoilo.cli.demo") / "hostile"
+    return (folder / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def load_research() -> ModuleType:

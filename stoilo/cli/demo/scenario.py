@@ -24,8 +24,7 @@ from stoilo.cli.demo.auditor import (
     read_log_policy,
     read_trust,
 )
-from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM
-from stoilo.cli.demo.parts import DemoParts
+from stoilo.cli.demo.parts import GATE_PROGRAMS, JAIL_PROGRAM, DemoParts
 from stoilo.client.capture import Captured
 from stoilo.client.options import TaskOptions
 from stoilo.core.codec.skeleton import encode

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from stoilo.cli.flavor.build import find_manifest
+from stoilo.cli.freezing import find_manifest
 from stoilo.cli.keys import read_small
+from stoilo.cli.output import FILE, FOLDER, JSON, say
 from stoilo.cli.release.ceremony_folder import read_floors
 from stoilo.flavors.build import BuiltPart
 from stoilo.signer.part_building import build_parts, built_file
 
-_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-
 
 @click.command()
 @click.option(
-    "--output", required=True, type=_FOLDER, help="A directory that is new or empty."
+    "--output", required=True, type=FOLDER, help="A directory that is new or empty."
 )
 @click.option(
-    "--root", required=True, type=_FILE, help="Root metadata that the verifier trusts."
+    "--root", required=True, type=FILE, help="Root metadata that the verifier trusts."
 )
 @click.option(
     "--origin", required=True, help="The project's origin, as the log has it."
@@ -39,8 +36,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "--flavor", "flavors", multiple=True, help="Also a flavor; may be given again."
 )
 @click.option("--floor", "floors", multiple=True, metavar="PART=SERIAL")
-@click.option("--python", type=_FILE, help="Interpreter to freeze with.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--python", type=FILE, help="Interpreter to freeze with.")
+@JSON
 def build(
     output: Path,
     root: Path,
@@ -73,18 +70,10 @@ def build(
 
 
 def _show(made: list[BuiltPart], output: Path, *, as_json: bool) -> None:
-    if as_json:
-        rows = [
-            {
-                "part": part.part,
-                "tree": part.tree,
-                "archive": part.archive_digest,
-                "size": part.archive_size,
-            }
-            for part in made
-        ]
-        click.echo(json.dumps({"output": str(output), "parts": rows}))
-        return
+    rows, lines = [], []
     for part in made:
-        click.echo(f"{part.part:<10} tree {part.tree}  {part.archive_size:,} bytes")
-    click.echo(f"Next: build again elsewhere and compare, then attest: {output}")
+        row = {"part": part.part, "tree": part.tree, "archive": part.archive_digest}
+        rows.append(row | {"size": part.archive_size})
+        lines.append(f"{part.part:<10} tree {part.tree}  {part.archive_size:,} bytes")
+    lines.append(f"Next: build again elsewhere and compare, then sign: {output}")
+    say({"output": str(output), "parts": rows}, "\n".join(lines), as_json=as_json)

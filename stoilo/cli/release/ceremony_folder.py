@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import click
-import msgspec
-
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import read_witnesses
 from stoilo.cli.keys import read_public_file, read_small
+from stoilo.cli.output import now as clock
+from stoilo.cli.output import say
 from stoilo.core.errors import UsageError
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import BuilderKey
@@ -28,16 +26,6 @@ from stoilo.signer.ceremony.folder import (
 from stoilo.signer.ceremony.key_holders import KeyHolder
 from stoilo.signer.ceremony.review import Review, render_review, review
 from stoilo.signer.ceremony.transcript import add_line
-
-FOLDER = click.Path(path_type=Path, file_okay=False)
-FILE = click.Path(path_type=Path, dir_okay=False)
-
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-
-
-def clock() -> int:
-    """Return this machine's time, Unix seconds."""
-    return int(time.time())
 
 
 def read_floors(rows: Iterable[str]) -> dict[str, int]:
@@ -135,10 +123,8 @@ def save(
 
 def print_review(found: Review, *folders: Path, as_json: bool) -> None:
     """Print a review, for people or for programs."""
-    if as_json:
-        click.echo(msgspec.json.encode(found).decode())
-    else:
-        click.echo(render_review(found, " ".join(map(str, folders))))
+    text = render_review(found, " ".join(map(str, folders)))
+    say(found, text, as_json=as_json)
 
 
 def propose(

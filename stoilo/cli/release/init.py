@@ -9,11 +9,9 @@ from typing import Any
 import click
 
 from stoilo.cli.keys import read_small
+from stoilo.cli.output import FILE, FOLDER, JSON
+from stoilo.cli.output import now as clock
 from stoilo.cli.release.ceremony_folder import (
-    FILE,
-    FOLDER,
-    clock,
-    json_option,
     propose,
     read_builders,
     read_holders,
@@ -105,7 +103,7 @@ def _role_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--rehearsal", is_flag=True, help="A staging project: mark its root.")
 @click.option("--note", default="", help="Why, for those who will sign.")
-@json_option
+@JSON
 def init(
     folder: Path,
     origin: str,

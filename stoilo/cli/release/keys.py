@@ -1,30 +1,22 @@
-"""`stoilo release keygen|online-keys|boinc-change`: people's keys, the server's, BOINC's."""
+"""`stoilo release keygen|online-keys`: people's keys, and the server's."""
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from pathlib import Path
 
 import click
-import msgspec
 
 from stoilo.cli.keys import (
     ask_passphrase,
     confirm_fingerprint,
-    open_key_file,
     passphrase_option,
-    read_public_file,
 )
-from stoilo.cli.release.ceremony_folder import FILE, FOLDER, json_option
-from stoilo.core.boinc.codesign import parse_boinc_public, render_boinc_public
-from stoilo.core.errors import InternalError, UsageError
+from stoilo.cli.output import FILE, FOLDER, JSON, cannot_write, now, render_day, say
+from stoilo.core.errors import UsageError
 from stoilo.server.config import DEFAULT_ORIGIN, load_config
-from stoilo.signer.boinc_keys import sign_key_change
 from stoilo.signer.key_files import write_private_file
 from stoilo.signer.offline_keys import (
-    BOINC_ROLE,
     HARD,
     KEY_ROLES,
     Hardness,
@@ -69,7 +61,7 @@ from stoilo.signer.process.online_keys import (
     help="For rehearsing: nothing is typed back, and guessing is made less costly.",
 )
 @passphrase_option
-@json_option
+@JSON
 def keygen(
     role: str,
     name: str,
@@ -125,26 +117,27 @@ def _with(path: Path, suffix: str) -> Path:
 
 def _show_key(public: PublicKeyFile, paths: list[Path], *, as_json: bool) -> None:
     """Print where the key is, its fingerprint and what comes next."""
+    private = [str(_with(path, ".key")) for path in paths]
     files = [str(_with(path, ".pub")) for path in paths]
-    if as_json:
-        row = {
-            "role": public.role,
-            "name": public.name,
-            "key": public.key,
-            "fingerprint": public.fingerprint,
-            "private": [str(_with(path, ".key")) for path in paths],
-            "public": files,
-        }
-        click.echo(json.dumps(row))
-        return
-    click.echo(f"{public.role} key of {public.name}\n  {public.fingerprint}")
-    for file in files:
-        click.echo(f"  {file.removesuffix('.pub')}.key (private)  {file}")
+    row = {
+        "role": public.role,
+        "name": public.name,
+        "key": public.key,
+        "fingerprint": public.fingerprint,
+        "private": private,
+        "public": files,
+    }
+    lines = [f"{public.role} key of {public.name}", f"  {public.fingerprint}"]
+    lines += [
+        f"  {key} (private)  {file}" for key, file in zip(private, files, strict=True)
+    ]
     if len(files) == 1:
-        click.echo(
-            "This is the only copy: `--copy FOLDER` writes it to a second medium."
-        )
-    click.echo("Next: hand the .pub file to the ceremony, and read it the fingerprint.")
+        only = "This is the only copy: `--copy FOLDER` writes it to a second medium."
+        lines.append(only)
+    lines.append(
+        "Next: hand the .pub file to the ceremony, and read it the fingerprint."
+    )
+    say(row, "\n".join(lines), as_json=as_json)
 
 
 @click.command("online-keys")
@@ -174,7 +167,7 @@ def _show_key(public: PublicKeyFile, paths: list[Path], *, as_json: bool) -> Non
     multiple=True,
     help="Make a new key beside the present one, for example after a theft.",
 )
-@json_option
+@JSON
 def online_keys(
     data: Path,
     out: Path,
@@ -192,17 +185,13 @@ def online_keys(
     known = requested_keys(data / "keys")
     name = origin or (known.origin if known else _configured_origin(data))
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keys = make_online_keys(
-        data / "keys", name, int(time.time()), epochs=epochs, replace=replace
-    )
+    keys = make_online_keys(data / "keys", name, now(), epochs=epochs, replace=replace)
     try:
         out.write_bytes(render_online_keys(keys))
     except OSError as error:
-        raise InternalError("STO-U006", f"{out.name}: {error.strerror}") from error
-    if as_json:
-        click.echo(msgspec.json.encode(keys).decode())
-    else:
-        _show(keys, out, first=not (data / "keys" / "root.json").exists())
+        raise cannot_write(out, error) from error
+    text = _describe(keys, out, first=not (data / "keys" / "root.json").exists())
+    say(keys, text, as_json=as_json)
 
 
 def _configured_origin(data: Path) -> str:
@@ -217,74 +206,17 @@ def _configured_origin(data: Path) -> str:
     return config.origin
 
 
-def _show(keys: OnlineKeys, out: Path, *, first: bool) -> None:
+def _describe(keys: OnlineKeys, out: Path, *, first: bool) -> str:
     """Say what was made, and what comes next."""
-    last = keys.epochs[-1]
-    until = time.strftime("%Y-%m-%d", time.gmtime(last.not_after))
+    until = render_day(keys.epochs[-1].not_after)
     numbers = ", ".join(str(epoch.epoch) for epoch in keys.epochs)
-    click.echo(f"project         {keys.origin}")
-    click.echo(f"log             {keys.log_vkey}")
-    click.echo(f"online          {keys.online}")
-    click.echo(f"revocation      {keys.revocation}")
-    click.echo(f"gate epochs     {numbers} (until {until})")
-    click.echo(f"written         {out}; the private keys stay on this machine")
-    click.echo("")
     step = "release init" if first else "release request"
-    click.echo(f"Next: carry {out.name} to the ceremony: stoilo {step} --help")
-
-
-MAX_CHANGES = 99
-
-
-@click.command(name="boinc-change")
-@click.option("--old", required=True, type=FILE, help="The present key, of role boinc.")
-@click.option("--new", required=True, type=FILE, help="Public file of the new one.")
-@click.option(
-    "--output",
-    required=True,
-    type=FOLDER,
-    help="Folder for the server's keys directory.",
-)
-@click.option(
-    "--number",
-    type=click.IntRange(0, MAX_CHANGES),
-    default=0,
-    show_default=True,
-    help="How many changes there were before this one.",
-)
-@passphrase_option
-@json_option
-def boinc_change(
-    old: Path,
-    new: Path,
-    output: Path,
-    number: int,
-    passphrase_fd: int | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Let clients that know the old BOINC key accept a new one.
-
-    Writes old_key_N and signature_stripped_N as a BOINC server hands them out. One
-    signature is all that BOINC asks for, so a thief of the old key can do the same: the
-    launcher's own checks do not rest on it.
-    """
-    successor = read_public_file(new)
-    if successor.role != BOINC_ROLE:
-        raise UsageError("STO-U003", f"{new.name} is a {successor.role} key")
-    private = open_key_file(old, passphrase_fd).boinc()
-    files = {
-        f"old_key_{number}": render_boinc_public(private.public),
-        f"signature_stripped_{number}": sign_key_change(
-            parse_boinc_public(successor.key), private
-        ),
-        "code_sign_public": successor.key,
-    }
-    output.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, text in files.items():
-        write_private_file(output / name, text.encode("ascii"))
-    if as_json:
-        click.echo(json.dumps({"files": [str(output / name) for name in files]}))
-        return
-    click.echo("\n".join(str(output / name) for name in files))
-    click.echo("Next: put them into the server's keys directory; sign the files anew.")
+    return (
+        f"project         {keys.origin}\n"
+        f"log             {keys.log_vkey}\n"
+        f"online          {keys.online}\n"
+        f"revocation      {keys.revocation}\n"
+        f"gate epochs     {numbers} (until {until})\n"
+        f"written         {out}; the private keys stay on this machine\n\n"
+        f"Next: carry {out.name} to the ceremony: stoilo {step} --help"
+    )

@@ -10,11 +10,9 @@ from typing import Any
 import click
 
 from stoilo.cli.keys import read_public_file, read_small
+from stoilo.cli.output import FILE, FOLDER, JSON
+from stoilo.cli.output import now as clock
 from stoilo.cli.release.ceremony_folder import (
-    FILE,
-    FOLDER,
-    clock,
-    json_option,
     open_or_begin,
     propose,
     read_builders,
@@ -140,7 +138,7 @@ from stoilo.signer.roles import OFFLINE
     default=0,
     help="Online statements up to this one count as settled by the offline list.",
 )
-@json_option
+@JSON
 def request(
     folder: Path,
     release_directory: Path | None,
@@ -336,7 +334,7 @@ def _holder(path: Path) -> tuple[str, tuple[KeyHolder, ...]]:
         raise UsageError(
             "STO-K054",
             "BOINC's key is not in the release's metadata",
-            hint="`stoilo release boinc-change` makes a new one take over",
+            hint="`stoilo release sign NEW.pub` makes a new one take over",
         )
     return role, read_holders((path,), role)
 

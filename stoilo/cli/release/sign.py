@@ -1,24 +1,22 @@
-"""`stoilo release review|sign|publish`: a ceremony read, signed by people, put in place."""
+"""`stoilo release sign|publish`: a ceremony signed by people, put in place."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from stoilo.cli.keys import open_key_file, passphrase_option, read_small, type_back
+from stoilo.cli.keys import open_key_file, passphrase_option, type_back
+from stoilo.cli.output import FILE, FOLDER, JSON, say
+from stoilo.cli.output import now as clock
 from stoilo.cli.release.ceremony_folder import (
-    FILE,
-    FOLDER,
-    clock,
-    json_option,
     print_review,
     save,
 )
+from stoilo.cli.release.review import check_first_root, together
+from stoilo.cli.release.vouching import attest, is_build, vouch
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import write_durably
 from stoilo.executor.verifier.installation import installed_release
@@ -34,12 +32,12 @@ from stoilo.signer.ceremony.key_memory import (
     read_memory,
     write_memory,
 )
-from stoilo.signer.ceremony.metadata import RoleFile, open_root
+from stoilo.signer.ceremony.metadata import open_root
 from stoilo.signer.ceremony.publication import publish as put
 from stoilo.signer.ceremony.publication import refuse_problems
 from stoilo.signer.ceremony.review import Review, next_step
 from stoilo.signer.ceremony.review import review as review_ceremony
-from stoilo.signer.ceremony.signatures import combine, sign_proposal, signable
+from stoilo.signer.ceremony.signatures import sign_proposal, signable
 from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, add_line
 from stoilo.signer.offline_keys import (
     OfflineKey,
@@ -49,56 +47,11 @@ from stoilo.signer.offline_keys import (
 from stoilo.signer.process.online_keys import find_key, renew_online_metadata
 from stoilo.signer.release_pack import read_release
 
-
-@click.command()
-@click.argument("folders", type=FOLDER, nargs=-1, required=True)
-@click.option(
-    "--root",
-    "root_file",
-    type=FILE,
-    help="The project's first root, as you have it from elsewhere.",
-)
-@json_option
-@click.pass_context
-def review(
-    context: click.Context,
-    folders: tuple[Path, ...],
-    root_file: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Show what the ceremony in FOLDERS changes, who signed, and what is wrong.
-
-    FOLDERS are one folder, or copies of it that several people have signed apart. Exit
-    code 0: nothing is wrong; 4: nobody may sign this.
-    """
-    found = review_ceremony(_together(folders), clock())
-    if root_file is not None:
-        check_first_root(found.first_root, root_file)
-    print_review(found, *folders, as_json=as_json)
-    if found.problems:
-        context.exit(4)
-
-
-def _together(folders: tuple[Path, ...]) -> Ceremony:
-    """Return the ceremony with the signatures of all copies, in whatever order."""
-    first, *copies = (read_folder(folder) for folder in folders)
-    return combine([first, *copies]) if copies else first
-
-
-def check_first_root(first_root: str, root_file: Path) -> None:
-    """Raise ``STO-K052`` unless the release begins with the root in `root_file`."""
-    known = RoleFile("root", 0, read_small(root_file)).signed_digest
-    if known != first_root:
-        raise TrustError(
-            "STO-K052",
-            f"the release in the folder does not begin with {root_file.name}",
-            hint="do not sign: it is another project's, or a forged one",
-        )
+MAX_CHANGES = 99
 
 
 @click.command()
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER|NEW.pub")
 @click.option(
     "--key", "key_file", required=True, type=FILE, help="Your private key: one, yours."
 )
@@ -118,8 +71,19 @@ def check_first_root(first_root: str, root_file: Path) -> None:
     is_flag=True,
     help="An earlier ceremony of this version was abandoned.",
 )
+@click.option(
+    "--output", type=FOLDER, help="Where other files than a ceremony's are written."
+)
+@click.option("--commit", default="", help="Of a build: its source's commit, hex.")
+@click.option(
+    "--number",
+    type=click.IntRange(0, MAX_CHANGES),
+    default=0,
+    show_default=True,
+    help="Of BOINC's next key: how many changes there were before this one.",
+)
 @passphrase_option
-@json_option
+@JSON
 def sign(
     folder: Path,
     key_file: Path,
@@ -130,6 +94,9 @@ def sign(
     *,
     yes: bool,
     replaces: bool,
+    output: Path | None,
+    commit: str,
+    number: int,
     as_json: bool,
 ) -> None:
     """Review the ceremony in FOLDER and add one key's signature to it.
@@ -137,8 +104,23 @@ def sign(
     Shows the review first; nothing with a problem is signed. Then two groups of the
     proposal's digest are typed, read aloud by whoever proposed it from another screen.
 
+    FOLDER may also be the output of `stoilo release build` or `stoilo flavor build`: a
+    builder's key then says that its owner built these parts himself, from the source, on
+    a machine of his own; builds/<part>/<platform>/<key>.json is written below --output.
+    Or it is the public file of BOINC's next key: then the present one vouches for it, by
+    files for the server's keys directory, which are written to --output.
+
     Example: stoilo release sign /media/stick --key /media/ada/ada.root.key
+
+    Example: stoilo release sign dist --key bea.builder.key --output /media/stick
     """
+    if folder.is_file():
+        place = output or folder.parent
+        vouch(folder, key_file, place, number, passphrase_fd, as_json=as_json)
+        return
+    if not (folder / "ceremony.json").exists() and is_build(folder):
+        attest(folder, key_file, output, commit, passphrase_fd, as_json=as_json)
+        return
     ceremony = read_folder(folder)
     found = review_ceremony(ceremony, clock())
     if root_file is not None:
@@ -208,9 +190,8 @@ def _show_signed(
     if as_json:
         print_review(found, folder, as_json=True)
         return
-    click.echo(f"\nsigned by {key.name} ({key.role})")
-    click.echo(f"Next: {next_step(found, str(folder))}")
-    sys.stdout.flush()
+    said = f"\nsigned by {key.name} ({key.role})\nNext: {next_step(found, str(folder))}"
+    say(found, said, as_json=False)
 
 
 @click.command()
@@ -222,7 +203,7 @@ def _show_signed(
     type=FOLDER,
     help="A release directory that something else serves.",
 )
-@json_option
+@JSON
 def publish(
     folders: tuple[Path, ...],
     data: Path | None,
@@ -242,7 +223,7 @@ def publish(
             "say where to: --data DIR or --release DIR",
             hint="--data is the data directory of `stoilo up`",
         )
-    ceremony, now = _together(folders), clock()
+    ceremony, now = together(folders), clock()
     place = data / "keys" if data is not None else release_directory
     assert place is not None  # noqa: S101 - one of the two was given
     if data is not None:
@@ -284,18 +265,11 @@ def _show_published(
         file.role: file.version
         for file in (current.roots[-1], current.targets, *current.delegated)
     }
-    if as_json:
-        click.echo(
-            json.dumps(
-                {"published": True, "release": current.digest, "online": online}
-                | {"versions": versions}
-            )
-        )
-        return
     text = ", ".join(f"{role} {version}" for role, version in versions.items())
-    click.echo(f"published: {text}")
     if online:
-        click.echo("snapshot and timestamp are signed; a running server takes it over")
-        click.echo(f"Next: stoilo release verify {data}")
+        done = "snapshot and timestamp are signed; a running server takes it over"
+        then = f"{done}\nNext: stoilo release verify {data}"
     else:
-        click.echo("Next: the server's keys sign snapshot and timestamp (stoilo up)")
+        then = "Next: the server's keys sign snapshot and timestamp (stoilo up)"
+    record = {"published": True, "release": current.digest, "online": online}
+    say(record | {"versions": versions}, f"published: {text}\n{then}", as_json=as_json)

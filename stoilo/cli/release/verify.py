@@ -1,28 +1,19 @@
-"""`stoilo release verify|status`: a published release checked, and how long it holds."""
+"""`stoilo release verify`: everything that a project has published, checked."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-import msgspec
 
 from stoilo.cli.keys import read_small
-from stoilo.cli.release.ceremony_folder import FILE, FOLDER, clock, json_option
+from stoilo.cli.output import FILE, JSON, say, say_refused
+from stoilo.cli.output import now as clock
 from stoilo.core.errors import StoiloError, show_plainly
 from stoilo.executor.verifier.installation import installed_release
-from stoilo.signer.ceremony.base_release import find_release, open_published
-from stoilo.signer.ceremony.lists import render_time, show_line
-from stoilo.signer.ceremony.release_status import (
-    ReleaseStatus,
-    RoleHolders,
-    read_status,
-    role_holders,
-    warnings_of,
-)
+from stoilo.signer.ceremony.lists import show_line
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.published.history import RoleVersion
 from stoilo.signer.published.places import open_place
@@ -36,7 +27,7 @@ from stoilo.signer.published.verify import PublishedRelease, verify_release
     type=FILE,
     help="The root that you trust, from somewhere else than this release.",
 )
-@json_option
+@JSON
 @click.pass_context
 def verify(
     context: click.Context, location: str, root: Path | None, as_json: bool
@@ -59,12 +50,10 @@ def verify(
     except StoiloError as error:
         if not as_json:
             raise
-        refused = {"code": error.code, "message": error.message, "hint": error.hint}
-        click.echo(json.dumps({"verified": False, "error": refused}))
-        context.exit(error.exit_code)
+        context.exit(say_refused(error))
     # Names in it cannot look like lines of ours.
     text = "\n".join(show_line(line) for line in _lines(found))
-    click.echo(json.dumps(_document(found)) if as_json else text)
+    say(_document(found), text, as_json=as_json)
 
 
 def _document(found: PublishedRelease) -> dict[str, object]:
@@ -163,46 +152,3 @@ def _signers(one: RoleVersion) -> list[str]:
         name = key.unrecognized_fields.get("x-stoilo-name")
         found.append(name if isinstance(name, str) else key.keyid[:8])
     return sorted(found)
-
-
-@click.command()
-@click.argument("directory", type=FOLDER)
-@json_option
-@click.pass_context
-def status(context: click.Context, directory: Path, *, as_json: bool) -> None:
-    """Show a release's roles: who holds them, which version, and what expires when.
-
-    DIRECTORY is a release, or a server's data directory. Exit code 4: something has
-    expired.
-    """
-    base = open_published(find_release(directory))
-    found, holders = read_status(base, clock()), role_holders(base)
-    if as_json:
-        document = msgspec.to_builtins(found) | {
-            "holders": msgspec.to_builtins(holders),
-            "warnings": warnings_of(found),
-        }
-        click.echo(json.dumps(document))
-    else:
-        _show_status(found, holders)
-    if found.state == "expired":
-        context.exit(4)
-
-
-def _show_status(found: ReleaseStatus, holders: Mapping[str, RoleHolders]) -> None:
-    lines = [f"Release of {found.origin}: {found.state}"]
-    for role in found.roles:
-        lines.append(
-            f"  {role.role} {role.version}: {role.state}, ends {render_time(role.expires)}"
-        )
-        keys = holders[role.role].keys
-        names = ", ".join(f"{one.name} [{one.fingerprint}]" for one in keys)
-        lines.append(f"    {holders[role.role].threshold} of {len(keys)}: {names}")
-    if found.epochs_until:
-        lines.append(f"  gate epochs until {render_time(found.epochs_until)}")
-    lines += [
-        f"  {part.part} {part.platform}: {part.version}, serial {part.serial}"
-        for part in found.parts
-    ]
-    lines += [f"Warning: {line}" for line in warnings_of(found)]
-    click.echo(show_plainly("\n".join(lines)))

@@ -1,79 +1,37 @@
-"""`stoilo volunteer attach | detach`: which projects this computer helps."""
+"""`stoilo volunteer attach | run | detach`: the projects that this computer helps."""
 
 from __future__ import annotations
 
-import json
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from types import FrameType
 from urllib.parse import urlsplit
 
 import click
-import platformdirs
 
+from stoilo.cli.output import JSON, read_file, say
+from stoilo.cli.volunteer.group import data_option, how_options
 from stoilo.core.errors import UsageError
+from stoilo.executor.volunteer.attachments import (
+    AttachmentFile,
+    Attachments,
+    arguments_of,
+    choose_means,
+    leave_project,
+    look_up_account,
+)
+from stoilo.executor.volunteer.main import main
+from stoilo.executor.volunteer.transfer import Transfer
 
-if TYPE_CHECKING:
-    from stoilo.executor.volunteer.attachments import Attachments, Means
-    from stoilo.executor.volunteer.transfer import Transfer
-
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _MAX_FILE_BYTES = 1024 * 1024
 _MAX_KEY_BYTES = 4096
 _MAX_SLOTS = 1024
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-
-data_option = click.option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=lambda: platformdirs.user_state_path("stoilo") / "volunteer",
-    show_default="your state directory",
-    help="Where the attachments lie.",
-)
-
-
-_Command = TypeVar("_Command", bound=Callable[..., object])
-_HOW = (
-    click.option("--root", type=_FILE, help="The project's TUF root, a file."),
-    click.option(
-        "--launcher",
-        type=_FILE,
-        help="Run tasks under this launcher, by its frozen programs, as BOINC would.",
-    ),
-    click.option(
-        "--project-programs",
-        is_flag=True,
-        help="Fetch launcher and verifier from the project; --root says which are its own.",
-    ),
-    click.option(
-        "--trust-project-programs",
-        is_flag=True,
-        help="The same without --root: whatever the project sends first is started.",
-    ),
-    click.option("--ca", type=_FILE, help="CA certificate of the project's server."),
-    click.option(
-        "--slots",
-        type=int,
-        default=1,
-        show_default=True,
-        help="Tasks at the same time.",
-    ),
-    click.option("--max-level", help="Only lowers what the opt-in says."),
-    click.option(
-        "--opt-in",
-        type=_FILE,
-        help="One more opt-in file; all files must allow a task.",
-    ),
-)
-
-
-def how_options(command: _Command) -> _Command:
-    """Add the options that say by what, and how much, tasks run here."""
-    for option in reversed(_HOW):
-        command = option(command)
-    return command
+_GRACE_S = 75.0  # a task under a launcher may take 60 s to write its state down
+_MODULE = "stoilo.executor.volunteer"
 
 
 @click.command(short_help="Attach this computer to a project.")
@@ -82,7 +40,7 @@ def how_options(command: _Command) -> _Command:
 @click.option("--email", help="Ask the project for the key; the password is asked for.")
 @how_options
 @data_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@JSON
 def attach(  # noqa: PLR0917 - click passes options by name
     url: str,
     key: str | None,
@@ -103,14 +61,16 @@ def attach(  # noqa: PLR0917 - click passes options by name
     A key comes from the project's pages, or by --email from its account service: the
     password is then asked for, or read from a pipe. Nothing runs yet.
     """
-    from stoilo.executor.volunteer.attachments import AttachmentFile, Attachments  # noqa: PLC0415 - an extra
-    from stoilo.executor.volunteer.transfer import Transfer  # noqa: PLC0415 - an extra
-
     if not 1 <= slots <= _MAX_SLOTS:
         raise UsageError("STO-U003", f"--slots is 1 to {_MAX_SLOTS}")
     said = AttachmentFile(
         project=_master_url(url),
-        means=_means(root, launcher, project_programs, trust_project_programs),
+        means=choose_means(
+            root=root is not None,
+            launcher=launcher is not None,
+            project_programs=project_programs,
+            trust_project_programs=trust_project_programs,
+        ),
         launcher=str(launcher.resolve()) if launcher else "",
         slots=slots,
         max_level=max_level or "",
@@ -126,12 +86,9 @@ def attach(  # noqa: PLR0917 - click passes options by name
     finally:
         transfer.close()
     made = Attachments(data).add(said, account, root=root_bytes, ca=ca_bytes)
-    if as_json:
-        click.echo(
-            json.dumps({"project": said.project, "directory": str(made.directory)})
-        )
-    else:
-        click.echo(f"attached to {said.project}; next: stoilo volunteer run")
+    record = {"project": said.project, "directory": str(made.directory)}
+    text = f"attached to {said.project}; next: stoilo volunteer run"
+    say(record, text, as_json=as_json)
 
 
 @click.command(short_help="Detach from a project and forget it.")
@@ -146,9 +103,7 @@ def detach(url: str, abort_tasks: bool, data: Path) -> None:
     Unfinished tasks are in the way unless --abort-tasks gives them back: the project
     hears of it if it can be reached, else it waits for their deadlines.
     """
-    from stoilo.executor.volunteer.attachments import leave_project  # noqa: PLC0415 - an extra
-
-    attachments = attachments_at(data)
+    attachments = Attachments(data)
     attachment = attachments.find(url)
     told = leave_project(attachment, abort_tasks=abort_tasks)
     attachments.remove(attachment)
@@ -158,11 +113,60 @@ def detach(url: str, abort_tasks: bool, data: Path) -> None:
     )
 
 
-def attachments_at(data: Path) -> Attachments:
-    """Return the attachments below `data`."""
-    from stoilo.executor.volunteer.attachments import Attachments  # noqa: PLC0415 - an extra
+@click.command(short_help="Help every attached project, or one.")
+@click.argument("url", required=False)
+@data_option
+@click.option("--verbose", is_flag=True, help="Say more on stderr.")
+def run(url: str | None, data: Path, *, verbose: bool) -> int:
+    """Fetch tasks, verify and run them, for every attached project or the one at URL.
 
-    return Attachments(data)
+    Stops on Ctrl-C or SIGTERM; what is not finished goes on at the next start. Each project
+    has a process of its own: one that fails ends alone.
+    """
+    attachments = Attachments(data)
+    chosen = [attachments.find(url)] if url else attachments.every()
+    if not chosen:
+        raise UsageError(
+            "STO-X045",
+            "this computer is attached to no project",
+            hint="stoilo volunteer attach URL --key @FILE --root FILE",
+        )
+    more = ["--verbose"] if verbose else []
+    every = [[*arguments_of(one), *more] for one in chosen]
+    return main(every[0]) if len(every) == 1 else _run_all(every)
+
+
+def _run_all(every: list[list[str]]) -> int:
+    """Run several volunteers; returns the worst of their exit codes."""
+    command = [sys.executable, "-m", _MODULE, "--exit-with-parent"]
+    children = [subprocess.Popen([*command, *words]) for words in every]
+
+    def stop(_sign: int, _frame: FrameType | None) -> None:
+        for child in children:
+            child.terminate()
+
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, stop)
+    try:
+        return max(_wait(child) for child in children)
+    finally:
+        _end(children)
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    return code if (code := child.wait()) >= 0 else 1
+
+
+def _end(children: list[subprocess.Popen[bytes]]) -> None:
+    limit = time.monotonic() + _GRACE_S
+    for child in children:
+        child.terminate()
+    for child in children:
+        try:
+            child.wait(max(0.0, limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
 
 def _master_url(url: str) -> str:
@@ -174,27 +178,11 @@ def _master_url(url: str) -> str:
     return url if url.endswith("/") else f"{url}/"
 
 
-def _means(
-    root: Path | None, launcher: Path | None, released: bool, trusted: bool
-) -> Means:
-    """Return by what tasks shall run; raises ``STO-U003``."""
-    from stoilo.executor.volunteer.attachments import choose_means  # noqa: PLC0415 - an extra
-
-    return choose_means(
-        root=root is not None,
-        launcher=launcher is not None,
-        project_programs=released,
-        trust_project_programs=trusted,
-    )
-
-
 def _account_key(transfer: Transfer, key: str | None, email: str | None) -> str:
     """Return the account key: as said, from its file, or from the project."""
     if (key is None) == (email is None):
         raise UsageError("STO-U003", "say one of --key and --email")
     if email is not None:
-        from stoilo.executor.volunteer.attachments import look_up_account  # noqa: PLC0415 - an extra
-
         return look_up_account(transfer, email, _password())
     assert key is not None  # noqa: S101 - one of the two is there
     if key.startswith("@"):
@@ -224,11 +212,7 @@ def _read(path: Path | None, most: int = _MAX_FILE_BYTES) -> bytes:
     """Return a file named on the command line, b"" for none; raises ``STO-U004``."""
     if path is None:
         return b""
-    try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise UsageError("STO-U004", f"{path.name} cannot be read") from error
-    if not data or len(data) > most:
-        raise UsageError("STO-U004", f"{path.name} is empty or too large")
+    data = read_file(path, most)
+    if not data:
+        raise UsageError("STO-U004", f"{path.name} is empty")
     return data

@@ -1,95 +1,85 @@
-"""`stoilo volunteer` and `run`: help a project, or every attached one, until stopped."""
+"""`stoilo volunteer`: help a project in one command, or see its commands."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-from types import FrameType
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
+import platformdirs
 
-from stoilo.cli.volunteer.attach import (
-    attach,
-    attachments_at,
-    data_option,
-    detach,
-    how_options,
+from stoilo.cli.groups import TableGroup, command_table
+from stoilo.cli.output import FILE, FOLDER
+
+data_option = click.option(
+    "--data",
+    type=FOLDER,
+    default=lambda: platformdirs.user_state_path("stoilo") / "volunteer",
+    show_default="your state directory",
+    help="Where the attachments lie.",
 )
-from stoilo.cli.volunteer.opt_in import opt_in
-from stoilo.cli.volunteer.status import resume, self_check, status, suspend, update
-from stoilo.core.errors import UsageError
-
-_GRACE_S = 75.0  # a task under a launcher may take 60 s to write its state down
-_MODULE = "stoilo.executor.volunteer"
 
 
-@click.command(short_help="Help every attached project, or one.")
-@click.argument("url", required=False)
-@data_option
-@click.option("--verbose", is_flag=True, help="Say more on stderr.")
-def run(url: str | None, data: Path, *, verbose: bool) -> int:
-    """Fetch tasks, verify and run them, for every attached project or the one at URL.
-
-    Stops on Ctrl-C or SIGTERM; what is not finished goes on at the next start. Each project
-    has a process of its own: one that fails ends alone.
-    """
-    from stoilo.executor.volunteer.attachments import arguments_of  # noqa: PLC0415 - an extra
-    from stoilo.executor.volunteer.main import main  # noqa: PLC0415 - an extra
-
-    attachments = attachments_at(data)
-    chosen = [attachments.find(url)] if url else attachments.every()
-    if not chosen:
-        raise UsageError(
-            "STO-X045",
-            "this computer is attached to no project",
-            hint="stoilo volunteer attach URL --key @FILE --root FILE",
-        )
-    more = ["--verbose"] if verbose else []
-    every = [[*arguments_of(one), *more] for one in chosen]
-    return main(every[0]) if len(every) == 1 else _run_all(every)
-
-
-def _run_all(every: list[list[str]]) -> int:
-    """Run several volunteers; returns the worst of their exit codes."""
-    command = [sys.executable, "-m", _MODULE, "--exit-with-parent"]
-    children = [subprocess.Popen([*command, *words]) for words in every]
-
-    def stop(_sign: int, _frame: FrameType | None) -> None:
-        for child in children:
-            child.terminate()
-
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, stop)
-    try:
-        return max(_wait(child) for child in children)
-    finally:
-        _end(children)
+_Command = TypeVar("_Command", bound=Callable[..., object])
+_HOW = (
+    click.option("--root", type=FILE, help="The project's TUF root, a file."),
+    click.option(
+        "--launcher",
+        type=FILE,
+        help="Run tasks under this launcher, by its frozen programs, as BOINC would.",
+    ),
+    click.option(
+        "--project-programs",
+        is_flag=True,
+        help="Fetch launcher and verifier from the project; --root says which are its own.",
+    ),
+    click.option(
+        "--trust-project-programs",
+        is_flag=True,
+        help="The same without --root: whatever the project sends first is started.",
+    ),
+    click.option("--ca", type=FILE, help="CA certificate of the project's server."),
+    click.option(
+        "--slots",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Tasks at the same time.",
+    ),
+    click.option("--max-level", help="Only lowers what the opt-in says."),
+    click.option(
+        "--opt-in",
+        type=FILE,
+        help="One more opt-in file; all files must allow a task.",
+    ),
+)
 
 
-def _wait(child: subprocess.Popen[bytes]) -> int:
-    return code if (code := child.wait()) >= 0 else 1
+def how_options(command: _Command) -> _Command:
+    """Add the options that say by what, and how much, tasks run here."""
+    for option in reversed(_HOW):
+        command = option(command)
+    return command
 
 
-def _end(children: list[subprocess.Popen[bytes]]) -> None:
-    limit = time.monotonic() + _GRACE_S
-    for child in children:
-        child.terminate()
-    for child in children:
-        try:
-            child.wait(max(0.0, limit - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-
-
+_COMMANDS = {
+    "attach": ("volunteer.attach", "Attach this computer to a project."),
+    "detach": ("volunteer.attach", "Detach from a project and forget it."),
+    "run": ("volunteer.attach", "Help every attached project, or one."),
+    "status": ("volunteer.status", "Show projects, tasks, credit and trouble."),
+    "suspend": ("volunteer.status", "Let nothing run until --undo."),
+    "opt-in": ("volunteer.opt_in", "Say what may run on this computer, or show it."),
+    "self-check": (
+        "volunteer.status",
+        "Compare the launcher here with what the project published.",
+    ),
+}
 _NEEDED = ("project", "key", "state")
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    cls=TableGroup, table=command_table(_COMMANDS), invoke_without_command=True
+)
 @click.option("--project", help="Master URL, as printed by the project.  [required]")
 @click.option(
     "--key",
@@ -97,7 +87,7 @@ _NEEDED = ("project", "key", "state")
 )
 @click.option(
     "--state",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Directory of its own; survives restarts.  [required]",
 )
 @how_options
@@ -115,23 +105,9 @@ def volunteer(context: click.Context, /, **options: Any) -> int | None:  # noqa:
     for name in _NEEDED:
         if options[name] is None:
             raise click.UsageError(f"Missing option '--{name}'.", context)
-    from stoilo.executor.volunteer.main import main  # noqa: PLC0415 - needs an extra
+    from stoilo.executor.volunteer.main import main  # noqa: PLC0415 - the other commands do without
 
     return main(_arguments(options))
-
-
-for command in (
-    attach,
-    detach,
-    opt_in,
-    resume,
-    run,
-    self_check,
-    status,
-    suspend,
-    update,
-):
-    volunteer.add_command(command)
 
 
 def _arguments(options: dict[str, Any]) -> list[str]:

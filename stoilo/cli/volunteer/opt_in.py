@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from stoilo.core.errors import UsageError, show_plainly
+from stoilo.cli.output import FILE, JSON, say
+from stoilo.core.errors import UsageError
 from stoilo.core.limits import RunLimits
+from stoilo.executor.verifier.optin import OptIn, default_files, load_opt_in
+from stoilo.executor.volunteer.optin_file import (
+    NO_LIMIT,
+    FileState,
+    describe_file,
+    read_own_file,
+    write_opt_in,
+)
 
-if TYPE_CHECKING:
-    from stoilo.executor.verifier.optin import OptIn
-    from stoilo.executor.volunteer.optin_file import FileState
-
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _LIMITS = tuple(field.name for field in dataclasses.fields(RunLimits))
-
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-system_option = click.option(
-    "--system", is_flag=True, help="The whole computer's file (needs its rights)."
-)
-file_option = click.option(
-    "--file", type=_FILE, help="Another file, for `stoilo volunteer --opt-in FILE`."
-)
 
 
 class Allowed(msgspec.Struct, frozen=True):
@@ -39,51 +33,7 @@ class Allowed(msgspec.Struct, frozen=True):
     limits: dict[str, int]
 
 
-class FileLine(msgspec.Struct, frozen=True):
-    """One place, as it is shown."""
-
-    file: str
-    exists: bool
-    error: str
-    says: Allowed | None
-
-
-class Shown(msgspec.Struct, frozen=True):
-    """All places and what they allow together; None while one cannot be used."""
-
-    files: tuple[FileLine, ...]
-    allowed: Allowed | None
-
-
-@click.group("opt-in")
-def opt_in() -> None:
-    """Show and write the opt-in: what this computer may be asked to run.
-
-    No server can change it. Without a file: level pure, nothing else.
-    """
-
-
-@opt_in.command()
-@file_option
-@json_option
-def show(file: Path | None, as_json: bool) -> int:
-    """Show every opt-in file, checked as a volunteer would, and what they allow together.
-
-    Exit code 0, or 2 when a file cannot be used: then nothing runs at all.
-    """
-    from stoilo.executor.verifier.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
-    from stoilo.executor.volunteer.optin_file import describe_file  # noqa: PLC0415 - POSIX
-
-    places = (*default_files(), *([file] if file else []))
-    states = [describe_file(place) for place in places]
-    usable = not any(state.error for state in states)
-    allowed = _allowed(load_opt_in(places)) if usable else None
-    shown = Shown(tuple(map(_line, states)), allowed)
-    click.echo(msgspec.json.encode(shown).decode() if as_json else _render(shown))
-    return 0 if usable else UsageError.exit_code
-
-
-@opt_in.command("set")
+@click.command("opt-in")
 @click.option("--max-level", help="Highest level: pure, numeric, tensor, gpu.")
 @click.option(
     "--require-review/--no-require-review",
@@ -106,10 +56,14 @@ def show(file: Path | None, as_json: bool) -> int:
     metavar="NAME=N",
     help=f"Own limit, 0 for none: {', '.join(_LIMITS)}.",
 )
-@system_option
-@file_option
-@json_option
-def set_file(  # noqa: PLR0917 - click passes options by name
+@click.option(
+    "--system", is_flag=True, help="The whole computer's file (needs its rights)."
+)
+@click.option(
+    "--file", type=FILE, help="Another file, for `stoilo volunteer --opt-in FILE`."
+)
+@JSON
+def opt_in(  # noqa: PLR0917 - click passes options by name
     max_level: str | None,
     require_review: bool | None,
     require_public_source: bool | None,
@@ -119,17 +73,21 @@ def set_file(  # noqa: PLR0917 - click passes options by name
     system: bool,
     file: Path | None,
     as_json: bool,
-) -> None:
-    """Write the opt-in file; what is not named stays as it was.
+) -> int:
+    """Say what this computer may be asked to run, or show what it may.
 
-    Example: stoilo volunteer opt-in set --max-level numeric --limit cpu_s=600
+    What is named is written to the opt-in file; the rest of it stays as it was. Where
+    nothing is named, every file is shown, checked as a volunteer would, and what they
+    allow together: exit code 0, or 2 when a file cannot be used; then nothing runs at
+    all. No server can change an opt-in. Without a file: level pure, nothing else.
+
+    Example: stoilo volunteer opt-in --max-level numeric --limit cpu_s=600
     """
-    from stoilo.executor.volunteer.optin_file import (  # noqa: PLC0415 - POSIX
-        describe_file,
-        read_own_file,
-        write_opt_in,
-    )
-
+    flags = (require_review, require_public_source)
+    if not (
+        max_level or topics or any_topic or limits or any(f is not None for f in flags)
+    ):
+        return _show(file, as_json=as_json)
     place = _place(system, file)
     own = read_own_file(place)
     changed = dataclasses.replace(
@@ -141,8 +99,22 @@ def set_file(  # noqa: PLR0917 - click passes options by name
     if topics or any_topic:
         changed = dataclasses.replace(changed, topics=frozenset(topics))
     write_opt_in(place, _with_limits(changed, limits), system=system)
-    line = _line(describe_file(place))
-    click.echo(msgspec.json.encode(line).decode() if as_json else _render_file(line))
+    state = describe_file(place)
+    say(_record(state), _describe(state), as_json=as_json)
+    return 0
+
+
+def _show(file: Path | None, *, as_json: bool) -> int:
+    places = (*default_files(), *([file] if file else []))
+    states = [describe_file(place) for place in places]
+    usable = not any(state.error for state in states)
+    allowed = _allowed(load_opt_in(places)) if usable else None
+    lines = [*map(_describe, states), "nothing runs until that is mended"]
+    if allowed is not None:
+        lines[-1] = f"allowed: {_words(allowed)}"
+    record = {"files": [*map(_record, states)], "allowed": allowed}
+    say(record, "\n".join(lines), as_json=as_json)
+    return 0 if usable else UsageError.exit_code
 
 
 def _chosen(said: bool | None, present: bool) -> bool:
@@ -150,8 +122,6 @@ def _chosen(said: bool | None, present: bool) -> bool:
 
 
 def _place(system: bool, file: Path | None) -> Path:
-    from stoilo.executor.verifier.optin import default_files  # noqa: PLC0415 - POSIX
-
     if system and file is not None:
         raise UsageError("STO-U003", "--system and a file exclude each other")
     whole, own = default_files()
@@ -159,8 +129,6 @@ def _place(system: bool, file: Path | None) -> Path:
 
 
 def _with_limits(opt_in: OptIn, words: tuple[str, ...]) -> OptIn:
-    from stoilo.executor.volunteer.optin_file import NO_LIMIT  # noqa: PLC0415 - POSIX
-
     none = dict.fromkeys(_LIMITS, NO_LIMIT)
     amounts = dict(none) if opt_in.limits is None else dataclasses.asdict(opt_in.limits)
     for word in words:
@@ -177,8 +145,6 @@ def _with_limits(opt_in: OptIn, words: tuple[str, ...]) -> OptIn:
 
 
 def _allowed(opt_in: OptIn) -> Allowed:
-    from stoilo.executor.volunteer.optin_file import NO_LIMIT  # noqa: PLC0415 - POSIX
-
     limits = {} if opt_in.limits is None else dataclasses.asdict(opt_in.limits)
     return Allowed(
         opt_in.max_level,
@@ -194,23 +160,15 @@ def describe_allowed(opt_in: OptIn) -> str:
     return _words(_allowed(opt_in))
 
 
-def _line(state: FileState) -> FileLine:
+def _record(state: FileState) -> dict[str, object]:
     says = None if state.opt_in is None else _allowed(state.opt_in)
-    return FileLine(str(state.path), state.exists, state.error, says)
+    known = {"file": str(state.path), "exists": state.exists, "error": state.error}
+    return known | {"says": says}
 
 
-def _render(shown: Shown) -> str:
-    parts = [_render_file(line) for line in shown.files]
-    if shown.allowed is None:
-        return "\n".join([*parts, "nothing runs until that is mended"])
-    return "\n".join([*parts, f"allowed: {_words(shown.allowed)}"])
-
-
-def _render_file(line: FileLine) -> str:
-    if line.error:
-        return show_plainly(f"{line.file}: {line.error}")
-    said = _words(line.says) if line.says is not None else "no file"
-    return show_plainly(f"{line.file}: {said}")
+def _describe(state: FileState) -> str:
+    said = "no file" if state.opt_in is None else describe_allowed(state.opt_in)
+    return f"{state.path}: {state.error or said}"
 
 
 def _words(allowed: Allowed) -> str:

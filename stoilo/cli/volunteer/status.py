@@ -1,24 +1,40 @@
-"""`stoilo volunteer status | suspend | resume | update | self-check`: see and steer it."""
+"""`stoilo volunteer status | suspend | self-check`: see and steer it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from stoilo.cli.volunteer.attach import attachments_at, data_option
+from stoilo.cli.output import FILE, JSON, read_file, say
+from stoilo.cli.volunteer.group import data_option
 from stoilo.cli.volunteer.opt_in import describe_allowed
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.errors import StoiloError, UsageError, show_plainly
-
-if TYPE_CHECKING:
-    from stoilo.executor.verifier.inspection import SelfCheck
-    from stoilo.executor.volunteer.status import Control, CopyStanding, VolunteerStatus
-
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.executor.verifier.inspection import (
+    OwnParts,
+    SelfCheck,
+    check_self,
+    prove_release,
+    render_check,
+)
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.optin import default_files, load_opt_in
+from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.volunteer.attachments import Attachments
+from stoilo.executor.volunteer.programs import fetch_release
+from stoilo.executor.volunteer.status import (
+    Control,
+    CopyStanding,
+    VolunteerStatus,
+    read_control,
+    read_status,
+    write_control,
+)
+from stoilo.flavors.launcher_build import MAX_LAUNCHER_BYTES, describe_launcher
 
 state_option = click.option(
     "--state",
@@ -42,47 +58,41 @@ class Shown(msgspec.Struct, frozen=True):
 
 @click.command(short_help="Show projects, tasks, credit and trouble.")
 @_which
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def status(url: str | None, data: Path, state: Path | None, *, as_json: bool) -> None:
-    """Show projects, tasks in progress, credit and trouble; changes nothing.
+@click.option(
+    "--update", is_flag=True, help="Call the project now, whatever pause it asked for."
+)
+@JSON
+def status(
+    url: str | None, data: Path, state: Path | None, *, update: bool, as_json: bool
+) -> None:
+    """Show projects, tasks in progress, credit and trouble.
 
-    Reads what a running volunteer writes down about once a second.
+    Reads what a running volunteer writes down about once a second, and changes nothing.
     """
-    from stoilo.executor.volunteer.status import read_status  # noqa: PLC0415 - an extra
-
+    if update:
+        _steer(
+            url,
+            data,
+            state,
+            lambda c: msgspec.structs.replace(c, updates=c.updates + 1),
+        )
     found = []
     for project, place in _places(url, data, state):
         one = read_status(place)
         named = msgspec.structs.replace(one, project=one.project or project)
         found.append(named)
     shown = Shown(tuple(found), _allowed())
-    click.echo(msgspec.json.encode(shown).decode() if as_json else _render(shown))
+    say(shown, _render(shown), as_json=as_json)
 
 
-@click.command()
+@click.command(short_help="Let nothing run until --undo.")
 @_which
-def suspend(url: str | None, data: Path, state: Path | None) -> None:
-    """Let nothing run until `resume`; holds over restarts. A running one obeys in 1 s."""
-    _steer(url, data, state, lambda c: msgspec.structs.replace(c, suspended=True))
-    click.echo("suspended; next: stoilo volunteer resume")
-
-
-@click.command()
-@_which
-def resume(url: str | None, data: Path, state: Path | None) -> None:
-    """Let tasks run again."""
-    _steer(url, data, state, lambda c: msgspec.structs.replace(c, suspended=False))
-    click.echo("resumed")
-
-
-@click.command()
-@_which
-def update(url: str | None, data: Path, state: Path | None) -> None:
-    """Call the project now, whatever pause it asked for."""
-    _steer(
-        url, data, state, lambda c: msgspec.structs.replace(c, updates=c.updates + 1)
-    )
-    click.echo("a running volunteer calls its project now")
+@click.option("--undo", is_flag=True, help="Let tasks run again.")
+def suspend(url: str | None, data: Path, state: Path | None, *, undo: bool) -> None:
+    """Let nothing run until --undo; holds over restarts. A running one obeys in 1 s."""
+    _steer(url, data, state, lambda c: msgspec.structs.replace(c, suspended=not undo))
+    again = "suspended; next: stoilo volunteer suspend --undo"
+    click.echo("resumed" if undo else again)
 
 
 def _steer(
@@ -91,8 +101,6 @@ def _steer(
     state: Path | None,
     change: Callable[[Control], Control],
 ) -> None:
-    from stoilo.executor.volunteer.status import read_control, write_control  # noqa: PLC0415 - an extra
-
     for _, place in _places(url, data, state):
         place.mkdir(mode=0o700, exist_ok=True)
         write_control(place, change(read_control(place)))
@@ -104,14 +112,12 @@ def _places(url: str | None, data: Path, state: Path | None) -> list[tuple[str, 
         if url is not None:
             raise UsageError("STO-U003", "a URL and --state exclude each other")
         return [("", state / "project")]
-    attachments = attachments_at(data)
+    attachments = Attachments(data)
     chosen = [attachments.find(url)] if url else attachments.every()
     return [(one.said.project, one.project_directory) for one in chosen]
 
 
 def _allowed() -> str:
-    from stoilo.executor.verifier.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
-
     try:
         return describe_allowed(load_opt_in(default_files()))
     except StoiloError as error:
@@ -122,7 +128,7 @@ def _render(shown: Shown) -> str:
     parts = [_render_volunteer(one) for one in shown.volunteers]
     if not parts:
         parts = ["attached to no project; next: stoilo volunteer attach URL"]
-    return "\n".join([*parts, show_plainly(f"this computer allows: {shown.allowed}")])
+    return "\n".join([*parts, f"this computer allows: {shown.allowed}"])
 
 
 def _render_volunteer(one: VolunteerStatus) -> str:
@@ -136,7 +142,7 @@ def _render_volunteer(one: VolunteerStatus) -> str:
         lines.append(f"  last trouble {_when(one.last_error_at)}: {one.last_error}")
     lines += [f"  {_render_copy(copy)}" for copy in one.copies]
     lines += [f"  project says: {text}" for text in one.messages[-3:]]
-    return "\n".join(show_plainly(line) for line in lines)
+    return "\n".join(lines)
 
 
 def _render_copy(copy: CopyStanding) -> str:
@@ -159,23 +165,19 @@ def _when(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(0, min(seconds, 2**40))))
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-_MAX_ROOT_BYTES = 512 * 1024
-
-
 @click.command("self-check")
 @click.option("--project", required=True, help="The project's master URL.")
 @click.option(
-    "--root", required=True, type=_FILE, help="The root that you trust, a file."
+    "--root", required=True, type=FILE, help="The root that you trust, a file."
 )
 @click.option(
     "--launcher",
     required=True,
-    type=_FILE,
+    type=FILE,
     help="The launcher as your client fetched it (in BOINC's projects/ directory).",
 )
-@click.option("--ca", type=_FILE, help="CA certificate of the project's server.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--ca", type=FILE, help="CA certificate of the project's server.")
+@JSON
 def self_check(
     project: str, root: Path, launcher: Path, ca: Path | None, *, as_json: bool
 ) -> None:
@@ -185,23 +187,12 @@ def self_check(
     and the verifier that it holds, in the release and in the project's log. Exit code 0: the
     same; 4: another program, or a release that the log does not know; 7: not reachable.
     """
-    check = _compare(project, _read(root), launcher, ca)
-    if as_json:
-        click.echo(msgspec.json.encode(check).decode())
-        return
-    from stoilo.executor.verifier.inspection import render_check  # noqa: PLC0415 - an extra
-
-    click.echo(render_check(check), nl=False)
+    check = _compare(project, read_file(root), launcher, ca)
+    say(check, render_check(check).rstrip("\n"), as_json=as_json)
 
 
 def _compare(project: str, root: bytes, launcher: Path, ca: Path | None) -> SelfCheck:
-    from stoilo.executor.verifier.inspection import OwnParts, check_self, prove_release  # noqa: PLC0415 - as above
-    from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415 - an extra
-    from stoilo.executor.verifier.trust import load_trust  # noqa: PLC0415 - as above
-    from stoilo.executor.volunteer.programs import fetch_release  # noqa: PLC0415 - as above
-    from stoilo.flavors.launcher_build import MAX_LAUNCHER_BYTES, describe_launcher  # noqa: PLC0415 - as above
-
-    program = _read(launcher, MAX_LAUNCHER_BYTES)
+    program = read_file(launcher, MAX_LAUNCHER_BYTES)
     held = describe_launcher(program)
     digest, tree = content_digest(program), Digest(held.tree)
     own = OwnParts(held.platform, digest, tree, held.serial)
@@ -211,12 +202,3 @@ def _compare(project: str, root: bytes, launcher: Path, ca: Path | None) -> Self
     if not fetched.proof and trust.development:
         return check_self(trust, own, None)
     return check_self(trust, own, prove_release(fetched.record, fetched.proof, trust))
-
-
-def _read(path: Path, most: int = _MAX_ROOT_BYTES) -> bytes:
-    """Return a file named on the command line, cut at its bound; ``STO-U004``."""
-    try:
-        with path.open("rb") as file:
-            return file.read(most)
-    except OSError as error:
-        raise UsageError("STO-U004", f"{path.name} cannot be read") from error

@@ -180,7 +180,7 @@ def _render(statement: ast.stmt, target: Target) -> str:
         same = False
     if not same:
         refuse(
-            "STO-C019",
+            "STO-C013",
             f"{target.where} cannot be written down faithfully",
             "simplify its longest expression or f-string: give parts of it a name",
         )

@@ -109,7 +109,7 @@ def _bind_attribute(
     dotted = f"{module.__name__}.{attribute}"
     if not hasattr(module, attribute):
         refuse(
-            "STO-C016",
+            "STO-C013",
             f"`{dotted}` (used in {place}) does not exist",
             "check the name, or reload the module",
         )
@@ -247,7 +247,7 @@ class Graph:
             value = outside.value_of(external)
         except ValueError:
             refuse(
-                "STO-C016",
+                "STO-C013",
                 f"{where} has no value yet",
                 "create the task after the variable is assigned",
             )

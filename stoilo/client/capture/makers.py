@@ -292,7 +292,7 @@ def _make_data(graph: Graph, value: object, wanted: str, where: str) -> Target:
     target.later += graph.discover(value, where)
     if not graph.state_allowed:
         refuse(
-            "STO-C015",
+            "STO-C010",
             f"{where} is too large or not plain enough for a validator's source",
             "validators hold only constants; compute what they need from the results",
         )

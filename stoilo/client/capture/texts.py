@@ -126,7 +126,7 @@ def read_text(func: types.FunctionType, name: str) -> SourceText:
     """Return the source text that `func` was compiled from.
 
     Raises:
-        UsageError: ``STO-C001`` no source, ``STO-C002`` it changed since.
+        UsageError: ``STO-C001`` no source, it changed since.
     """
     code = func.__code__
     text = _load(code.co_filename, func.__globals__)
@@ -142,7 +142,7 @@ def read_text(func: types.FunctionType, name: str) -> SourceText:
         )
     if not _is_current(text, code):
         refuse(
-            "STO-C002",
+            "STO-C001",
             f"the source of {name} has changed since it was loaded ({place_of(code)})",
             "reload the module or run the cell again, so that what travels is what "
             "you have tried",
@@ -179,7 +179,7 @@ def find_function(func: types.FunctionType, name: str) -> FunctionNode:
     """Return a copy of the node that `func` was compiled from, private names mangled.
 
     Raises:
-        UsageError: ``STO-C001``/``STO-C002`` as `read_text`, ``STO-C001`` ambiguous.
+        UsageError: ``STO-C001`` as `read_text`, ambiguous.
     """
     text = read_text(func, name)
     code = func.__code__

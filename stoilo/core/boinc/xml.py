@@ -93,10 +93,20 @@ def escape(text: str) -> str:
     return clean.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def render_xml(element: Element) -> str:
-    """Return `element` as text that `parse_xml` reads as the same, without attributes."""
-    inner = escape(element.text) + "".join(map(render_xml, element.children))
-    return f"<{element.tag}>{inner}</{element.tag}>"
+def element(tag: str, *inside: str, **leaves: object) -> str:
+    """Return an element with some leaves by name, and with what is XML already."""
+    named = "".join(leaf(name, value) for name, value in leaves.items())
+    return f"<{tag}>{named}{''.join(inside)}</{tag}>"
+
+
+def leaf(tag: str, value: object) -> str:
+    """Return one leaf element."""
+    return f"<{tag}>{escape(str(value))}</{tag}>"
+
+
+def render_xml(read: Element) -> str:
+    """Return an element as text that `parse_xml` reads as the same, without attributes."""
+    return element(read.tag, escape(read.text), *map(render_xml, read.children))
 
 
 @dataclass(slots=True)

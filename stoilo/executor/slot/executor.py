@@ -19,13 +19,10 @@ from typing import Final, Generic, Protocol, TypeVar
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.slot.layout import (
-    ExitKind,
+    LaunchFailedError,
     Program,
-    ProgramSource,
-    SlotExit,
-    SlotTask,
+    check_exit,
     copy_in,
-    judge_exit,
     lay_out,
     read_state,
 )
@@ -89,8 +86,8 @@ class Run(Protocol):
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 
-class ActiveRuns(Generic[AnyRun]):
-    """The runs of one executor by result name, all held or none. Thread-safe.
+class HoldingExecutor(Executor, Generic[AnyRun]):
+    """An executor that holds its runs by result name, all of them or none. Thread-safe.
 
     Args:
         end: ends a run when the executor is closed.
@@ -99,7 +96,7 @@ class ActiveRuns(Generic[AnyRun]):
     def __init__(self, end: Callable[[AnyRun], object]) -> None:
         self._end = end
         self._lock = threading.Condition()
-        self._runs: dict[str, AnyRun | None] = {}
+        self._held: dict[str, AnyRun | None] = {}
         self._unwanted: set[str] = set()
         self._suspended = False
         self._closed = False
@@ -114,12 +111,12 @@ class ActiveRuns(Generic[AnyRun]):
         with self._lock:
             if self._closed:
                 raise InternalError(CANCELLED, "this executor is closed")
-            self._runs[result] = None
+            self._held[result] = None
         try:
             yield
         finally:
             with self._lock:
-                del self._runs[result]
+                del self._held[result]
                 self._unwanted.discard(result)
 
     def watch(self, result: str, run: AnyRun, *, wait: bool = False) -> None:
@@ -128,7 +125,7 @@ class ActiveRuns(Generic[AnyRun]):
         `wait`: until runs may go on, for one that could end before it is suspended.
         """
         with self._lock:
-            self._runs[result] = run
+            self._held[result] = run
             if wait:
                 self._lock.wait_for(
                     lambda: (
@@ -148,29 +145,33 @@ class ActiveRuns(Generic[AnyRun]):
     def running(self) -> dict[str, AnyRun]:
         """Return the runs that have begun."""
         with self._lock:
-            return {name: run for name, run in self._runs.items() if run is not None}
+            return {name: run for name, run in self._held.items() if run is not None}
 
     def cancel(self, result: str) -> None:
         """End one run, also one that is still being prepared; others are unharmed."""
         with self._lock:
-            if result not in self._runs:
+            if result not in self._held:
                 return
             self._unwanted.add(result)
-            run = self._runs[result]
+            run = self._held[result]
             self._lock.notify_all()
         if run is not None:
             run.cancel()
 
-    def suspend(self, *, suspended: bool) -> None:
-        """Hold every run, and those that begin; or let them go on."""
+    def suspend(self) -> None:
+        """Hold every run, and those that begin."""
         with self._lock:
-            self._suspended = suspended
+            self._suspended = True
+        for run in self.running().values():
+            run.suspend()
+
+    def resume(self) -> None:
+        """Let every run go on."""
+        with self._lock:
+            self._suspended = False
             self._lock.notify_all()
         for run in self.running().values():
-            if suspended:
-                run.suspend()
-            else:
-                run.resume()
+            run.resume()
 
     def close(self) -> None:
         """End every run, let none begin, end those being prepared when they do."""
@@ -181,30 +182,6 @@ class ActiveRuns(Generic[AnyRun]):
             self._end(run)
 
 
-class PutOffError(InternalError):
-    """The program asks to be started again later (BOINC's temporary exit).
-
-    Attributes:
-        delay_s: not before that many s.
-    """
-
-    def __init__(self, delay_s: float, reason: str) -> None:
-        super().__init__("STO-F048", f"put off for {delay_s:.0f} s: {reason}")
-        self.delay_s = delay_s
-
-
-class LaunchFailedError(InternalError):
-    """The program ended in a way that BOINC counts as the task's failure.
-
-    Attributes:
-        exit_status: as it is reported.
-    """
-
-    def __init__(self, exit_status: int, message: str) -> None:
-        super().__init__("STO-F048", message)
-        self.exit_status = exit_status
-
-
 log = logging.getLogger(__name__)
 
 OPT_IN_FILE: Final = "optin.toml"
@@ -212,13 +189,13 @@ MAX_RESULT_BYTES: Final = BOUNDS.value_bytes + BOUNDS.result_header_bytes
 CANCELLED: Final = "STO-S008"
 
 
-class SlotExecutor(Executor):
+class SlotExecutor(HoldingExecutor[SlotProcess]):
     """An `Executor` whose copies run under the launcher, each in a slot of its own.
 
     Its runs can be suspended, say how far they are, and survive restarts.
 
     Args:
-        programs: launcher and verifier of each app; a `Program` serves all.
+        programs: returns the program of an app, checked and ready to be started.
         data: laid out like a BOINC data directory; `Work.files` lie in it.
         opt_in: the opt-in file of this volunteer; written where the verifier reads it.
         preferences: returns the project-specific preferences; they may only lower.
@@ -230,18 +207,18 @@ class SlotExecutor(Executor):
 
     def __init__(
         self,
-        programs: ProgramSource,
+        programs: Callable[[str], Program],
         data: Path,
         opt_in: bytes,
         preferences: Callable[[], str] = str,
     ) -> None:
+        super().__init__(SlotProcess.quit)
         self._programs = programs
         self._data = data.resolve()
         self._slots = self._data / "slots"
         self._preferences = preferences
-        self._runs = ActiveRuns(SlotProcess.quit)
         self._taken: dict[int, str] = {}
-        self._lock = threading.Lock()
+        self._slots_lock = threading.Lock()
         home = self._data / HOME_NAME
         own_directory(home)
         replace_file(home / OPT_IN_FILE, opt_in)
@@ -255,72 +232,56 @@ class SlotExecutor(Executor):
             InternalError: STO-F048 it ended without a result and is to be started again,
                 STO-S008 it was ended from here, STO-X008 the disk refuses.
         """
-        program = self._programs.ready(work.app)
-        with self._runs.hold(work.result), self._slot(work.result) as slot:
+        program = self._programs(work.app)
+        with self.hold(work.result), self._slot(work.result) as slot:
             try:
                 if not (slot / FINISH_FILE).exists():  # else a former start was faster
-                    ended = self._run(slot, work, program)
-                    _raise_unless_finished(ended)
+                    self._run(slot, work, program)
                 data = _take_result(slot)
-            except OSError as error:
-                raise disk_trouble("this machine cannot run a copy", error) from error
             except LaunchFailedError:
                 shutil.rmtree(slot, ignore_errors=True)
                 raise
             shutil.rmtree(slot, ignore_errors=True)
             return data
 
-    def cancel(self, result: str) -> None:
-        """Abort the run of a copy; see `Executor`."""
-        self._runs.cancel(result)
-
-    def close(self) -> None:
-        """Have every run write its state down and end; kill those that do not."""
-        self._runs.close()
-
-    def suspend(self) -> None:
-        """Hold every run; see `Executor`."""
-        self._runs.suspend(suspended=True)
-
-    def resume(self) -> None:
-        """Let every run go on; see `Executor`."""
-        self._runs.suspend(suspended=False)
-
     def fractions(self) -> Mapping[str, float]:
         """Return how far the runs say they are; see `Executor`."""
-        running = self._runs.running()
-        return {name: process.status.fraction_done for name, process in running.items()}
+        return {
+            name: process.status.fraction_done
+            for name, process in self.running().items()
+        }
 
     def keep(self, results: Collection[str]) -> None:
         """Drop the slots of all copies but these; see `Executor`."""
         # A slot in use is never removed, whatever the ledger says meanwhile.
-        with self._lock:
+        with self._slots_lock:
             taken = {str(number) for number in self._taken}
         for slot in self._kept():
             gone = copy_in(slot) not in {"", *results}
             if gone and slot.name not in taken:
                 shutil.rmtree(slot, ignore_errors=True)
 
-    def _run(self, slot: Path, work: Work, program: Program) -> SlotExit:
-        state = read_state(slot)
-        task = SlotTask(
-            work, program, self._preferences(), cpu_s=state.checkpoint_cpu_time
-        )
-        lay_out(slot, task)
+    def _run(self, slot: Path, work: Work, program: Program) -> None:
+        """Start the program and return when it has finished, else raise."""
+        cpu_s = read_state(slot).checkpoint_cpu_time
+        lay_out(slot, work, program, preferences=self._preferences(), cpu_s=cpu_s)
         process = start_in_slot(slot, program.launcher)
-        self._runs.watch(work.result, process)
+        self.watch(work.result, process)
         code = process.wait()
-        ended = judge_exit(slot, code)
-        # Killed on request, it says nothing about the task.
-        if process.ended_by_us and ended.ending is not ExitKind.FINISHED:
-            raise InternalError(CANCELLED, "the run was ended")
-        log.info("the launcher of %s ended with %d", work.result, code)
-        return ended
+        try:
+            check_exit(slot, code)
+        except InternalError as error:
+            # Killed on request, it says nothing about the task.
+            if process.ended_by_us:
+                raise InternalError(CANCELLED, "the run was ended") from error
+            raise
+        finally:
+            log.info("the launcher of %s ended with %d", work.result, code)
 
     @contextmanager
     def _slot(self, result: str) -> Iterator[Path]:
         """Yield the copy's own slot: the one it had before, else a new one."""
-        with self._lock:
+        with self._slots_lock:
             number = self._number(result)
             self._taken[number] = result
         slot = self._slots / str(number)
@@ -328,12 +289,11 @@ class SlotExecutor(Executor):
             # Left by a result that is over; nothing of it may reach the next one.
             if copy_in(slot) != result:
                 shutil.rmtree(slot, ignore_errors=True)
-            slot.mkdir(parents=True, exist_ok=True)
-            yield slot
-        except OSError as error:
-            raise disk_trouble("this machine cannot run a copy", error) from error
+            with disk_trouble("this machine cannot run a copy"):
+                slot.mkdir(parents=True, exist_ok=True)
+                yield slot
         finally:
-            with self._lock:
+            with self._slots_lock:
                 del self._taken[number]
 
     def _number(self, result: str) -> int:
@@ -347,24 +307,6 @@ class SlotExecutor(Executor):
 
     def _kept(self) -> list[Path]:
         return [path for path in self._slots.glob("*") if path.name.isdecimal()]
-
-
-def _raise_unless_finished(ended: SlotExit) -> None:
-    words = ended.words or "it said nothing"
-    match ended.ending:
-        case ExitKind.PUT_OFF:
-            raise PutOffError(ended.delay_s, words)
-        case ExitKind.FAILED:
-            raise LaunchFailedError(
-                ended.exit_status,
-                f"the launcher ended with {ended.exit_status}: {words}",
-            )
-        case ExitKind.RESTART:
-            raise InternalError(
-                "STO-F048", f"the launcher ended without a result: {words}"
-            )
-        case ExitKind.FINISHED:
-            return
 
 
 def _take_result(slot: Path) -> bytes:

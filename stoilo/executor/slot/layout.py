@@ -1,6 +1,6 @@
 """The files of a slot: what a client lays out before a start, and what its end left there.
 
-A program's end counts by BOINC's table (`judge_exit`); of what the program wrote nothing is
+A program's end counts by BOINC's table (`check_exit`); of what the program wrote nothing is
 believed but its bounds.
 """
 
@@ -10,12 +10,11 @@ import os
 import re
 import signal
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
-from stoilo.core.errors import TrustError, UsageError, show_plainly
+from stoilo.core.boinc.xml import XmlBounds, element, parse_xml
+from stoilo.core.errors import InternalError, TrustError, UsageError, show_plainly
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.boinc_session import MMAP_FILE, SEGMENT_BYTES
 from stoilo.executor.verifier.boinc_slot import (
@@ -62,25 +61,6 @@ class Program:
             )
         return cls(launcher, verifier)
 
-    def ready(self, app: str) -> Program:
-        """Return itself: it serves every app; see `ProgramSource`."""
-        del app
-        return self
-
-
-class ProgramSource(Protocol):
-    """Where the program of an app comes from."""
-
-    def ready(self, app: str) -> Program:
-        """Return the program of `app`, checked and ready to be started.
-
-        Raises:
-            TrustError: there is none that may be started.
-            UnreachableError: it cannot be fetched now.
-            InternalError: the disk refuses.
-        """
-        ...
-
 
 STATE_FILE: Final = "boinc_task_state.xml"
 STDERR_FILE: Final = "stderr.txt"
@@ -97,48 +77,55 @@ RESTARTED: Final = frozenset(
 _DELAY = re.compile(r"[0-9]{1,9}")
 
 
-@dataclass(frozen=True, slots=True)
-class SlotTask:
-    """What a start needs."""
+class PutOffError(InternalError):
+    """The program asks to be started again later (BOINC's temporary exit).
 
-    work: Work  # the copy and its inputs
-    program: Program  # launcher and verifier
-    preferences: str = ""  # the project-specific preferences, XML text; may only lower
-    cpu_s: float = 0.0  # processor time up to the last checkpoint, s
+    Attributes:
+        delay_s: not before that many s.
+    """
 
-
-class ExitKind(Enum):
-    """How a program's end counts."""
-
-    FINISHED = "finished"
-    PUT_OFF = "put off"
-    RESTART = "restart"
-    FAILED = "failed"
+    def __init__(self, delay_s: float, reason: str) -> None:
+        super().__init__("STO-F048", f"put off for {delay_s:.0f} s: {reason}")
+        self.delay_s = delay_s
 
 
-@dataclass(frozen=True, slots=True)
-class SlotExit:
-    """One end: how it counts, the program's last words, and what goes with it."""
+class LaunchFailedError(InternalError):
+    """The program ended in a way that BOINC counts as the task's failure.
 
-    ending: ExitKind  # how it counts
-    words: str = ""  # bounded and plain, for people
-    delay_s: float = 0.0  # of PUT_OFF
-    exit_status: int = 0  # of FAILED, as it is reported
+    Attributes:
+        exit_status: as it is reported.
+    """
+
+    def __init__(self, exit_status: int, message: str) -> None:
+        super().__init__("STO-F048", message)
+        self.exit_status = exit_status
 
 
-def lay_out(slot: Path, task: SlotTask) -> None:
+def lay_out(
+    slot: Path,
+    work: Work,
+    program: Program,
+    *,
+    preferences: str = "",
+    cpu_s: float = 0.0,
+) -> None:
     """Write what a client writes before it starts an app; what a task kept stays.
+
+    `preferences`: the project-specific ones, XML text; they may only lower. `cpu_s`:
+    processor time up to the last checkpoint.
 
     Raises:
         OSError: the disk refuses.
     """
-    (slot / INIT_FILE).write_text(_render_init_data(slot, task), "utf-8")
+    (slot / INIT_FILE).write_text(
+        _render_init_data(slot, work, preferences, cpu_s), "utf-8"
+    )
     part = slot / f"{MMAP_FILE}.part"
     part.write_bytes(bytes(SEGMENT_BYTES))
     part.chmod(0o600)
     part.replace(slot / MMAP_FILE)
     (slot / TEMPORARY_EXIT_FILE).unlink(missing_ok=True)
-    files = (*task.work.files, (VERIFIER_ARCHIVE, task.program.verifier))
+    files = (*work.files, (VERIFIER_ARCHIVE, program.verifier))
     for name, path in files:
         known = workunit.open_name_bound(name) or name == VERIFIER_ARCHIVE
         if known and isinstance(path, Path):
@@ -169,11 +156,10 @@ def read_state(slot: Path) -> AppStatus:
 
 def write_state(slot: Path, status: AppStatus) -> None:
     """Note a checkpoint, as BOINC's client does; a full disk costs only the note."""
-    text = (
-        "<active_task>\n"
-        f"<checkpoint_cpu_time>{status.checkpoint_cpu_time:f}</checkpoint_cpu_time>\n"
-        f"<fraction_done>{status.fraction_done:f}</fraction_done>\n"
-        "</active_task>\n"
+    text = element(
+        "active_task",
+        checkpoint_cpu_time=f"{status.checkpoint_cpu_time:f}",
+        fraction_done=f"{status.fraction_done:f}",
     )
     part = slot / f"{STATE_FILE}.part"
     try:
@@ -183,42 +169,46 @@ def write_state(slot: Path, status: AppStatus) -> None:
         return
 
 
-def judge_exit(slot: Path, code: int) -> SlotExit:
-    """Return how the end of a program counts: BOINC's table."""
-    said = _last_words(slot / STDERR_FILE)
+def check_exit(slot: Path, code: int) -> None:
+    """Return when a program has finished; its end counts by BOINC's table.
+
+    Raises:
+        PutOffError: STO-F048 it wants to be started again later.
+        LaunchFailedError: STO-F048 it failed.
+        InternalError: STO-F048 it is to be started again.
+    """
     if code == 0 and (slot / FINISH_FILE).exists():
-        return SlotExit(ExitKind.FINISHED)
+        return
+    words = _last_words(slot / STDERR_FILE) or "it said nothing"
     if code >= 0 and (slot / TEMPORARY_EXIT_FILE).exists():
-        delay, reason = _temporary_exit(slot / TEMPORARY_EXIT_FILE)
-        return SlotExit(ExitKind.PUT_OFF, reason or said, delay_s=delay)
+        delay_s, reason = _temporary_exit(slot / TEMPORARY_EXIT_FILE)
+        raise PutOffError(delay_s, reason or words)
     if code == 0 or -code in RESTARTED:
-        return SlotExit(ExitKind.RESTART, said)
-    return SlotExit(ExitKind.FAILED, said, exit_status=code)
+        raise InternalError("STO-F048", f"the launcher ended without a result: {words}")
+    raise LaunchFailedError(code, f"the launcher ended with {code}: {words}")
 
 
-def _render_init_data(slot: Path, task: SlotTask) -> str:
+def _render_init_data(slot: Path, work: Work, preferences: str, cpu_s: float) -> str:
     """Return ``init_data.xml``; it names neither account key, user nor host."""
     major, minor, release = CLIENT_VERSION
-    fields = (
-        ("major_version", major),
-        ("minor_version", minor),
-        ("release", release),
-        ("app_name", task.work.app),
-        ("wu_name", task.work.workunit),
-        ("result_name", task.work.result),
-        ("shm_key", -1),
-        ("slot", slot.name),
-        ("client_pid", os.getpid()),
-        ("wu_cpu_time", f"{task.cpu_s:f}"),
-        ("checkpoint_period", f"{CHECKPOINT_PERIOD_S:f}"),
-        ("fraction_done_start", 0),
-        ("fraction_done_end", 1),
-        ("ncpus", 1),
-    )
-    body = "".join(f"<{tag}>{escape(str(value))}</{tag}>\n" for tag, value in fields)
-    wishes = f"<project_preferences>{task.preferences}</project_preferences>\n"
-    return (
-        f"<app_init_data>\n{wishes if task.preferences else ''}{body}</app_init_data>\n"
+    wishes = f"<project_preferences>{preferences}</project_preferences>"
+    return element(
+        "app_init_data",
+        wishes if preferences else "",
+        major_version=major,
+        minor_version=minor,
+        release=release,
+        app_name=work.app,
+        wu_name=work.workunit,
+        result_name=work.result,
+        shm_key=-1,
+        slot=slot.name,
+        client_pid=os.getpid(),
+        wu_cpu_time=f"{cpu_s:f}",
+        checkpoint_period=f"{CHECKPOINT_PERIOD_S:f}",
+        fraction_done_start=0,
+        fraction_done_end=1,
+        ncpus=1,
     )
 
 

@@ -7,6 +7,7 @@ resume, quit, abort. Who does not listen is killed after BOINC's own patience.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -46,33 +47,36 @@ def start_in_slot(slot: Path, launcher: Path) -> SlotProcess:
         OSError: it cannot be started.
         TrustError: STO-F038 the shared memory was replaced.
     """
-    with (slot / STDERR_FILE).open("ab") as err:
-        process = subprocess.Popen(
-            [str(launcher)],
-            cwd=slot,
-            env={"PATH": os.defpath},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=err,
-            start_new_session=True,
-            preexec_fn=kill_with_parent,  # noqa: PLW1509 - one call into libc
-        )
-    running = SlotProcess(slot, process)
+    segment = open_segment(slot / MMAP_FILE)
+    if segment is None:
+        raise FileNotFoundError(errno.ENOENT, "a slot lost its file", MMAP_FILE)
     try:
-        running.connect()
+        with (slot / STDERR_FILE).open("ab") as err:
+            process = subprocess.Popen(
+                [str(launcher)],
+                cwd=slot,
+                env={"PATH": os.defpath},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=kill_with_parent,  # noqa: PLW1509 - one call into libc
+            )
     except BaseException:
-        running.kill()
+        segment.close()
         raise
-    return running
+    return SlotProcess(slot, process, segment)
 
 
 class SlotProcess:
     """One start of a program; ends with all that it started."""
 
-    def __init__(self, slot: Path, process: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self, slot: Path, process: subprocess.Popen[bytes], segment: Segment
+    ) -> None:
         self._slot = slot
         self._process = process
-        self._segment: Segment | None = None
+        self._segment = segment
         self._lock = threading.Lock()
         self._asked: Control | None = None
         self._asked_at = 0.0
@@ -85,10 +89,6 @@ class SlotProcess:
     def status(self) -> AppStatus:
         """What the program said last."""
         return self._status
-
-    def connect(self) -> None:
-        """Take up the shared memory of the slot."""
-        self._segment = open_segment(self._slot / MMAP_FILE)
 
     def ask(self, control: Control, *, patience_s: float | None = None) -> None:
         """Ask for something, from any thread; only the last request counts.
@@ -131,10 +131,10 @@ class SlotProcess:
                 self._serve()
         finally:
             os.close(descriptor)
-            self.kill()
+            self._end()
         return self._process.wait()
 
-    def kill(self) -> None:
+    def _end(self) -> None:
         """Kill its process group, and be done with the slot; the jails die with it."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -142,12 +142,9 @@ class SlotProcess:
             pass
         self._process.wait()
         with self._lock:
-            wake, self._wake = self._wake, -1
-            if wake >= 0:
-                os.close(wake)
-            if self._segment is not None:
-                self._segment.close()
-                self._segment = None
+            os.close(self._wake)
+            self._wake = -1  # others may still ask
+            self._segment.close()
 
     def _has_ended(self, descriptor: int) -> bool:
         """Wait a moment; say whether the process has ended."""
@@ -162,7 +159,7 @@ class SlotProcess:
     def _serve(self) -> None:
         """Send and take what is due; kill who is out of time."""
         with self._lock:
-            now, segment = time.monotonic(), self._segment
+            now = time.monotonic()
             # A program that reads no requests cannot be suspended, so it must not go
             # on.
             stuck = self._asked is not None and now - self._asked_at > UNREAD_S
@@ -170,14 +167,12 @@ class SlotProcess:
             if stuck or late:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 return
-            if segment is None:
-                return
-            segment.put(Channel.HEARTBEAT, HEARTBEAT)
-            if self._asked is not None and segment.put(
+            self._segment.put(Channel.HEARTBEAT, HEARTBEAT)
+            if self._asked is not None and self._segment.put(
                 Channel.CONTROL_REQUEST, render_control(self._asked)
             ):
                 self._asked = None
-            text = segment.take(Channel.APP_STATUS)
+            text = self._segment.take(Channel.APP_STATUS)
         if text is not None:
             self._hear(text)
 

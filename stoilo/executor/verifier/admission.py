@@ -167,7 +167,7 @@ def check_review_rules(statement: Statement, trust: TrustedRelease, clock: int) 
     `clock`: Unix seconds.
 
     Raises:
-        TrustError: STO-A055 for a review of one's own task, STO-A055 where
+        TrustError: STO-A055 for a review of one's own task, where
             the policy demands a review and there is none.
     """
     reviews = check_reviews(statement, trust.reviewers, clock)
@@ -190,14 +190,14 @@ def verify_work(
             the newest cosignature here and the newest one ever verified on this host.
 
     Raises:
-        TrustError: a code of STO-A001 to STO-A046, or the log's STO-L codes.
-        PolicyRefusal: STO-A050 to STO-A050, STO-A090 and STO-X013, not for this host.
+        TrustError: a code of STO-A002 to STO-A046, or the log's STO-L codes.
+        PolicyRefusal: STO-A050, STO-A090 and STO-X013, not for this host.
     """
     with ExitStack() as opened:
         # All sizes come first: nothing is parsed that is not bounded.
         blobs = work.blobs()
         if len(blobs) > BOUNDS.blobs_per_task:
-            raise TrustError("STO-A023", "more blobs came than any task may have")
+            raise TrustError("STO-A020", "more blobs came than any task may have")
         names = (workunit.TASK_MODULE, workunit.ARGUMENTS, *blobs)
         inputs = [opened.enter_context(work.open(name)) for name in names]
         envelope, proof = work.read(workunit.ADMISSION), work.read(workunit.PROOF)
@@ -236,7 +236,7 @@ def verify_admission(
     """Check signatures and log proof only: what an auditor can check of any task.
 
     Raises:
-        TrustError: STO-A001 to STO-A016, STO-A043, STO-A057, and the log's STO-L codes.
+        TrustError: STO-A002, STO-A043, STO-A057, and the log's STO-L codes.
     """
     parsed = parse_envelope(envelope)
     epoch = _signing_epoch(parsed, trust)
@@ -301,14 +301,14 @@ def _check_identity(work: Work, statement: Statement, trust: TrustedRelease) -> 
         raise TrustError("STO-A032", "the values are in another version of the codec")
     if trust.policies and statement.policy_digest not in trust.policies:
         raise TrustError(
-            "STO-A049", "the policy is not one that the policy role signed"
+            "STO-A006", "the policy is not one that the policy role signed"
         )
 
 
 def _check_level(work: Work, statement: Statement, trust: TrustedRelease) -> Level:
     if statement.level != work.app:
         raise TrustError(
-            "STO-A030", f"the app is not one for tasks of level {statement.level}"
+            "STO-A020", f"the app is not one for tasks of level {statement.level}"
         )
     level = trust.level(statement.level, statement.level_digest)
     if level is None:
@@ -323,17 +323,17 @@ def _check_level(work: Work, statement: Statement, trust: TrustedRelease) -> Lev
 def _check_digests(inputs: list[InputFile], statement: Statement) -> list[bytes]:
     module, arguments = inputs[0].read(), inputs[1].read()
     if content_digest(module) != statement.task_module:
-        raise TrustError("STO-A023", "the task module is not the admitted one")
+        raise TrustError("STO-A020", "the task module is not the admitted one")
     if content_digest(arguments) != statement.arguments:
-        raise TrustError("STO-A023", "the arguments are not the admitted ones")
+        raise TrustError("STO-A020", "the arguments are not the admitted ones")
     if len(inputs) - 2 != len(statement.blobs):
-        raise TrustError("STO-A023", "the number of blobs is not the admitted one")
+        raise TrustError("STO-A020", "the number of blobs is not the admitted one")
     blobs = [one.read() for one in inputs[2:]]
     found = tuple(content_digest(blob) for blob in blobs)
     if found != statement.blobs:
         if Counter(found) == Counter(statement.blobs):
-            raise TrustError("STO-A023", "the blobs are not in the admitted order")
-        raise TrustError("STO-A023", "a blob is not the admitted one")
+            raise TrustError("STO-A020", "the blobs are not in the admitted order")
+        raise TrustError("STO-A020", "a blob is not the admitted one")
     return [module, arguments, *blobs]
 
 

@@ -349,12 +349,10 @@ def write_in_slot(part: Path, target: Path, data: bytes) -> None:
     Raises:
         InternalError: STO-X008.
     """
-    try:
+    with disk_trouble(f"{target.name} cannot be written"):
         # By way of the slot: the target may lie in the project's directory, where a
         # half-written file of another name would stay for ever.
         write_durably(target, data, mode=0o600, draft=part)
-    except OSError as error:
-        raise disk_trouble(f"{target.name} cannot be written", error) from error
 
 
 def _refused(reason: str) -> TrustError:

@@ -304,7 +304,7 @@ def _text_of(task: VerifiedTask) -> str:
     try:
         return task.task_module.decode()
     except UnicodeDecodeError as error:
-        raise TrustError("STO-A023", "the task module is no UTF-8 text") from error
+        raise TrustError("STO-A020", "the task module is no UTF-8 text") from error
 
 
 def _refuse(

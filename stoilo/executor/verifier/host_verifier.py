@@ -14,7 +14,7 @@ import dataclasses
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, Protocol
@@ -244,10 +244,8 @@ class HostVerifier:
         self._runtimes = runtimes
         self._strict = release_build
         self._host = dataclasses.replace(host, platform=runtimes.platform)
-        try:
+        with disk_trouble("the state directory cannot be made"):
             state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise disk_trouble("the state directory cannot be made", error) from error
         with self._alone():
             self._memory = HostMemory(state / MEMORY_FILE, host.floors)
         self._installed = installed_release()
@@ -328,10 +326,8 @@ class HostVerifier:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
+        with disk_trouble("the state directory cannot be used"):
             lock = os.open(self._state / "lock", flags, 0o600)
-        except OSError as error:
-            raise disk_trouble("the state directory cannot be used", error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -341,9 +337,6 @@ class HostVerifier:
 
 def _read_pack(path: Path) -> bytes:
     """Return the newest pack, empty without one; raises ``STO-X008``."""
-    try:
+    with disk_trouble(f"{path.name} cannot be read"), suppress(FileNotFoundError):
         return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise disk_trouble(f"{path.name} cannot be read", error) from error
+    return b""

@@ -18,7 +18,8 @@ import binascii
 import hashlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -126,12 +127,8 @@ def own_directory(directory: Path, others: int = 0o077) -> None:
         TrustError: STO-F037 it is a link, somebody else's, or open to others.
         InternalError: STO-X008 it cannot be made.
     """
-    try:
+    with disk_trouble(f"{directory.name} cannot be made"), suppress(FileExistsError):
         directory.mkdir(mode=0o700)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise disk_trouble(f"{directory.name} cannot be made", error) from error
     try:
         # Looked at through the descriptor: by its name it could be exchanged in
         # between.
@@ -154,13 +151,17 @@ def _refused(reason: str) -> TrustError:
     )
 
 
-def disk_trouble(words: str, error: OSError) -> InternalError:
-    """Return ``STO-X008``: this machine's own trouble, no reason to distrust."""
-    return InternalError(
-        "STO-X008",
-        f"{words} (errno {error.errno})",
-        hint="make room on the disk, or make it writable",
-    )
+@contextmanager
+def disk_trouble(words: str) -> Iterator[None]:
+    """Raise ``STO-X008`` for an OSError: this machine's trouble, no reason to distrust."""
+    try:
+        yield
+    except OSError as error:
+        raise InternalError(
+            "STO-X008",
+            f"{words} (errno {error.errno})",
+            hint="make room on the disk, or make it writable",
+        ) from error
 
 
 BUILT_FILE: Final = "built.json"
@@ -269,7 +270,5 @@ def replace_file(path: Path, data: bytes) -> None:
     Raises:
         InternalError: ``STO-X008``.
     """
-    try:
+    with disk_trouble(f"{path.name} cannot be written"):
         write_durably(path, data, mode=0o600)
-    except OSError as error:
-        raise disk_trouble(f"{path.name} cannot be written", error) from error

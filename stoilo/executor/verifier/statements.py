@@ -229,10 +229,10 @@ def open_revocations(data: bytes, trust: TrustedRelease) -> LoggedRevocations:
     """Return the statement of a workunit's file once signature and log proof hold.
 
     Raises:
-        TrustError: STO-A071 missing, STO-A071 malformed, STO-A072 not signed by the
-            online revocation key, STO-A073 not in the log, STO-A074 dated after its own
+        TrustError: STO-A071 missing, malformed, not signed by the
+            online revocation key, not in the log, STO-A074 dated after its own
             witnesses, STO-A071 on an offline list
-            that this host does not know, STO-A071 another project's; the log's codes
+            that this host does not know, another project's; the log's codes
             for a checkpoint that is not to be trusted.
     """
     envelope_text, proof = split_revocations(data)
@@ -246,7 +246,7 @@ def open_revocations(data: bytes, trust: TrustedRelease) -> LoggedRevocations:
         )
     except TrustError as error:
         raise TrustError(
-            "STO-A072", f"the revocation statement is not genuine: {error.message}"
+            "STO-A071", f"the revocation statement is not genuine: {error.message}"
         ) from error
     statement = parse_revocation(payload)
     if statement.issuer != ONLINE:
@@ -272,14 +272,14 @@ def prove_revocation(payload: bytes, proof: bytes, policy: LogPolicy) -> ProvenL
     """Return where the statement of these bytes stands in the log.
 
     Raises:
-        TrustError: STO-A073 it does not; the log's codes for its checkpoint.
+        TrustError: STO-A071 it does not; the log's codes for its checkpoint.
     """
     try:
         return check_proof(proof, revocation_leaf(payload), policy)
     except TrustError as error:
         if error.code in _NOT_IN_LOG:
             raise TrustError(
-                "STO-A073", "the revocation statement does not stand in the log"
+                "STO-A071", "the revocation statement does not stand in the log"
             ) from error
         raise
 
@@ -307,7 +307,7 @@ def newest_seen(
 
     Raises:
         TrustError: STO-A076 `new`, or what was seen, lacks what the other withdrew
-            and nobody settled; STO-A076 two statements of one number.
+            and nobody settled; two statements of one number.
     """
     keys = tuple(sorted(key.raw.hex() for key in trust.revocation_keys))
     if seen is None or seen.keys != keys:
@@ -351,7 +351,7 @@ def check_revocation_age(
     `clock`: Unix seconds, at least every verified cosignature time.
 
     Raises:
-        TrustError: STO-A074 too old, STO-A074 from the future, STO-A076 its number is
+        TrustError: STO-A074 too old, from the future, STO-A076 its number is
             lower than one seen here before the work was admitted.
     """
     if statement.time > clock + SKEW_S:

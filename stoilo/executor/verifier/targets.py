@@ -310,7 +310,7 @@ class TrustedRelease:
 
 
 def read_epoch(data: bytes, number: int) -> GateEpoch:
-    """Return gate epoch `number`; raises ``STO-K013``, ``STO-K001``, ``STO-K002``."""
+    """Return gate epoch `number`; raises ``STO-K013``, ``STO-K001``."""
     name = f"gate/{number}.json"
     record = read_target(data, EpochFile, name)
     keys = tuple(parse_public_key(key) for key in record.keys)
@@ -344,7 +344,7 @@ def read_epochs(files: Mapping[str, bytes]) -> tuple[GateEpoch, ...]:
     """Return the certified gate epochs, lowest number first.
 
     Raises:
-        TrustError: STO-K013 malformed, STO-K014 missing, STO-K001, STO-K002 bad keys.
+        TrustError: STO-K013 malformed, missing, STO-K001 bad keys.
     """
     name = "gate/epochs.json"
     listed = read_target(find(files, name), EpochsFile, name)
@@ -364,7 +364,7 @@ def read_parts(
         infos: size and digest of every target, by name.
 
     Raises:
-        TrustError: STO-K013 malformed; STO-K013 a record and the files it is about
+        TrustError: STO-K013 malformed; a record and the files it is about
             disagree.
     """
     found = []
@@ -397,8 +397,8 @@ def _check_part(
 
 
 def find(files: Mapping[str, bytes], name: str) -> bytes:
-    """Return target `name`, or raise ``STO-K014``."""
+    """Return target `name`, or raise ``STO-K013``."""
     data = files.get(name)
     if data is None:
-        raise TrustError("STO-K014", f"the release does not name {name}")
+        raise TrustError("STO-K013", f"the release does not name {name}")
     return data

@@ -66,10 +66,8 @@ def lock_tree(
         BlockingIOError: somebody holds it, and `wait` was not asked for.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
+    with disk_trouble("the lock of a tree cannot be used"):
         lock = os.open(directory / f"{digest}.lock", flags, 0o600)
-    except OSError as error:
-        raise disk_trouble("the lock of a tree cannot be used", error) from error
     try:
         kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
         fcntl.flock(lock, kind if wait else kind | fcntl.LOCK_NB)
@@ -311,19 +309,18 @@ def _unpack(directory: Path, wanted: WantedTree, archive: Path, cap_bytes: int) 
             return
         temporary = directory / temporary_name(wanted.digest)
         try:
-            with _open_archive(archive, wanted) as stream:
-                temporary.mkdir(mode=0o700)
-                members = read_archive(XzReader(stream), wanted.digest)
-                _write_members(members, temporary, directory, wanted.digest, cap_bytes)
-            # All files and folders below it are flushed by now: the name is only given
-            # to what lasts.
-            temporary.rename(directory / wanted.digest)
-            sync_directory(directory)
-        # A disk that fails while reading comes here too.
-        except OSError as error:
-            raise disk_trouble(
-                "the task's runtime cannot be unpacked", error
-            ) from error
+            # A disk that fails while reading counts too.
+            with disk_trouble("the task's runtime cannot be unpacked"):
+                with _open_archive(archive, wanted) as stream:
+                    temporary.mkdir(mode=0o700)
+                    members = read_archive(XzReader(stream), wanted.digest)
+                    _write_members(
+                        members, temporary, directory, wanted.digest, cap_bytes
+                    )
+                # All files and folders below it are flushed by now: the name is only
+                # given to what lasts.
+                temporary.rename(directory / wanted.digest)
+                sync_directory(directory)
         finally:
             remove_directory(temporary)
 

@@ -125,7 +125,7 @@ def _code_of(error: Exception, phase: str, *, replaced: bool) -> str:
         case exceptions.DownloadError() if not isinstance(
             error, exceptions.DownloadLengthMismatchError
         ):
-            code = "STO-K014"
+            code = "STO-K013"
         case _ if any(words in text for words in _VANISHED):
             code = OLDER
     return code
@@ -239,7 +239,7 @@ class ReleaseUpdater(Updater):
         self._memory = _MemoryFetcher(files)
         self._keeps = folder is not None
         try:
-            with _machine_errors():
+            with disk_trouble("the release's cache cannot be used"):
                 super().__init__(
                     str(folder or _NO_FOLDER),
                     f"{_BASE}metadata/",
@@ -260,7 +260,7 @@ class ReleaseUpdater(Updater):
         """Return the targets in `infos` by name, each as the metadata has it.
 
         Raises:
-            TrustError: STO-K014 for a missing file, STO-K013 for one that is longer than
+            TrustError: STO-K013 for a missing file, for one that is longer than
                 it may be, STO-K019 for another than the metadata names.
         """
         found = {}
@@ -296,10 +296,10 @@ class ReleaseUpdater(Updater):
         return known.root.version, known.targets.version, known.timestamp.version
 
     def role_version(self, name: str) -> int:
-        """Return the version of a delegated role; raises ``STO-K014`` without it."""
+        """Return the version of a delegated role; raises ``STO-K013`` without it."""
         role = self._trusted_set.get(name)
         if role is None:
-            raise TrustError("STO-K014", f"the release has no role {name}")
+            raise TrustError("STO-K013", f"the release has no role {name}")
         return int(role.version)
 
     def expiry(self) -> int:
@@ -361,7 +361,7 @@ class ReleaseUpdater(Updater):
     @contextmanager
     def _phase(self, phase: str, name: str = "") -> Iterator[None]:
         try:
-            with _machine_errors():
+            with disk_trouble("the release's cache cannot be used"):
                 yield
         except (exceptions.RepositoryError, exceptions.DownloadError) as error:
             replaced = 0 < self._memory.highest_root() < self._trusted_set.root.version
@@ -380,18 +380,9 @@ def cache_directory(cache: Path | None) -> Iterator[Path | None]:
     if cache is None:
         yield None
         return
-    with _machine_errors():
+    with disk_trouble("the release's cache cannot be used"):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (cache / "lock").open("w")
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield cache
-
-
-@contextmanager
-def _machine_errors() -> Iterator[None]:
-    """Name this machine's own trouble as such: it is no reason to distrust."""
-    try:
-        yield
-    except OSError as error:
-        raise disk_trouble("the release's cache cannot be used", error) from error

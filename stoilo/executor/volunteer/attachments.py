@@ -37,12 +37,10 @@ from stoilo.executor.verifier.installation import (
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.scheduler import (
     Caller,
-    RequestFacts,
     Settings,
     is_over,
     request_of,
 )
-from stoilo.executor.volunteer.task_run import failed
 from stoilo.executor.volunteer.transfer import Transfer
 
 NAME: Final = "attachment.json"
@@ -160,43 +158,37 @@ class Attachments:
             TrustError: STO-X047 the directory is open to others.
             InternalError: STO-X008.
         """
-        own_base(self._base)
+        try:
+            self._base.parent.mkdir(parents=True, exist_ok=True)
+            own_directory(self._base)
+        except (TrustError, OSError) as error:
+            raise TrustError(
+                "STO-X047",
+                f"{self._base} cannot be used: it must be yours alone (0700)",
+            ) from error
         target = self._base / directory_name(said.project)
         if target.exists():
             raise UsageError("STO-X045", f"{said.project} has a directory here already")
         made = self._base / f".new-{secrets.token_hex(8)}"
         files = {KEY: f"{key}\n".encode(), ROOT: root, CA: ca}
         try:
-            made.mkdir(mode=0o700)
-            for name, data in files.items():
-                if data:
-                    _write(made / name, data)
-            _write(made / NAME, msgspec.json.encode(said))
-            made.replace(target)
-        except OSError as error:
+            with disk_trouble("an attachment cannot be written"):
+                made.mkdir(mode=0o700)
+                for name, data in files.items():
+                    if data:
+                        replace_file(made / name, data)
+                replace_file(made / NAME, msgspec.json.encode(said))
+                made.replace(target)
+        finally:
             shutil.rmtree(made, ignore_errors=True)
-            raise disk_trouble("an attachment cannot be written", error) from error
         return Attachment(target, said)
 
     def remove(self, attachment: Attachment) -> None:
         """Forget an attachment with all that it holds; raises ``STO-X008``."""
         gone = self._base / f".old-{secrets.token_hex(8)}"
-        try:
+        with disk_trouble("an attachment cannot be removed"):
             attachment.directory.replace(gone)
-        except OSError as error:
-            raise disk_trouble("an attachment cannot be removed", error) from error
         shutil.rmtree(gone, ignore_errors=True)
-
-
-def own_base(base: Path) -> None:
-    """Make the directory of attachments unless it is there; raises ``STO-X047``."""
-    try:
-        base.parent.mkdir(parents=True, exist_ok=True)
-        own_directory(base)
-    except (TrustError, OSError) as error:
-        raise TrustError(
-            "STO-X047", f"{base} cannot be used: it must be yours alone (0700)"
-        ) from error
 
 
 def directory_name(project: str) -> str:
@@ -242,12 +234,6 @@ def _read(directory: Path) -> Attachment:
     return Attachment(directory, said)
 
 
-def _write(path: Path, data: bytes) -> None:
-    path.touch(mode=0o600)
-    replace_file(path, data)
-    path.chmod(0o600)
-
-
 ACCOUNT_BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, elements=64)
 _ACCOUNT_KEY = re.compile(r"[0-9A-Za-z_]{16,256}")
 
@@ -257,7 +243,7 @@ def look_up_account(transfer: Transfer, email: str, password: str) -> str:
 
     Raises:
         UnreachableError: ``STO-X001``.
-        DeniedError: ``STO-X003`` the project does not know them.
+        DeniedError: ``STO-E016`` the project does not know them.
         TrustError: ``STO-X030`` for an answer that cannot be read.
     """
     return parse_account(transfer.get(render_lookup(email, password)))
@@ -275,13 +261,13 @@ def parse_account(data: bytes) -> str:
     """Return the account key in a (hostile) answer.
 
     Raises:
-        DeniedError: STO-X003 the project says no.
+        DeniedError: STO-E016 the project says no.
         TrustError: STO-X030 the answer cannot be read.
     """
     root = parse_xml(data, ACCOUNT_BOUNDS)
     if root.tag == "error":
         words = root.string("error_msg", longest=1000)[:200]
-        raise DeniedError("STO-X003", f"the project refused the account: {words}")
+        raise DeniedError("STO-E016", f"the project refused the account: {words}")
     key = root.string("authenticator")
     if not _ACCOUNT_KEY.fullmatch(key):
         raise TrustError("STO-X030", "the project's answer holds no account key")
@@ -311,7 +297,7 @@ def leave_project(attachment: Attachment, *, abort_tasks: bool) -> bool:
         if unfinished and not abort_tasks:
             raise UsageError("STO-X045", f"{len(unfinished)} tasks are unfinished here")
         for copy in unfinished:
-            ledger.save(failed(copy, ResultState.ABORTED, EXIT_ABORTED_BY_USER, ""))
+            ledger.fail(copy, ResultState.ABORTED, EXIT_ABORTED_BY_USER, "")
         return not ledger.copies() or _report(attachment, ledger)
     finally:
         ledger.close()
@@ -322,10 +308,11 @@ def _report(attachment: Attachment, ledger: Ledger) -> bool:
     ca = attachment.directory / CA
     settings = Settings(attachment.said.project, _read_key(attachment.directory / KEY))
     transfer = Transfer(settings.project, ca=ca if ca.exists() else None)
-    known = RequestFacts(wants_work=False, may_wait=False)
     try:
         Caller(settings, ledger, transfer).call(
-            lambda host: request_of(host, settings, ledger.copies(), known)
+            lambda host: request_of(
+                host, settings, ledger.copies(), wants_work=False, may_wait=False
+            )
         )
     except StoiloError as error:
         log.warning("%s", error)

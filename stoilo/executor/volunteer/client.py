@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import msgspec
 
@@ -28,23 +29,29 @@ from stoilo.core.errors import (
     UnreachableError,
     show_plainly,
 )
-from stoilo.executor.slot.executor import Executor, PutOffError
-from stoilo.executor.volunteer.host_info import HostDescription
-from stoilo.executor.volunteer.ledger import HostRecord, Ledger, Phase, ResultRecord
-from stoilo.executor.volunteer.project_file import ProjectFile
+from stoilo.executor.slot.executor import Executor
+from stoilo.executor.slot.layout import PutOffError
+from stoilo.executor.volunteer.host_info import describe_host, free_bytes
+from stoilo.executor.volunteer.ledger import (
+    HostRecord,
+    Ledger,
+    Phase,
+    recall,
+)
 from stoilo.executor.volunteer.scheduler import (
     Caller,
-    RequestFacts,
     Retries,
     Settings,
     identity_after,
     is_over,
+    key_after,
+    memory_after,
     records_of,
     request_of,
     within_room,
 )
-from stoilo.executor.volunteer.status import ControlFile, StatusFile
-from stoilo.executor.volunteer.task_run import Course, ResultRun, decide, failed
+from stoilo.executor.volunteer.status import CONTROL_FILE, Control, StatusFile
+from stoilo.executor.volunteer.task_run import Course, ResultRun, decide
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.executor.volunteer.wakeup import Wakeup
 
@@ -64,7 +71,6 @@ class Volunteer:
         executor: judges and runs copies.
         clock: s since 1970; only deadlines are judged by it.
         on_app_versions: takes what the project sends as programs.
-        project: what is remembered of it; read from the ledger's directory when missing.
     """
 
     def __init__(
@@ -76,19 +82,16 @@ class Volunteer:
         *,
         clock: Callable[[], float] = time.time,
         on_app_versions: Callable[[tuple[AppVersion, ...]], None] = lambda _: None,
-        project: ProjectFile | None = None,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
         self._transfer = transfer
         self._executor = executor
         self._learn_programs = on_app_versions
-        self._project = project or ProjectFile(ledger.directory)
-        self._control = ControlFile(ledger.directory)
-        self._updates = self._control.control.updates
-        self._suspended = False
+        before = recall(ledger.directory / CONTROL_FILE, Control, Control())
+        self._control = Control(updates=before.updates)  # asked before we began
         self._standing = StatusFile(ledger.directory)
-        self._description = HostDescription(ledger.directory)
+        self._computer = describe_host(ledger.directory)
         self._waking = Wakeup()
         self._running: dict[str, Future[None]] = {}
         self._unwanted: set[str] = set()
@@ -112,7 +115,7 @@ class Volunteer:
         """Work until `stop`.
 
         Raises:
-            DeniedError: ``STO-X003``, the key is unknown.
+            DeniedError: ``STO-E016``, the key is unknown.
         """
         while not self._waking.stopping:
             self._waking.forget()
@@ -150,17 +153,15 @@ class Volunteer:
         self._show()
 
     def _obey(self) -> None:
-        control = self._control.look()
-        suspended = control.suspended
-        if control.updates != self._updates:
-            self._updates = control.updates
+        before = self._control
+        self._control = recall(self._ledger.directory / CONTROL_FILE, Control, before)
+        if self._control.updates != before.updates:
             self._caller.insist()
             self._retries.clear()
             self._no_work_before = 0.0
-        if suspended == self._suspended:
+        if self._control.suspended == before.suspended:
             return
-        self._suspended = suspended
-        if suspended:
+        if self._control.suspended:
             self._executor.suspend()
         else:
             self._executor.resume()
@@ -174,7 +175,7 @@ class Volunteer:
 
     def _start_runs(self) -> None:
         for copy in self._ledger.copies():
-            if self._suspended or len(self._running) >= self._settings.slots:
+            if self._control.suspended or len(self._running) >= self._settings.slots:
                 return
             idle = copy.result not in self._running
             ready = self._retries.is_ready(copy.result)
@@ -215,7 +216,10 @@ class Volunteer:
             self._no_work_before = time.monotonic() + decision.no_work_s
         match decision.course:
             case Course.FAIL:
-                self._fail(copy, decision.state, decision.exit_status, error.code)
+                self._ledger.fail(
+                    copy, decision.state, decision.exit_status, error.code
+                )
+                self._caller.hurry()
             case Course.AGAIN:
                 self._ledger.save(msgspec.structs.replace(copy, tries=copy.tries + 1))
                 self._retries.put_off(result)
@@ -223,17 +227,12 @@ class Volunteer:
                 self._put_offs[result] = put_offs + isinstance(error, PutOffError)
                 self._retries.put_off(result, decision.delay_s)
 
-    def _fail(
-        self, copy: ResultRecord, state: int, exit_status: int, code: str
-    ) -> None:
-        self._ledger.save(failed(copy, state, exit_status, code))
-        self._caller.hurry()
-
     def _abort(self, result: str) -> None:
         self._unwanted.discard(result)
         copy = self._ledger.find(result)
         if copy is not None and not is_over(copy):
-            self._fail(copy, ResultState.ABORTED, EXIT_ABORTED, "")
+            self._ledger.fail(copy, ResultState.ABORTED, EXIT_ABORTED, "")
+            self._caller.hurry()
 
     def _forget(self, result: str) -> None:
         self._unwanted.discard(result)
@@ -280,17 +279,20 @@ class Volunteer:
         self._caller.plan(reply, idle=not self._ledger.copies())
 
     def _request(self, host: HostRecord) -> SchedulerRequest:
-        wants = not (self._suspended or self._waking.stopping)
-
-        known = RequestFacts(
-            info=self._description.now(),
-            code_sign_key=self._project.memory.code_sign_key,
+        wants = not (self._control.suspended or self._waking.stopping)
+        return request_of(
+            host,
+            self._settings,
+            self._ledger.copies(),
+            info=replace(
+                self._computer, disk_free_bytes=free_bytes(self._ledger.directory)
+            ),
+            code_sign_key=self._ledger.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
             fractions=self._executor.fractions(),
             wants_work=wants and time.monotonic() >= self._no_work_before,
             may_wait=wants,
         )
-        return request_of(host, self._settings, self._ledger.copies(), known)
 
     def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:
         """Write down a reply: who we are, what is acknowledged, dropped, assigned."""
@@ -326,19 +328,22 @@ class Volunteer:
         return result in self._running or bool(begun)
 
     def _take_programs(self, reply: SchedulerReply) -> None:
+        known = self._ledger.memory
+        key, programs = known.code_sign_key, reply.app_versions
         try:
-            self._project.learn(reply)
-        except TrustError as error:
+            key = key_after(key, reply)
+        except TrustError as error:  # the rest of the reply counts
+            programs = ()
             log.warning("%s", error)
             self._standing.note_trouble(error)
-        else:
-            self._learn_programs(reply.app_versions)
+        self._ledger.save_memory(memory_after(known, reply, key))
+        self._learn_programs(programs)
 
     def _pause(self) -> float:
         """Return how long nothing will be due, s."""
         now = time.monotonic()
         pauses = [self._caller.due_in(reports=self._has_reports())]
-        room = not self._suspended and len(self._running) < self._settings.slots
+        room = not self._control.suspended and len(self._running) < self._settings.slots
         for copy in self._ledger.copies():
             if copy.result in self._running or is_over(copy):
                 continue

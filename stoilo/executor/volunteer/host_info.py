@@ -13,7 +13,6 @@ import platform
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -47,46 +46,26 @@ def measure_fpops(clock: Callable[[], float] = time.perf_counter) -> float:
     return min(max(fpops, SLOWEST), FASTEST)
 
 
-FRESH_S: Final = 600.0
 MAX_BYTES: Final = 256 * 1024
 FIELD_CHARS: Final = 200
 FEATURES_CHARS: Final = 2048
 _FIELD = re.compile(r"^([a-z_ ]{1,32}?)\s*:[ \t]*(.*)$", re.MULTILINE)
 
 
-class HostDescription:
-    """This computer's description, looked up again now and then: disks fill.
-
-    Args:
-        data: where the volunteer keeps its files.
-        clock: s, monotonic.
-    """
-
-    def __init__(self, data: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._data = data
-        self._clock = clock
-        self._known: HostInfo | None = None
-        self._until = 0.0
-        self._fpops = measure_fpops()
-
-    def now(self) -> HostInfo:
-        """Return a description that is at most `FRESH_S` old."""
-        if self._known is None or self._clock() >= self._until:
-            self._known = replace(describe_host(self._data), fpops=self._fpops)
-            self._until = self._clock() + FRESH_S
-        return self._known
-
-
 def describe_host(data: Path) -> HostInfo:
-    """Return what is said of this computer."""
+    """Return what is said of this computer; its speed is measured, which takes some ms.
+
+    `data`: where the volunteer keeps its files.
+    """
     vendor, model, features = parse_processor(_read(Path("/proc/cpuinfo")))
     name, version = _system()
     return HostInfo(
         vendor=vendor,
         model=model,
         features=features,
+        fpops=measure_fpops(),
         memory_bytes=float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),
-        disk_free_bytes=_free(data),
+        disk_free_bytes=free_bytes(data),
         os_name=f"Linux {name}".strip(),
         os_version=f"{version} [{platform.release()[:64]}]".strip(),
     )
@@ -122,7 +101,7 @@ def _system() -> tuple[str, str]:
     return name[:FIELD_CHARS], fields.get("PRETTY_NAME", "")[:FIELD_CHARS]
 
 
-def _free(data: Path) -> float:
+def free_bytes(data: Path) -> float:
     """Return the free space where `data` lies, bytes; 0 when not known."""
     try:
         disk = os.statvfs(data)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
-from stoilo.executor.slot.executor import CANCELLED, ActiveRuns, Executor
+from stoilo.executor.slot.executor import CANCELLED, HoldingExecutor
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.workunit import HostState, Work
@@ -21,10 +21,6 @@ from stoilo.flavors.manifest import shipped_flavors
 from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.supervisor import Jail
-
-
-def _task_jail(level: Level) -> Jail:
-    return Jail(level, TASK_JOB)
 
 
 class InstalledRuntimes:
@@ -36,7 +32,9 @@ class InstalledRuntimes:
 
     platform = ""
 
-    def __init__(self, make: Callable[[Level], Jail] = _task_jail) -> None:
+    def __init__(
+        self, make: Callable[[Level], Jail] = lambda level: Jail(level, TASK_JOB)
+    ) -> None:
         self._make = make
         self._flavors = installed_flavors()
         self._lock = threading.Lock()
@@ -81,7 +79,7 @@ def installed_flavors() -> frozenset[str]:
     )
 
 
-class InstalledExecutor(Executor):
+class InstalledExecutor(HoldingExecutor[Exchange]):
     """Several copies at once, in jails of this installation; see `VerifiedExecutor`.
 
     Args:
@@ -94,7 +92,7 @@ class InstalledExecutor(Executor):
     def __init__(
         self, root: bytes, state: Path, host: HostState, *, clock: Callable[[], float]
     ) -> None:
-        self._runs = ActiveRuns(Exchange.cancel)
+        super().__init__(Exchange.cancel)
         self._verified = VerifiedExecutor(
             root, state, host, clock=clock, runtimes=InstalledRuntimes()
         )
@@ -103,24 +101,12 @@ class InstalledExecutor(Executor):
         """Return the result file's bytes; see `Executor`."""
         # Known as running from the first check on, so that it can be cancelled while
         # verified.
-        with self._runs.hold(work.result):
+        with self.hold(work.result):
             return self._verified.execute(
-                work, lambda run: self._runs.watch(work.result, run, wait=True)
+                work, lambda run: self.watch(work.result, run, wait=True)
             )
-
-    def cancel(self, result: str) -> None:
-        """Kill the run of a copy; see `Executor`."""
-        self._runs.cancel(result)
-
-    def suspend(self) -> None:
-        """Hold every run; see `Executor`."""
-        self._runs.suspend(suspended=True)
-
-    def resume(self) -> None:
-        """Let every run go on; see `Executor`."""
-        self._runs.suspend(suspended=False)
 
     def close(self) -> None:
         """End every run and every jail."""
-        self._runs.close()
+        super().close()
         self._verified.close()

@@ -4,6 +4,7 @@ Everything is a small file replaced atomically and durably, one directory per co
 kill -9 between any two steps leaves a state from which the next start goes on:
 
     host.json                 who we are to the project
+    project.json              what it said: key, account, preferences, messages
     copies/<result>/copy.json what was assigned, and how far it is
     copies/<result>/result    the finished result file, complete or absent
     files/<digest>            downloaded inputs; sticky ones stay, under a cap
@@ -25,7 +26,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from stoilo.core.boinc.messages import FileInfo
+from stoilo.core.boinc.messages import FileInfo, UserInfo
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import sync_directory
 from stoilo.executor.verifier.installation import disk_trouble, replace_file
@@ -79,6 +80,19 @@ class HostRecord(msgspec.Struct, frozen=True):
 NO_HOST: Final = HostRecord("", "")
 """Before the first call."""
 
+
+class ProjectMemory(msgspec.Struct, frozen=True):
+    """What is kept of a project's replies; losing it costs that memory alone."""
+
+    code_sign_key: str = ""  # BOINC's text of it, empty before the first
+    user: UserInfo | None = None  # what the project last said of the account
+    preferences: str = ""  # XML elements of the account's preferences at this project
+    # the project's last messages, the oldest first; hostile text
+    messages: tuple[str, ...] = ()
+
+
+MEMORY_FILE: Final = "project.json"
+MAX_MEMORY_BYTES: Final = 256 * 1024
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 
 Record = TypeVar("Record")
@@ -101,6 +115,24 @@ def load_record(path: Path, kind: type[Record], absent: Record | None = None) ->
             f"{path.name} of the state directory cannot be read",
             hint="remove that file, or the state directory to start as a new host",
         ) from error
+
+
+def recall(path: Path, kind: type[Record], before: Record) -> Record:
+    """Return the record in a file that may be lost; `before` where none can be read."""
+    try:
+        return load_record(path, kind, before)
+    except InternalError:
+        return before
+
+
+def save_record(path: Path, record: object) -> None:
+    """Keep a record in a file of the state directory, durably; raises ``STO-X008``."""
+    replace_file(path, msgspec.json.encode(record))
+
+
+def read_memory(directory: Path) -> ProjectMemory:
+    """Return what is remembered of a project; raises ``STO-X008``."""
+    return load_record(directory / MEMORY_FILE, ProjectMemory, ProjectMemory())
 
 
 def follow_project(directory: Path, project: str) -> None:
@@ -131,9 +163,9 @@ def follow_project(directory: Path, project: str) -> None:
         copy = msgspec.structs.replace(
             copy, files=files, upload_url=moved(copy.upload_url)
         )
-        replace_file(place, msgspec.json.encode(copy))
+        save_record(place, copy)
     host = msgspec.structs.replace(host, project=project, scheduler="")
-    replace_file(path, msgspec.json.encode(host))
+    save_record(path, host)
 
 
 class Ledger:
@@ -150,16 +182,13 @@ class Ledger:
         self._directory = directory
         self._copies = directory / "copies"
         self.files = directory / "files"
-        try:
+        with disk_trouble("the state directory cannot be written"):
             for folder in (directory, self._copies, self.files):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = _take_lock(directory / "lock")
-        except OSError as error:
-            raise disk_trouble(
-                "the state directory cannot be written", error
-            ) from error
         try:
             self.host = self._load_host(project)
+            self.memory = read_memory(directory)
             self._known = {record.result: record for record in self._load_copies()}
         except BaseException:
             self.close()
@@ -173,8 +202,17 @@ class Ledger:
 
     def save_host(self, host: HostRecord) -> None:
         """Remember who we are, durably."""
-        replace_file(self._directory / "host.json", msgspec.json.encode(host))
+        save_record(self._directory / "host.json", host)
         self.host = host
+
+    def save_memory(self, memory: ProjectMemory) -> None:
+        """Remember what the project said, durably."""
+        if len(msgspec.json.encode(memory)) > MAX_MEMORY_BYTES:
+            # The key is worth more than their words.
+            memory = ProjectMemory(code_sign_key=memory.code_sign_key)
+        if memory != self.memory:
+            save_record(self._directory / MEMORY_FILE, memory)
+            self.memory = memory
 
     def copies(self) -> tuple[ResultRecord, ...]:
         """Return every copy, in the order of their deadlines."""
@@ -211,24 +249,27 @@ class Ledger:
                 self.save(msgspec.structs.replace(known, deadline=record.deadline))
             return
         made = self._directory / f"new-{secrets.token_hex(8)}"
-        try:
+        with disk_trouble("the state directory cannot be written"):
             made.mkdir(mode=0o700)
-            replace_file(made / "copy.json", msgspec.json.encode(record))
+            save_record(made / "copy.json", record)
             # The name appears when all of it is on the disk: a crash leaves a `new-` to
             # sweep.
             made.replace(self._copies / record.result)
             sync_directory(self._copies)
-        except OSError as error:
-            raise disk_trouble(
-                "the state directory cannot be written", error
-            ) from error
         self._known[record.result] = record
 
     def save(self, record: ResultRecord) -> None:
         """Remember how far a known copy is, durably."""
         folder = self._copies / record.result
-        replace_file(folder / "copy.json", msgspec.json.encode(record))
+        save_record(folder / "copy.json", record)
         self._known[record.result] = record
+
+    def fail(
+        self, record: ResultRecord, state: int, exit_status: int, code: str
+    ) -> None:
+        """Note, durably, that a copy is to be reported as failed."""
+        fields = {"state": state, "exit_status": exit_status, "code": code}
+        self.save(msgspec.structs.replace(record, phase=Phase.FAILED, **fields))
 
     def store_result(self, record: ResultRecord, data: bytes) -> None:
         """Keep a finished result file, durably, then note the copy as finished."""
@@ -245,12 +286,8 @@ class Ledger:
             return
         # Renamed first, so that a crash leaves no result without its record.
         trash = self._directory / f"old-{secrets.token_hex(8)}"
-        try:
+        with disk_trouble("the state directory cannot be written"):
             (self._copies / result).replace(trash)
-        except OSError as error:
-            raise disk_trouble(
-                "the state directory cannot be written", error
-            ) from error
         shutil.rmtree(trash, ignore_errors=True)
 
     def trim_files(self, cap_bytes: int) -> None:
@@ -283,7 +320,7 @@ class Ledger:
         host = load_record(path, HostRecord, NO_HOST)
         if host == NO_HOST:
             host = HostRecord(project=project, cpid=secrets.token_hex(16))
-            replace_file(path, msgspec.json.encode(host))
+            save_record(path, host)
         if host.project != project:
             raise UsageError(
                 "STO-X007", "this state directory belongs to another project"

@@ -23,15 +23,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, AppVersion, Wishes
-from stoilo.core.errors import StoiloError, UsageError, show_plainly
+from stoilo.core.boinc.xml import XmlBounds, parse_xml, render_xml
+from stoilo.core.errors import StoiloError, TrustError, UsageError, show_plainly
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.slot.executor import Executor, SlotExecutor
 from stoilo.executor.slot.layout import Program
-from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.installation import installed_release, is_frozen
 from stoilo.executor.verifier.optin import (
     LEVEL_ORDER,
     OptIn,
@@ -46,16 +46,14 @@ from stoilo.executor.verifier.workunit import HostState
 from stoilo.executor.volunteer.attachments import Means, choose_means
 from stoilo.executor.volunteer.client import Volunteer
 from stoilo.executor.volunteer.installed import InstalledExecutor
-from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.volunteer.ledger import MAX_MEMORY_BYTES, Ledger
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.executor.volunteer.programs import (
-    Approval,
-    ConsentedPrograms,
+    Approve,
     Programs,
     ReleasedPrograms,
     fetch_release,
 )
-from stoilo.executor.volunteer.project_file import ProjectFile, specific_preferences
 from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
 
@@ -69,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--slots", type=int, default=1, help="copies run at once")
     parser.add_argument("--exit-with-parent", action="store_true")
     parser.add_argument("--verbose", action="store_true")
-    if not _is_frozen():  # I4: a frozen executor has no such switches
+    if not is_frozen():  # I4: a frozen executor has no such switches
         parser.add_argument("--root", type=Path, help="TUF root file")
         parser.add_argument("--launcher", type=Path, help="run copies under this")
         parser.add_argument("--project-programs", action="store_true")
@@ -77,10 +75,6 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument("--max-level", choices=list(LEVEL_ORDER))
         parser.add_argument("--opt-in", type=Path, help="one more opt-in file")
     return parser
-
-
-def _is_frozen() -> bool:
-    return bool(getattr(sys, "frozen", False))
 
 
 def _read_key(text: str) -> str:
@@ -116,7 +110,7 @@ def choose_opt_in(
         raise UsageError(
             "STO-A060",
             f"there is no opt-in file {file.name}",
-            hint=f"stoilo volunteer opt-in set --file {file.name} --max-level pure",
+            hint=f"stoilo volunteer opt-in --file {file.name} --max-level pure",
         )
     own = load_opt_in(
         (*default_files(), *([file] if file else [])),
@@ -141,6 +135,17 @@ def wishes_of(opt_in: OptIn) -> Wishes:
     )
 
 
+def specific_preferences(preferences: str) -> str:
+    """Return what of the project's preferences its programs get; hostile text."""
+    bounds = XmlBounds(document_bytes=MAX_MEMORY_BYTES)
+    try:
+        root = parse_xml(f"<all>{preferences}</all>".encode(), bounds)
+    except TrustError:
+        return ""
+    found = root.find("project_specific")
+    return "".join(map(render_xml, found.children)) if found is not None else ""
+
+
 def _watch_parent(stop: Callable[[], None]) -> None:
     parent = os.getppid()
 
@@ -152,60 +157,49 @@ def _watch_parent(stop: Callable[[], None]) -> None:
     threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What runs copies, and who hears of the project's programs."""
-
-    executor: Executor
-    project: ProjectFile
-    programs: Programs | None = None
+Learn = Callable[[tuple[AppVersion, ...]], None]
+"""Hears of the programs that the project sends."""
 
 
-def _means_of(options: argparse.Namespace) -> Means:
-    """Return by what copies shall run; raises ``STO-U003``."""
-    return choose_means(
-        root=options.root is not None,
-        launcher=options.launcher is not None,
-        project_programs=options.project_programs,
-        trust_project_programs=options.trust_project_programs,
-    )
-
-
-def _make_parts(
-    options: argparse.Namespace, opt_in: OptIn, ledger: Ledger, transfer: Transfer
-) -> _Parts:
+def _make_executor(
+    options: argparse.Namespace,
+    means: Means,
+    opt_in: OptIn,
+    ledger: Ledger,
+    transfer: Transfer,
+) -> tuple[Executor, Learn]:
     """Return what runs the copies: the frozen chain, or this installation itself."""
-    project = ProjectFile(ledger.directory)
-    allowed = render_opt_in(opt_in)
+    if means is Means.ROOT:
+        directory = _own(options.state / "executor")
+        root = _read(options.root, BOUNDS.metadata_bytes)
+        host = HostState.under(opt_in)
+        return InstalledExecutor(root, directory, host, clock=time.time), _ignore
 
     def wishes() -> str:
-        return specific_preferences(project.memory.preferences)
+        return specific_preferences(ledger.memory.preferences)
 
-    match _means_of(options):
-        case Means.ROOT:
-            directory = _own(options.state / "executor")
-            root = _read(options.root, BOUNDS.metadata_bytes)
-            host = HostState.under(opt_in)
-            executor = InstalledExecutor(root, directory, host, clock=time.time)
-            return _Parts(executor, project)
-        case Means.LAUNCHER:
-            program = Program.of(options.launcher)
-            slots = SlotExecutor(program, options.state, allowed, wishes)
-            return _Parts(slots, project)
-        case Means.RELEASED | Means.TRUSTED:
-            programs = Programs(
-                ledger.directory,
-                transfer,
-                lambda: project.memory.code_sign_key,
-                _approval(options),
-            )
-            slots = SlotExecutor(programs, options.state, allowed, wishes)
-            return _Parts(slots, project, programs)
+    allowed = render_opt_in(opt_in)
+    if means is Means.LAUNCHER:
+        program = Program.of(options.launcher)
+        slots = SlotExecutor(lambda _: program, options.state, allowed, wishes)
+        return slots, _ignore
+    programs = Programs(
+        ledger.directory,
+        transfer,
+        lambda: ledger.memory.code_sign_key,
+        _approval(options),
+    )
+    slots = SlotExecutor(programs.ready, options.state, allowed, wishes)
+    return slots, programs.learn
 
 
-def _approval(options: argparse.Namespace) -> Approval:
+def _ignore(versions: tuple[AppVersion, ...]) -> None:
+    """Take no programs: copies run by what is here."""
+
+
+def _approval(options: argparse.Namespace) -> Approve | None:
     if options.root is None:
-        return ConsentedPrograms()
+        return None
     root = _read(options.root, BOUNDS.metadata_bytes)
     cache = _own(options.state / "release")
 
@@ -218,7 +212,7 @@ def _approval(options: argparse.Namespace) -> Approval:
             cache=cache,
         )
 
-    return ReleasedPrograms(fetch)
+    return ReleasedPrograms(fetch).check
 
 
 def _own(directory: Path) -> Path:
@@ -226,47 +220,39 @@ def _own(directory: Path) -> Path:
     return directory
 
 
-def _settings(options: argparse.Namespace, opt_in: OptIn) -> Settings:
-    project: str = options.project
-    means = _means_of(options)
-    return Settings(
-        project=project if project.endswith("/") else f"{project}/",
-        key=_read_key(options.key),
-        slots=options.slots,
-        wishes=wishes_of(opt_in),
-        own_program=means in {Means.ROOT, Means.LAUNCHER},
-    )
-
-
-def run_volunteer(
-    arguments: Sequence[str],
-    wrap: Callable[[Executor], Executor] = lambda executor: executor,
-) -> None:
+def _run(options: argparse.Namespace, wrap: Callable[[Executor], Executor]) -> None:
     """Run one volunteer until SIGTERM or SIGINT.
 
     Raises:
         StoiloError: whatever ends a volunteer for good.
     """
-    options = _parser().parse_args(list(arguments))
     if not options.project.startswith(("http://", "https://")) or options.slots < 1:
         raise UsageError("STO-U003", "--project must be an http(s) URL, --slots >= 1")
-    frozen = _is_frozen()
-    opt_in = choose_opt_in(
-        options.state,
-        max_level=None if frozen else options.max_level,
-        file=None if frozen else options.opt_in,
+    means = choose_means(
+        root=options.root is not None,
+        launcher=options.launcher is not None,
+        project_programs=options.project_programs,
+        trust_project_programs=options.trust_project_programs,
     )
-    settings = _settings(options, opt_in)
+    opt_in = choose_opt_in(
+        options.state, max_level=options.max_level, file=options.opt_in
+    )
+    settings = Settings(
+        project=f"{options.project.removesuffix('/')}/",
+        key=_read_key(options.key),
+        slots=options.slots,
+        wishes=wishes_of(opt_in),
+        own_program=means in {Means.ROOT, Means.LAUNCHER},
+    )
     ledger = Ledger(options.state / "project", settings.project)
     transfer = Transfer(settings.project, ca=options.ca)
-    parts = _make_parts(options, opt_in, ledger, transfer)
+    executor, learn = _make_executor(options, means, opt_in, ledger, transfer)
     volunteer = Volunteer(
         settings,
         ledger,
         transfer,
-        wrap(parts.executor),
-        project=parts.project,
-        on_app_versions=parts.programs.learn if parts.programs else _ignore,
+        wrap(executor),
+        on_app_versions=learn,
     )
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda *_: volunteer.stop())
@@ -280,23 +266,20 @@ def run_volunteer(
             signal.signal(sign, signal.SIG_IGN)
 
 
-def _ignore(versions: tuple[AppVersion, ...]) -> None:
-    """Take no programs: copies run by what is here."""
-
-
 def main(
     arguments: Sequence[str] | None = None,
     wrap: Callable[[Executor], Executor] = lambda executor: executor,
 ) -> int:
     """Run the process; returns the exit code of design §7."""
-    given = sys.argv[1:] if arguments is None else arguments
-    level = logging.INFO if "--verbose" in given else logging.WARNING
+    options = _parser().parse_args(arguments)
     logging.basicConfig(
-        level=level, stream=sys.stderr, format="volunteer: %(levelname)s %(message)s"
+        level=logging.INFO if options.verbose else logging.WARNING,
+        stream=sys.stderr,
+        format="volunteer: %(levelname)s %(message)s",
     )
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:
-        run_volunteer(given, wrap)
+        _run(options, wrap)
     except StoiloError as error:
         sys.stderr.write(f"volunteer: {show_plainly(str(error))}\n")
         return error.exit_code

@@ -7,6 +7,7 @@ Only the person at this computer uses this; the running volunteer merely reads
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,6 @@ from typing import Final
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.files import write_durably
-from stoilo.core.limits import RunLimits
 from stoilo.executor.verifier.optin import OptIn, load_opt_in, parse_opt_in
 
 NO_LIMIT: Final = 2**53
@@ -73,8 +73,7 @@ def write_opt_in(path: Path, opt_in: OptIn, *, system: bool = False) -> None:
     text = render_opt_in(opt_in)
     # What we write must be what every verifier reads, before it replaces anything.
     parse_opt_in(text)
-    folder = find_server_folder(path)
-    if folder is not None:
+    for folder in _server_folders(path):
         raise UsageError(
             "STO-A060",
             f"{path.name} would lie in {folder.name or folder}, where a server can write",
@@ -90,52 +89,33 @@ def write_opt_in(path: Path, opt_in: OptIn, *, system: bool = False) -> None:
         ) from error
 
 
-def find_server_folder(path: Path) -> Path | None:
-    """Return the directory above `path` that a server can write, None for none."""
-    return next(iter(_server_folders(path)), None)
-
-
 def _server_folders(path: Path) -> Sequence[Path]:
-    parents = (
-        path.absolute().parent.resolve(),
-        *path.absolute().parent.resolve().parents,
-    )
+    home = path.absolute().parent.resolve()
     return [
         folder
-        for folder in parents
+        for folder in (home, *home.parents)
         if any((folder / mark).exists() for mark in _SERVER_MARKS)
     ]
 
 
 def _lines(opt_in: OptIn) -> Iterator[str]:
     yield "# what this computer may be asked to run: docs/reference/opt-in.md"
-    yield f'max_level = "{opt_in.max_level}"'
-    yield f"require_review = {_flag(opt_in.require_review)}"
-    yield f"require_public_source = {_flag(opt_in.require_public_source)}"
+    yield f"max_level = {_toml(opt_in.max_level)}"
+    yield f"require_review = {_toml(opt_in.require_review)}"
+    yield f"require_public_source = {_toml(opt_in.require_public_source)}"
     if opt_in.topics:
-        yield f"topics = [{', '.join(map(_text, sorted(opt_in.topics)))}]"
+        yield f"topics = {_toml(sorted(opt_in.topics))}"
     if opt_in.limits is not None:
         yield ""
         yield "[limits]"
-        for field in dataclasses.fields(RunLimits):
-            amount = getattr(opt_in.limits, field.name)
+        for name, amount in dataclasses.asdict(opt_in.limits).items():
             if amount != NO_LIMIT:
-                yield f"{field.name} = {amount}"
+                yield f"{name} = {amount}"
 
 
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _text(value: str) -> str:
-    """Return a TOML basic string; everything but plain ASCII as an escape."""
-    return '"' + "".join(map(_char, value)) + '"'
-
-
-def _char(char: str) -> str:
-    if char.isascii() and char.isprintable() and char not in '"\\':
-        return char
-    return f"\\U{ord(char):08x}"
+def _toml(value: object) -> str:
+    """Return a flag, text or list as TOML, which differs from JSON by one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _check_folder(folder: Path) -> None:

@@ -2,9 +2,9 @@
 
 A launcher and the verifier's archive come as the files of an app version, each with BOINC's
 signature by the project's code-sign key, which is checked after the download and again
-before every start. That key was learnt from the project itself, so an `Approval` must agree
-too: a release under the volunteer's own root (`ReleasedPrograms`), or the volunteer's word
-that he takes what the project sends (`ConsentedPrograms`).
+before every start. That key was learnt from the project itself, so a release under the
+volunteer's own root must agree too (`ReleasedPrograms`), unless he said that he takes what the
+project sends.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal, Protocol
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from stoilo.audit.format.records import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.boinc.messages import AppVersion, ProgramFile
-from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.frozen_tree import platform_name
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.slot.layout import VERIFIER_ARCHIVE, Program
-from stoilo.executor.verifier.installation import disk_trouble, replace_file
+from stoilo.executor.verifier.installation import disk_trouble
 from stoilo.executor.verifier.optin import LEVEL_ORDER
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import ReleaseFiles, travels
-from stoilo.executor.volunteer.ledger import load_record
+from stoilo.executor.volunteer.ledger import recall, save_record
 from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
 from stoilo.executor.volunteer.transfer import Missing, Transfer
 from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
@@ -41,27 +42,10 @@ from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
 NAME: Final = "programs.json"
 FOLDER: Final = "programs"
 APPROVED_S: Final = 24 * 3600.0
-_CHUNK: Final = 1024 * 1024
 
 
-class Approval(Protocol):
-    """Says whether this computer may start a program."""
-
-    def check(self, launcher: str, verifier: str) -> None:
-        """Raise unless the files with these SHA-256 digests may be started.
-
-        Raises:
-            TrustError: STO-X043 they may not.
-            UnreachableError: the release cannot be fetched now.
-        """
-        ...
-
-
-class ConsentedPrograms:
-    """The volunteer takes whatever the project's key has signed."""
-
-    def check(self, launcher: str, verifier: str) -> None:
-        """Agree."""
+Approve = Callable[[str, str], None]
+"""Raises unless launcher and verifier with these SHA-256 digests may be started."""
 
 
 class ReleasedPrograms:
@@ -87,7 +71,12 @@ class ReleasedPrograms:
         self._agreed: dict[tuple[str, str], float] = {}
 
     def check(self, launcher: str, verifier: str) -> None:
-        """Compare both digests with the release; see `Approval`."""
+        """Compare both digests with the release; an `Approve`.
+
+        Raises:
+            TrustError: STO-X043 they are not the release's.
+            UnreachableError: the release cannot be fetched now.
+        """
         pair = (launcher, verifier)
         agreed = self._agreed.get(pair)
         if agreed is not None and self._clock() - agreed < APPROVED_S:
@@ -103,22 +92,14 @@ class ReleasedPrograms:
         self._agreed[pair] = self._clock()
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """What of an app version matters here."""
-
-    main: ProgramFile
-    archive: ProgramFile
-
-
 class Programs:
-    """The newest app version of each app, on the disk; a `ProgramSource`.
+    """The newest app version of each app, on the disk.
 
     Args:
         directory: the project's own directory; both files lie in ``programs/``.
         transfer: to the project.
         key: returns the project's code-sign key as it is known now.
-        approval: who agrees beside that key.
+        approve: who must agree beside that key, None for nobody.
 
     Raises:
         InternalError: STO-X008 the directory cannot be used.
@@ -129,22 +110,20 @@ class Programs:
         directory: Path,
         transfer: Transfer,
         key: Callable[[], str],
-        approval: Approval,
+        approve: Approve | None = None,
     ) -> None:
         self._index = directory / NAME
         self._folder = directory / FOLDER
         self._transfer = transfer
         self._key = key
-        self._approval = approval
+        self._approve = approve
         self._lock = threading.Lock()  # of what is known: held for moments
         self._fetching = threading.Lock()  # of the files: one start at a time
-        self._versions = {item.app: item for item in _read_index(self._index)}
-        try:
+        # Lost, the project tells them again with the next copy.
+        versions = recall(self._index, list[AppVersion], [])
+        self._versions = {item.app: item for item in versions}
+        with disk_trouble("the project's programs cannot be kept"):
             self._folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise disk_trouble(
-                "the project's programs cannot be kept", error
-            ) from error
 
     def learn(self, versions: tuple[AppVersion, ...]) -> None:
         """Take the app versions of a reply, durably; older ones of the same app go."""
@@ -159,7 +138,7 @@ class Programs:
                     known[item.app] = item
             if known == self._versions:
                 return
-            replace_file(self._index, msgspec.json.encode(_sorted(known)))
+            save_record(self._index, [known[app] for app in sorted(known)])
             self._versions = known
         if self._fetching.acquire(blocking=False):  # else they go the next time
             try:
@@ -176,14 +155,18 @@ class Programs:
             InternalError: STO-X008.
         """
         with self._fetching:
-            chosen = self._choose(app)
-            launcher = self._fetched(chosen.main, MAX_LAUNCHER_BYTES)
-            verifier = self._fetched(chosen.archive, MAX_ARCHIVE_BYTES)
-            self._approval.check(_sha256(launcher), _sha256(verifier))
+            main, archive = self._choose(app)
+            launcher = self._fetched(main, MAX_LAUNCHER_BYTES)
+            verifier = self._fetched(archive, MAX_ARCHIVE_BYTES)
+            if self._approve is not None:
+                self._approve(
+                    *(_digest(path, hashlib.sha256) for path in (launcher, verifier))
+                )
             launcher.chmod(0o500)
             return Program(launcher, verifier)
 
-    def _choose(self, app: str) -> _Chosen:
+    def _choose(self, app: str) -> tuple[ProgramFile, ProgramFile]:
+        """Return launcher and verifier of an app; raises ``STO-X043``."""
         with self._lock:
             version = self._versions.get(app)
         files = version.files if version is not None else ()
@@ -193,7 +176,7 @@ class Programs:
             raise TrustError(
                 "STO-X043", f"the project has no program of {app!r} for this computer"
             )
-        return _Chosen(main, archive)
+        return main, archive
 
     def _fetched(self, file: ProgramFile, most: int) -> Path:
         info, target = file.info, self._folder / file.info.name
@@ -212,7 +195,7 @@ class Programs:
 
     def _check(self, file: ProgramFile, path: Path) -> None:
         """Raise unless the bytes on the disk are what the project's key has signed."""
-        md5 = _digest(path, hashlib.md5(usedforsecurity=False))
+        md5 = _digest(path, _md5)
         check_boinc_signature(md5, file.signature, parse_boinc_public(self._key()))
 
     def _drop_others(self) -> None:
@@ -224,32 +207,15 @@ class Programs:
                     path.unlink()
 
 
-def _sorted(versions: dict[str, AppVersion]) -> list[AppVersion]:
-    return [versions[app] for app in sorted(versions)]
+_md5 = partial(hashlib.md5, usedforsecurity=False)  # as BOINC signs
 
 
-def _read_index(path: Path) -> list[AppVersion]:
-    """Return the app versions known before; none without the file."""
-    try:
-        return load_record(path, list[AppVersion], [])
-    except InternalError:
-        return []  # the project tells them again with the next copy
-
-
-def _sha256(path: Path) -> str:
-    return _digest(path, hashlib.sha256())
-
-
-def _digest(path: Path, state: hashlib._Hash) -> str:
+def _digest(path: Path, algorithm: Callable[[], hashlib._Hash]) -> str:
     """Return a file's digest; raises ``STO-X008``."""
-    try:
+    with disk_trouble("the project's programs cannot be kept"):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            while chunk := file.read(_CHUNK):
-                state.update(chunk)
-    except OSError as error:
-        raise disk_trouble("the project's programs cannot be kept", error) from error
-    return state.hexdigest()
+            return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 INDEX: Final = "release/index.json"

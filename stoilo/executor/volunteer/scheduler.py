@@ -11,10 +11,12 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
+from stoilo.core.boinc.codesign import check_key_change, parse_boinc_public
 from stoilo.core.boinc.messages import (
     HostInfo,
     OtherResult,
@@ -31,6 +33,7 @@ from stoilo.executor.volunteer.ledger import (
     HostRecord,
     Ledger,
     Phase,
+    ProjectMemory,
     ResultRecord,
 )
 from stoilo.executor.volunteer.scheduler_rpc import CLIENT_VERSION, PLATFORM
@@ -156,7 +159,7 @@ class Caller:
             UnreachableError: no answer, or the project says that it is down; the next
                 call looks the scheduler up again.
             TrustError: an answer that cannot be read, likewise.
-            DeniedError: ``STO-X003``, the key is unknown.
+            DeniedError: ``STO-E016``, the key is unknown.
         """
         try:
             request, reply = self._exchange(make_request)
@@ -167,7 +170,7 @@ class Caller:
             raise
         if reply.bad_key:
             raise DeniedError(
-                "STO-X003",
+                "STO-E016",
                 "the project does not know this account key",
                 hint="make one with `stoilo boinc account`",
             )
@@ -204,6 +207,9 @@ MOST_PER_SLOT: Final = 4 * PREFETCHED
 """Unfinished copies held per slot, however many a project sends: more than are asked for,
 since copies that were lost come again unasked."""
 
+MOST_MESSAGES: Final = 20
+"""Of the project, remembered."""
+
 MOST_STICKY: Final = 1000
 """Files named in a request."""
 
@@ -211,31 +217,29 @@ WAIT_S: Final = 1.0
 """How long an idle host lets the project hold its answer, s."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
-    """What a request says beside the copies."""
-
-    info: HostInfo = field(default_factory=HostInfo)  # this computer
-    code_sign_key: str = ""  # the project's, empty before the first
-    sticky_files: tuple[str, ...] = ()  # inputs that are kept
-    # how far running copies are, by result name
-    fractions: Mapping[str, float] = field(default_factory=dict)
-    wants_work: bool = True  # whether new copies may come
-    may_wait: bool = True  # whether the project may hold an empty answer
-
-
 def request_of(
     host: HostRecord,
     settings: Settings,
     copies: Sequence[ResultRecord],
-    known: RequestFacts,
+    *,
+    info: HostInfo | None = None,
+    code_sign_key: str = "",
+    sticky_files: Sequence[str] = (),
+    fractions: Mapping[str, float] = MappingProxyType({}),
+    wants_work: bool = True,
+    may_wait: bool = True,
 ) -> SchedulerRequest:
-    """Return the next request: what is done, what is not, what is wanted."""
+    """Return the next request: what is done, what is not, what is wanted.
+
+    `info`: of this computer. `code_sign_key`: the project's, empty before the first.
+    `sticky_files`: inputs that are kept. `fractions`: how far running copies are, by
+    result name. `may_wait`: whether the project may hold an empty answer.
+    """
     over = [copy for copy in copies if is_over(copy)]
     unfinished = [copy for copy in copies if not is_over(copy)]
     waiting = [copy for copy in copies if copy.phase is Phase.ASSIGNED]
     # One ahead, so that a slot does not stand idle for a whole scheduler call.
-    wanted = settings.slots * PREFETCHED - len(waiting) if known.wants_work else 0
+    wanted = settings.slots * PREFETCHED - len(waiting) if wants_work else 0
     return SchedulerRequest(
         authenticator=settings.key,
         host_id=host.host_id,
@@ -243,21 +247,21 @@ def request_of(
         cpid=host.cpid,
         cpu_req_secs=float(max(0, wanted)),
         cpu_req_instances=float(max(0, wanted)),
-        dont_send_work=not known.wants_work,
+        dont_send_work=not wants_work,
         ncpus=settings.slots,
         results=tuple(report_of(copy) for copy in over),
         other_results=tuple(
-            OtherResult(copy.result, known.fractions.get(copy.result, 0.0))
+            OtherResult(copy.result, fractions.get(copy.result, 0.0))
             for copy in unfinished
         ),
-        wait_s=WAIT_S if known.may_wait and not copies else 0.0,
+        wait_s=WAIT_S if may_wait and not copies else 0.0,
         wishes=settings.wishes,
         own_program=settings.own_program,
         client=CLIENT_VERSION,
         platforms=(PLATFORM,),
-        host=known.info,
-        code_sign_key=known.code_sign_key,
-        sticky_files=known.sticky_files[:MOST_STICKY],
+        host=info or HostInfo(),
+        code_sign_key=code_sign_key,
+        sticky_files=tuple(sticky_files[:MOST_STICKY]),
     )
 
 
@@ -274,6 +278,50 @@ def identity_after(host: HostRecord, reply: SchedulerReply) -> HostRecord:
     if host.host_id:
         host = msgspec.structs.replace(host, cpid=secrets.token_hex(16), rpc_seqno=0)
     return msgspec.structs.replace(host, host_id=reply.host_id)
+
+
+def memory_after(
+    known: ProjectMemory, reply: SchedulerReply, key: str
+) -> ProjectMemory:
+    """Return what is remembered after a reply, with the code-sign `key` that counts.
+
+    A message that is repeated counts once, as the newest.
+    """
+    before = [text for text in known.messages if text not in reply.messages]
+    return ProjectMemory(
+        code_sign_key=key,
+        user=reply.user or known.user,
+        preferences=reply.project_preferences or known.preferences,
+        messages=(*before, *dict.fromkeys(reply.messages))[-MOST_MESSAGES:],
+    )
+
+
+def key_after(known: str, reply: SchedulerReply) -> str:
+    """Return the code-sign key that counts after a (hostile) reply.
+
+    It is trusted on first use, as BOINC's client does: it protects no more than that later
+    programs come from whom the first came from.
+
+    Raises:
+        TrustError: STO-X040 the reply has another key that the known one did not sign, or
+            one that cannot be read.
+    """
+    told = reply.code_sign_key
+    if not told or told == known:
+        return known
+    try:
+        new = parse_boinc_public(told)
+        if known:
+            old = parse_boinc_public(known)
+            check_key_change(new, reply.code_sign_key_signature, old)
+    except TrustError as error:
+        raise TrustError(
+            "STO-X040",
+            "the project shows another code-sign key than this computer knows",
+            hint="ask the project whether it changed its key; `stoilo volunteer detach` "
+            "and `attach` accept a new one",
+        ) from error
+    return told
 
 
 def is_over(copy: ResultRecord) -> bool:

@@ -9,6 +9,7 @@ must stay with the project, numbers are finite, counts are bounded.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from platform import machine
 from typing import Final
@@ -18,7 +19,6 @@ from stoilo.core.boinc.messages import (
     ClientVersion,
     FileInfo,
     FileRef,
-    HostInfo,
     OtherResult,
     ProgramFile,
     ReportedResult,
@@ -29,7 +29,15 @@ from stoilo.core.boinc.messages import (
     UserInfo,
     WorkunitInfo,
 )
-from stoilo.core.boinc.xml import Element, XmlBounds, escape, parse_xml, render_xml
+from stoilo.core.boinc.xml import (
+    Element,
+    XmlBounds,
+    element,
+    escape,
+    leaf,
+    parse_xml,
+    render_xml,
+)
 from stoilo.core.errors import TrustError
 from stoilo.executor.volunteer.addresses import check_name, may_ask, same_origin
 
@@ -259,107 +267,101 @@ PLATFORM = BOINC_PLATFORMS.get(f"{machine()}-linux", machine())
 
 STDERR_CHARS = 4096
 
-Field = tuple[str, object]
-"""A leaf element: tag and text."""
-
 
 def render_request(request: SchedulerRequest) -> bytes:
     """Return the request's XML, fields in the order of a 7.20.5 client."""
-    head: list[Field] = [
-        ("authenticator", request.authenticator),
-        ("hostid", request.host_id),
-        ("rpc_seqno", request.rpc_seqno),
-        ("core_client_major_version", request.client.major),
-        ("core_client_minor_version", request.client.minor),
-        ("core_client_release", request.client.release),
-        ("dont_send_work", int(request.dont_send_work)),
-        ("work_req_seconds", f"{request.cpu_req_secs:.6f}"),
-        ("cpu_req_secs", f"{request.cpu_req_secs:.6f}"),
-        ("cpu_req_instances", f"{request.cpu_req_instances:.6f}"),
+    key = escape(request.code_sign_key)
+    lines = [
+        "<scheduler_request>",
+        leaf("authenticator", request.authenticator),
+        leaf("hostid", request.host_id),
+        leaf("rpc_seqno", request.rpc_seqno),
+        *render_version(request.client),
+        leaf("dont_send_work", int(request.dont_send_work)),
+        leaf("work_req_seconds", f"{request.cpu_req_secs:.6f}"),
+        leaf("cpu_req_secs", f"{request.cpu_req_secs:.6f}"),
+        leaf("cpu_req_instances", f"{request.cpu_req_instances:.6f}"),
+        *_own_fields(request),
+        *(leaf("platform_name", name) for name in request.platforms[:1]),
+        *(element("alt_platform", name=name) for name in request.platforms[1:]),
+        *([f"<code_sign_key>\n{key}</code_sign_key>"] if key else []),
+        _host_info(request),
+        *map(_report, request.results),
+        *(element("file_info", name=name) for name in request.sticky_files),
+        "<other_results>",
+        *map(_other_result, request.other_results),
+        "</other_results>",
+        "</scheduler_request>",
+        "",
     ]
-    lines = ["<scheduler_request>", *_leaves([*head, *_own_fields(request)])]
-    lines += _platforms(request.platforms)
-    if request.code_sign_key:
-        lines.append(
-            f"<code_sign_key>\n{escape(request.code_sign_key)}</code_sign_key>"
-        )
-    lines += _host_info(request)
-    lines += [_render_report(result) for result in request.results]
-    lines += [
-        f"<file_info>{_leaf('name', name)}</file_info>" for name in request.sticky_files
-    ]
-    lines.append("<other_results>")
-    lines += [_other_result(other) for other in request.other_results]
-    lines += ["</other_results>", "</scheduler_request>", ""]
     return "\n".join(lines).encode()
 
 
-def _own_fields(request: SchedulerRequest) -> list[Field]:
+def render_version(client: ClientVersion) -> list[str]:
+    """Return the lines that say which protocol a client speaks."""
+    return [
+        leaf("core_client_major_version", client.major),
+        leaf("core_client_minor_version", client.minor),
+        leaf("core_client_release", client.release),
+    ]
+
+
+def _own_fields(request: SchedulerRequest) -> list[str]:
     """Return what only our projects understand; others ignore it."""
     wishes = request.wishes
-    fields: list[Field] = [
-        ("stoilo_max_level", wishes.max_level),
-        ("stoilo_require_review", int(wishes.require_review)),
-        ("stoilo_require_public_source", int(wishes.require_public_source)),
-        *(("stoilo_topic", topic) for topic in wishes.topics),
-        ("stoilo_wait", f"{request.wait_s:.3f}" if request.wait_s else ""),
-        ("stoilo_own_program", int(request.own_program)),
-    ]
-    return [(tag, value) for tag, value in fields if value]
+    fields: dict[str, object] = {
+        "stoilo_max_level": wishes.max_level,
+        "stoilo_require_review": int(wishes.require_review),
+        "stoilo_require_public_source": int(wishes.require_public_source),
+        "stoilo_wait": f"{request.wait_s:.3f}" if request.wait_s else "",
+        "stoilo_own_program": int(request.own_program),
+    }
+    said = [leaf(tag, value) for tag, value in fields.items() if value]
+    return said + [leaf("stoilo_topic", topic) for topic in wishes.topics]
 
 
-def _platforms(platforms: tuple[str, ...]) -> list[str]:
-    first = [_leaf("platform_name", name) for name in platforms[:1]]
-    return first + [
-        f"<alt_platform>{_leaf('name', name)}</alt_platform>" for name in platforms[1:]
-    ]
+def _host_info(request: SchedulerRequest) -> str:
+    host = request.host
+    fields: dict[str, object] = {
+        "domain_name": host.domain_name,
+        "host_cpid": request.cpid,
+        "p_ncpus": request.ncpus,
+        "p_vendor": host.vendor,
+        "p_model": host.model,
+        "p_features": host.features,
+        "p_fpops": host.fpops,
+        "m_nbytes": host.memory_bytes,
+        "d_free": host.disk_free_bytes,
+        "os_name": host.os_name,
+        "os_version": host.os_version,
+    }
+    said = {tag: value for tag, value in fields.items() if value}
+    return _lines("host_info", said)
 
 
-def _host_info(request: SchedulerRequest) -> list[str]:
-    unsaid = HostInfo()
-    fields: list[Field] = [
-        ("domain_name", request.host.domain_name),
-        ("host_cpid", request.cpid),
-        ("p_ncpus", request.ncpus),
-        ("p_vendor", request.host.vendor),
-        ("p_model", request.host.model),
-        ("p_features", request.host.features),
-        ("p_fpops", request.host.fpops),
-        ("m_nbytes", request.host.memory_bytes),
-        ("d_free", request.host.disk_free_bytes),
-        ("os_name", request.host.os_name),
-        ("os_version", request.host.os_version),
-    ]
-    silent = (unsaid.domain_name, unsaid.fpops)
-    said = [(tag, value) for tag, value in fields if value not in silent]
-    return ["<host_info>", *_leaves(said), "</host_info>"]
+def _lines(tag: str, leaves: Mapping[str, object]) -> str:
+    """Return an element with a line for each leaf: BOINC reads some of them by line."""
+    body = [leaf(name, value) for name, value in leaves.items()]
+    return "\n".join([f"<{tag}>", *body, f"</{tag}>"])
 
 
 def _other_result(other: OtherResult) -> str:
-    fields: list[Field] = [("name", other.name)]
-    if other.fraction_done:  # ours: a stock server passes it over
-        fields.append(("fraction_done", f"{other.fraction_done:.6f}"))
-    return f"<other_result>{''.join(_leaves(fields))}</other_result>"
+    # Ours: a stock server passes it over.
+    done = (
+        {"fraction_done": f"{other.fraction_done:.6f}"} if other.fraction_done else {}
+    )
+    return element("other_result", name=other.name, **done)
 
 
-def _leaf(tag: str, value: object) -> str:
-    return f"<{tag}>{escape(str(value))}</{tag}>"
-
-
-def _leaves(fields: list[Field]) -> list[str]:
-    return [_leaf(tag, value) for tag, value in fields]
-
-
-def _render_report(result: ReportedResult) -> str:
-    fields = [
-        ("name", result.name),
-        ("final_cpu_time", f"{result.cpu_s:.6f}"),
-        ("final_elapsed_time", f"{result.elapsed_s:.6f}"),
-        ("exit_status", result.exit_status),
-        ("state", result.state),
-        ("platform", PLATFORM),
-        ("version_num", 100),
-        ("stderr_out", result.stderr[:STDERR_CHARS]),
-    ]
-    body = "\n".join(_leaf(tag, value) for tag, value in fields)
-    return f"<result>\n{body}\n</result>"
+def _report(result: ReportedResult) -> str:
+    fields = {
+        "name": result.name,
+        "final_cpu_time": f"{result.cpu_s:.6f}",
+        "final_elapsed_time": f"{result.elapsed_s:.6f}",
+        "exit_status": result.exit_status,
+        "state": result.state,
+        "platform": PLATFORM,
+        "version_num": 100,
+        "stderr_out": result.stderr[:STDERR_CHARS],
+    }
+    return _lines("result", fields)

@@ -14,15 +14,16 @@ from typing import Final
 
 import msgspec
 
-from stoilo.core.errors import InternalError
-from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.volunteer.ledger import (
     NO_HOST,
     HostRecord,
+    Phase,
     ResultRecord,
     load_record,
+    read_memory,
+    recall,
+    save_record,
 )
-from stoilo.executor.volunteer.project_file import read_memory
 
 CONTROL_FILE: Final = "control.json"
 
@@ -34,31 +35,6 @@ class Control(msgspec.Struct, frozen=True):
     updates: int = 0  # how often a call to the project was asked for
 
 
-class ControlFile:
-    """The running volunteer's view: the newest control, read when the file changes."""
-
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / CONTROL_FILE
-        self._seen: tuple[int, int] | None = None
-        self.control = Control()
-        self.look()
-
-    def look(self) -> Control:
-        """Return the newest control; one that cannot be read changes nothing."""
-        try:
-            status = self._path.stat()
-        except OSError:
-            return self.control
-        seen = (status.st_mtime_ns, status.st_ino)
-        if seen != self._seen:
-            self._seen = seen
-            try:
-                self.control = read_control(self._path.parent)
-            except InternalError:
-                pass
-        return self.control
-
-
 def read_control(directory: Path) -> Control:
     """Return what is asked of the volunteer in `directory`; raises ``STO-X008``."""
     return load_record(directory / CONTROL_FILE, Control, Control())
@@ -66,7 +42,7 @@ def read_control(directory: Path) -> Control:
 
 def write_control(directory: Path, control: Control) -> None:
     """Ask something of the volunteer in `directory`; raises ``STO-X008``."""
-    replace_file(directory / CONTROL_FILE, msgspec.json.encode(control))
+    save_record(directory / CONTROL_FILE, control)
 
 
 NAME: Final = "standing.json"
@@ -90,13 +66,17 @@ class LiveStatus(msgspec.Struct, frozen=True):
     running: tuple[str, ...] = ()  # names of the copies that run now
 
 
+NOTHING: Final = LiveStatus(pid=0, started=0, at=0.0)
+"""Before anything was said."""
+
+
 class CopyStanding(msgspec.Struct, frozen=True):
     """One copy: its names, how far it is, when it has to be back (Unix seconds)."""
 
     result: str
     workunit: str
     app: str
-    phase: str
+    phase: Phase
     running: bool
     fraction_done: float | None
     deadline: int
@@ -128,7 +108,7 @@ class StatusFile:
         self._path = directory / NAME
         self._written = 0.0
         self._started = _began(os.getpid()) or 0
-        self._live = _former(directory)
+        self._live = recall(directory / NAME, LiveStatus, NOTHING)
 
     def note_answer(self) -> None:
         """Note that the project answered."""
@@ -181,7 +161,8 @@ def read_status(directory: Path) -> VolunteerStatus:
         InternalError: STO-X008 a file there cannot be read.
     """
     host = load_record(directory / "host.json", HostRecord, NO_HOST)
-    standing, memory = _former(directory), read_memory(directory)
+    standing = recall(directory / NAME, LiveStatus, NOTHING)
+    memory = read_memory(directory)
     alive = bool(standing.pid) and _began(standing.pid) == standing.started
     user = memory.user
     places = sorted((directory / "copies").glob("*/copy.json"))[:MOST_COPIES]
@@ -207,25 +188,9 @@ def read_status(directory: Path) -> VolunteerStatus:
 
 def _copy(copy: ResultRecord, standing: LiveStatus, *, alive: bool) -> CopyStanding:
     running = alive and copy.result in standing.running
-    return CopyStanding(
-        result=copy.result,
-        workunit=copy.workunit,
-        app=copy.app,
-        phase=copy.phase.value,
-        running=running,
-        fraction_done=standing.fractions.get(copy.result) if running else None,
-        deadline=copy.deadline,
-        code=copy.code,
-    )
-
-
-def _former(directory: Path) -> LiveStatus:
-    """Return what was written last; nothing known without it."""
-    nothing = LiveStatus(pid=0, started=0, at=0.0)
-    try:
-        return load_record(directory / NAME, LiveStatus, nothing)
-    except InternalError:
-        return nothing
+    done = standing.fractions.get(copy.result) if running else None
+    now = {"running": running, "fraction_done": done}
+    return msgspec.convert(msgspec.structs.asdict(copy) | now, CopyStanding)
 
 
 def _began(pid: int) -> int | None:

@@ -14,7 +14,8 @@ import msgspec
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
-from stoilo.executor.slot.executor import Executor, LaunchFailedError, PutOffError
+from stoilo.executor.slot.executor import Executor
+from stoilo.executor.slot.layout import LaunchFailedError, PutOffError
 from stoilo.executor.verifier.installation import disk_trouble
 from stoilo.executor.verifier.workunit import (
     Disposition,
@@ -30,13 +31,6 @@ log = logging.getLogger(__name__)
 EXIT_LATE = 200  # BOINC: not started by the deadline
 EXIT_UPLOAD = -161
 EXIT_CHILD: Final = 195  # BOINC: the application's child failed
-
-
-def failed(copy: ResultRecord, state: int, exit_status: int, code: str) -> ResultRecord:
-    """Return `copy` as one to be reported as failed."""
-    return msgspec.structs.replace(
-        copy, phase=Phase.FAILED, state=state, exit_status=exit_status, code=code
-    )
 
 
 class ResultRun:
@@ -73,12 +67,10 @@ class ResultRun:
             StoiloError: it did not come so far; `Volunteer` decides what becomes of it.
         """
         if self._clock() >= copy.deadline:
-            self._fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
+            self._ledger.fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
             return
-        try:
+        with disk_trouble("this machine cannot run a copy"):
             self._run_in_time(copy)
-        except OSError as error:
-            raise disk_trouble("this machine cannot run a copy", error) from error
 
     def deliver(self, copy: ResultRecord) -> None:
         """Send a finished result, or note that the project will never take it.
@@ -90,7 +82,7 @@ class ResultRun:
             self._transfer.upload(copy, self._ledger.result_path(copy.result))
         except Refused as error:
             log.warning("%s: %s", copy.result, error)
-            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
+            self._ledger.fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
         else:
             self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
 
@@ -107,7 +99,7 @@ class ResultRun:
         if parse_result_header(data).disposition is Disposition.REFUSED:
             self._drop_damaged(copy, paths)
         if len(data) > copy.upload_max:
-            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
+            self._ledger.fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
             return
         timed = msgspec.structs.replace(copy, elapsed_s=elapsed)
         self._ledger.store_result(timed, data)
@@ -135,11 +127,6 @@ class ResultRun:
             path.unlink(missing_ok=True)
         if damaged:
             raise InternalError("STO-X005", "a cached input was damaged")
-
-    def _fail(
-        self, copy: ResultRecord, state: int, exit_status: int, code: str
-    ) -> None:
-        self._ledger.save(failed(copy, state, exit_status, code))
 
 
 MOST_TRIES: Final = 3
@@ -180,24 +167,15 @@ def decide(error: StoiloError, *, tries: int, put_offs: int) -> Decision:
         return Decision(Course.LATER, error.delay_s)
     if isinstance(error, UnreachableError) and not isinstance(error, Refused):
         return Decision(Course.LATER)
+    untrusted = isinstance(error, TrustError) and error.code not in SPOILT
+    refused = untrusted or isinstance(error, Refused)
+    lasting = refused or isinstance(error, (LaunchFailedError, PutOffError))
     pause = NO_PROGRAM_S if error.code in PROGRAM else 0.0
-    if _may_pass(error) and tries + 1 < MOST_TRIES:
+    if not lasting and tries + 1 < MOST_TRIES:
         return Decision(Course.AGAIN, no_work_s=pause)
-    return _failure(error, pause)
-
-
-def _may_pass(error: StoiloError) -> bool:
-    if isinstance(error, (Refused, LaunchFailedError, PutOffError)):
-        return False
-    return error.code in SPOILT or not isinstance(error, TrustError)
-
-
-def _failure(error: StoiloError, no_work_s: float) -> Decision:
     state, exit_status = ResultState.COMPUTE_ERROR, EXIT_CHILD
-    if isinstance(error, LaunchFailedError):
-        exit_status = error.exit_status
-    elif isinstance(error, (TrustError, Refused)) and not _may_pass(error):
+    if refused:
         state, exit_status = ResultState.DOWNLOAD_ERROR, EXIT_DOWNLOAD
-    return Decision(
-        Course.FAIL, state=state, exit_status=exit_status, no_work_s=no_work_s
-    )
+    elif isinstance(error, LaunchFailedError):
+        exit_status = error.exit_status
+    return Decision(Course.FAIL, 0.0, state, exit_status, pause)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,10 +20,9 @@ from stoilo.core.boinc.messages import (
     SchedulerRequest,
     UploadInfo,
 )
-from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
+from stoilo.core.boinc.xml import XmlBounds, leaf, parse_xml
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.http_client import (
-    AnswerStream,
     AnswerTooLargeError,
     HttpClient,
     HttpError,
@@ -36,61 +35,39 @@ from stoilo.executor.volunteer.scheduler_rpc import (
     REPLY_BOUNDS,
     parse_reply,
     render_request,
+    render_version,
 )
-
-Fetch = Callable[[FileInfo, Path], None]
-"""Brings a file from its `url` to a part: checked and whole, or one of our errors."""
-
-
-def download_from_any(
-    file: FileInfo, part: Path, fetch: Fetch, from_mirror: Fetch
-) -> None:
-    """Bring a file to `part` from the first of its mirrors or the project that has it.
-
-    Raises:
-        StoiloError: whatever `fetch` raises in the end.
-    """
-    for url in file.mirrors:
-        try:
-            from_mirror(replace(file, url=url), part)
-        except TrustError:
-            part.unlink(missing_ok=True)
-        except UnreachableError:
-            continue
-        else:
-            return
-    resumed = part.exists()
-    try:
-        fetch(file, part)
-    except TrustError:
-        if not (resumed and file.mirrors):
-            raise
-        part.unlink(missing_ok=True)  # its beginning may have been a mirror's
-        fetch(file, part)
-
 
 UPLOAD_REPLY_BOUNDS = XmlBounds(document_bytes=64 * 1024, elements=64)
 
 
 def render_size_query(name: str) -> bytes:
     """Return the body that asks how much of upload `name` the project holds."""
-    return (
-        f"<data_server_request>\n{_versions()}"
-        f"<get_file_size>{escape(name)}</get_file_size>\n</data_server_request>\n"
-    ).encode()
+    return _data_request(leaf("get_file_size", name), "</data_server_request>")
 
 
 def render_upload_head(
     upload: UploadInfo, *, nbytes: int, md5: str, offset: int
 ) -> bytes:
     """Return everything of an upload before its raw bytes."""
-    return (
-        f"<data_server_request>\n{_versions()}<file_upload>\n<file_info>\n"
-        f"<name>{escape(upload.name)}</name>\n<xml_signature>\n</xml_signature>\n"
-        f"<max_nbytes>{upload.max_nbytes}</max_nbytes>\n</file_info>\n"
-        f"<nbytes>{nbytes}</nbytes>\n<md5_cksum>{md5}</md5_cksum>\n"
-        f"<offset>{offset}</offset>\n<data>\n"
-    ).encode()
+    return _data_request(
+        "<file_upload>",
+        "<file_info>",
+        leaf("name", upload.name),
+        "<xml_signature>",
+        "</xml_signature>",
+        leaf("max_nbytes", upload.max_nbytes),
+        "</file_info>",
+        leaf("nbytes", nbytes),
+        leaf("md5_cksum", md5),
+        leaf("offset", offset),
+        "<data>",
+    )
+
+
+def _data_request(*lines: str) -> bytes:
+    begin = ("<data_server_request>", *render_version(CLIENT_VERSION))
+    return "\n".join((*begin, *lines, "")).encode()
 
 
 def parse_upload_reply(data: bytes) -> tuple[int, int, str]:
@@ -106,14 +83,6 @@ def parse_upload_reply(data: bytes) -> tuple[int, int, str]:
         root.integer("status", 1),
         root.integer("file_size"),
         root.string("message", longest=1000),
-    )
-
-
-def _versions() -> str:
-    return (
-        f"<core_client_major_version>{CLIENT_VERSION.major}</core_client_major_version>\n"
-        f"<core_client_minor_version>{CLIENT_VERSION.minor}</core_client_minor_version>\n"
-        f"<core_client_release>{CLIENT_VERSION.release}</core_client_release>\n"
     )
 
 
@@ -225,16 +194,14 @@ class Transfer:
         if target.exists() and target.stat().st_size == file.nbytes:
             return
         part = target.with_name(f"{target.name}.part")
-        try:
+        with disk_trouble("a download cannot be stored"):
             # A killed process leaves the part; the next try goes on from it.
-            download_from_any(file, part, self._whole, self._from_mirror)
+            self._bring(file, part)
             with part.open("rb") as stream:
                 os.fsync(stream.fileno())
             if file.sticky:
                 mark_sticky(part)
             part.replace(target)
-        except OSError as error:
-            raise disk_trouble("a download cannot be stored", error) from error
 
     def upload(self, copy: ResultRecord, path: Path) -> None:
         """Send a finished result file, resuming where the project is.
@@ -266,8 +233,20 @@ class Transfer:
             raise UnreachableError("STO-X001", f"upload put off: {message[:200]}")
         return max(0, held)
 
-    def _from_mirror(self, file: FileInfo, part: Path) -> None:
-        self._whole(file, part, MIRROR_S, MIRROR_SLOWEST)
+    def _bring(self, file: FileInfo, part: Path) -> None:
+        """Bring a file to `part` from the first mirror, or the project, that has it."""
+        for url in file.mirrors:
+            with suppress(TrustError, UnreachableError):
+                mirrored = replace(file, url=url)
+                self._whole(mirrored, part, MIRROR_S, MIRROR_SLOWEST)
+                return
+        resumed = part.exists()
+        try:
+            self._whole(file, part)
+        except TrustError:
+            if not (resumed and file.mirrors):
+                raise
+            self._whole(file, part)  # the beginning may have been a mirror's
 
     def _whole(
         self,
@@ -291,7 +270,12 @@ class Transfer:
         headers = {"Range": f"bytes={held}-"} if held else {}
         allowed = begin_s + (file.nbytes - held) / slowest
         allowed = min(allowed, LONGEST_S)
-        with self._download(file.url, allowed, headers) as answer:
+        with (
+            _answering(),
+            self._http.open(
+                "GET", file.url, within_s=allowed, headers=headers
+            ) as answer,
+        ):
             if answer.status in PERMANENT:
                 raise Refused(
                     "STO-X005", f"the project gives no file (HTTP {answer.status})"
@@ -318,7 +302,7 @@ class Transfer:
 
     def _small(self, method: str, url: str, *, most: int, body: bytes = b"") -> bytes:
         headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
-        try:
+        with _answering():
             answer = self._http.fetch(
                 method,
                 url,
@@ -327,31 +311,23 @@ class Transfer:
                 body=body or None,
                 headers=headers,
             )
-        except AnswerTooLargeError as error:
-            raise TrustError("STO-X030", "the project's answer is too large") from error
-        except HttpError as error:
-            raise _no_answer(error) from error
         if answer.status != OK:
             kind = Missing if answer.status == NOT_FOUND else UnreachableError
             raise kind("STO-X001", f"HTTP {answer.status} for {url}")
         return answer.body
 
-    @contextmanager
-    def _download(
-        self, url: str, within_s: float, headers: Mapping[str, str]
-    ) -> Iterator[AnswerStream]:
-        """Yield a file's answer; all of it has to come within `within_s`."""
-        try:
-            with self._http.open(
-                "GET", url, within_s=within_s, headers=headers
-            ) as answer:
-                yield answer
-        except HttpError as error:
-            raise _no_answer(error) from error
 
-
-def _no_answer(error: HttpError) -> UnreachableError:
-    return UnreachableError("STO-X001", f"the project cannot be reached: {error}")
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Name what goes wrong while the project answers."""
+    try:
+        yield
+    except AnswerTooLargeError as error:
+        raise TrustError("STO-X030", "the project's answer is too large") from error
+    except HttpError as error:
+        raise UnreachableError(
+            "STO-X001", f"the project cannot be reached: {error}"
+        ) from error
 
 
 def matches(file: FileInfo, path: Path) -> bool:

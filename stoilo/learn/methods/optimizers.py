@@ -208,7 +208,7 @@ class TorchOptimizer:
         like: parameters whose names and forms all steps have.
 
     Raises:
-        UsageError: ``STO-T005`` for a class whose steps need more than a gradient.
+        UsageError: ``STO-T040`` for a class whose steps need more than a gradient.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ def _check_kind(kind: type[torch.optim.Optimizer]) -> None:
     else:
         return
     raise UsageError(
-        "STO-T005",
+        "STO-T040",
         f"{kind.__name__} cannot be used here: it {why}",
         hint="SGD, Adam and the like; for L-BFGS there is the SandblasterTrainer",
     )

@@ -44,7 +44,7 @@ class Shard(ABC):
         """Return the answer to a command, or raise what the shard refuses.
 
         Raises:
-            UsageError: ``STO-T074`` for an unknown key or function, ``STO-T039`` for a
+            UsageError: ``STO-T074`` for an unknown key or function, for a
                 function that fails, ``STO-T068`` for a result that is no value. Nothing is
                 changed.
             UnreachableError: ``STO-L002``, the file cannot be written. Nothing is
@@ -227,7 +227,7 @@ def _call(function: UpdateFunction, value: Value, change: Change) -> object:
     except Exception as error:
         why = f"{type(error).__name__}: {error}"[:200]
         raise UsageError(
-            "STO-T039", f"{function.name[:40]!r} failed on {change.key[:60]!r}: {why}"
+            "STO-T074", f"{function.name[:40]!r} failed on {change.key[:60]!r}: {why}"
         ) from error
 
 

@@ -93,7 +93,7 @@ class DPBGDTrainer(Trainer):
         loss = loss_func or loss_fn
         if loss is None or optimizer_class is None:
             raise UsageError(
-                "STO-T005",
+                "STO-T040",
                 "the trainer needs a loss function and an optimiser's class",
                 hint="DPBGDTrainer(conn, model, loss_func, optimizer_class, {...}, dataset)",
             )

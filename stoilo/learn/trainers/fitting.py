@@ -176,7 +176,7 @@ def make_trainer(
     """Return the trainer of `method`; the arguments are those of `fit`.
 
     Raises:
-        UsageError: ``STO-T005``, ``STO-T040``.
+        UsageError: ``STO-T040``.
     """
     make = METHODS.get(method)
     if make is None:
@@ -240,7 +240,7 @@ async def fit(
         settings: further ones of the method's settings class.
 
     Raises:
-        UsageError: ``STO-T005``, ``STO-T040``, or what the method says of its settings.
+        UsageError: ``STO-T040``, or what the method says of its settings.
         UserError: the researcher's own code failed too often on volunteers.
     """
     chosen = options or TrainerOptions()

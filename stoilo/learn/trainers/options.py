@@ -34,13 +34,13 @@ def as_model(model: object, loss: Loss | None = None) -> Model:
     """Return `model` as volunteers can compute with it.
 
     Raises:
-        UsageError: ``STO-T005`` for a torch module without a loss.
+        UsageError: ``STO-T040`` for a torch module without a loss.
     """
     if hasattr(model, "first") and hasattr(model, "kernel"):
         return model  # type: ignore[return-value]  # a Model: it has a model's methods
     if loss is None or not hasattr(model, "named_parameters"):
         raise UsageError(
-            "STO-T005",
+            "STO-T040",
             f"a {type(model).__name__} cannot be trained like that",
             hint="give an ArrayModel, a TorchModel, or a torch module and a loss",
         )

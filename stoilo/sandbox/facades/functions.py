@@ -276,9 +276,9 @@ def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> An
     for member in members:
         name = member if isinstance(member, str) else member[0]
         if not is_plain(name):
-            raise GuardError("STO-G106", f"an enum cannot have the member {name!r:.64}")
+            raise GuardError("STO-G105", f"an enum cannot have the member {name!r:.64}")
     if options.pop("type", None) is not None or _extends_more(cls):
-        raise GuardError("STO-G106", "write an enum with a mixed-in type as a class")
+        raise GuardError("STO-G105", "write an enum with a mixed-in type as a class")
     return _real_call(cls, value, members, **options | {"module": TASK_MODULE})
 
 
@@ -289,7 +289,7 @@ def _checked_member(self: Any, cls: Any, name: str) -> None:
     """
     mixed = any(name in class_dict(base) for base in class_mro(cls)[1:])
     if mixed and attribute_kind(name) is not NameKind.PLAIN:
-        raise GuardError("STO-G106", f"an enum cannot have the member {name!r:.64}")
+        raise GuardError("STO-G105", f"an enum cannot have the member {name!r:.64}")
     _make_member(self, cls, name)
 
 

@@ -38,15 +38,15 @@ def _check_fields(target: type) -> None:
     when it had no fields yet.
     """
     if type.__subclasses__(target):
-        raise GuardError("STO-G106", "dataclass() comes before subclasses of the class")
+        raise GuardError("STO-G105", "dataclass() comes before subclasses of the class")
     annotations = class_dict(target).get("__annotations__", {})
     if type(annotations) is not dict:  # the library reads it twice
-        raise GuardError("STO-G106", "annotations of a dataclass must be a plain dict")
+        raise GuardError("STO-G105", "annotations of a dataclass must be a plain dict")
     for name in annotations:
         spelled = type(name) is str and name.isidentifier() and not iskeyword(name)
         if not (spelled and is_variable_name(name) and may_be_field(target, name)):
             raise GuardError(
-                "STO-G106", f"a dataclass cannot have the field {name!r:.64}"
+                "STO-G105", f"a dataclass cannot have the field {name!r:.64}"
             )
 
 

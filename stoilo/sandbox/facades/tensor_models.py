@@ -70,7 +70,7 @@ class Models:
         """Return the value of a node whose class name or base is one of the forms.
 
         Raises:
-            TrustError: ``STO-G111``, the node does not fit its form.
+            TrustError: ``STO-G110``, the node does not fit its form.
         """
         if isinstance(node.base, Instance):
             made = self._make_object(node, node.base, convert)

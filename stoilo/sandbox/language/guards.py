@@ -147,7 +147,7 @@ class Guards:
                 raise GuardError("STO-G105", f"a task cannot extend {kind_name(base)}")
         if "metaclass" in keywords:
             if keywords["metaclass"] is not self.stand_ins.get(ABCMeta):
-                raise GuardError("STO-G104", "the only metaclass is abc.ABCMeta")
+                raise GuardError("STO-G105", "the only metaclass is abc.ABCMeta")
             keywords["metaclass"] = ABCMeta
         self._extensions.check_class(name, body.__code__, resolved)
         if converts(body, resolved):
@@ -394,9 +394,9 @@ def _is_plain(cls: type) -> bool:
 
 
 def check_fields(made: type) -> None:
-    """Refuse (``STO-G106``) an own class that lets libraries read what is not its own."""
+    """Refuse (``STO-G105``) an own class that lets libraries read what is not its own."""
     if name := find_bad_field(made):
-        raise GuardError("STO-G106", f"a dataclass cannot have the field {name!r:.64}")
+        raise GuardError("STO-G105", f"a dataclass cannot have the field {name!r:.64}")
     narrow_match_args(made)
 
 

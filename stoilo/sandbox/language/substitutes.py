@@ -419,7 +419,7 @@ def make_type_class(type_of: Callable[[object], type]) -> type:
 
         def __new__(cls, *values: object) -> Any:
             if len(values) != 1:
-                raise GuardError("STO-G104", "type() builds no classes in a task")
+                raise GuardError("STO-G105", "type() builds no classes in a task")
             return type_of(values[0])
 
         def __class_getitem__(cls, item: object) -> object:

@@ -38,15 +38,15 @@ from stoilo.sandbox.language.substitutes import InstanceDict
 
 
 def state_refusal(message: str) -> TrustError:
-    """Return the refusal ``STO-G111``: the state does not fit the class."""
-    return TrustError("STO-G111", message)
+    """Return the refusal ``STO-G110``: the state does not fit the class."""
+    return TrustError("STO-G110", message)
 
 
 def set_state(instance: Any, name: str, value: object) -> None:
     """Set the attribute `name` (from the wire); no setter or ``__setattr__`` runs.
 
     Raises:
-        TrustError: ``STO-G111``, the name is reserved or the class has no room for it.
+        TrustError: ``STO-G110``, the name is reserved or the class has no room for it.
     """
     if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
         raise state_refusal(f"the attribute name {name[:64]!r} is reserved")
@@ -98,8 +98,8 @@ class TaskReferences:
         """Return the function, class, new instance or blob's value that `node` names.
 
         Raises:
-            TrustError: ``STO-G110`` nothing of that kind has this name, ``STO-G111`` the
-                state does not fit the class, ``STO-G110`` a blob is missing or nested.
+            TrustError: ``STO-G110`` nothing of that kind has this name, the
+                state does not fit the class, a blob is missing or nested.
         """
         match node:
             case FunctionRef(name=name):
@@ -151,7 +151,7 @@ class TaskReferences:
     def _look_up_own_class(self, name: str) -> type:
         cls: type = self._look_up(name, _is_class, "class")
         if not is_own_class(cls):
-            raise TrustError("STO-G111", f"{name[:64]!r} is no class of the source")
+            raise TrustError("STO-G110", f"{name[:64]!r} is no class of the source")
         return cls
 
     def _make_model(self, node: Instance, convert: Callable[[Node], object]) -> object:
@@ -184,19 +184,19 @@ def _new_instance(cls: type, base: Any) -> Any:
         if issubclass(cls, kind):
             return _new_with_base(cls, kind, base)
     if base is not None:
-        raise TrustError("STO-G111", f"{cls.__name__} extends no builtin container")
+        raise TrustError("STO-G110", f"{cls.__name__} extends no builtin container")
     try:
         return object.__new__(cls)
     except TypeError:
         raise TrustError(
-            "STO-G111", f"instances of {cls.__name__} do not travel"
+            "STO-G110", f"instances of {cls.__name__} do not travel"
         ) from None
 
 
 def _new_with_base(cls: type, kind: Any, base: Any) -> Any:
     fits: bool = type(base) is kind
     if not fits:
-        raise TrustError("STO-G111", f"{cls.__name__} needs the content of its {kind}")
+        raise TrustError("STO-G110", f"{cls.__name__} needs the content of its {kind}")
     if kind in {list, dict, set}:
         instance: Any = kind.__new__(cls)
         fill: Any = getattr(kind, "extend" if kind is list else "update")

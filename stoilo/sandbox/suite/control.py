@@ -84,7 +84,7 @@ class Controls:
         """Run `case` as a system without a sandbox would, and return what it did.
 
         Raises:
-            InternalError: ``STO-S009``, the process does not answer.
+            InternalError: ``STO-S003``, the process does not answer.
         """
         order = _order(case, ground)
         with self._lock:
@@ -93,7 +93,7 @@ class Controls:
             if status is None:
                 self._end(self._started.pop(level.name))
                 raise InternalError(
-                    "STO-S009", "the control process has died or was stopped"
+                    "STO-S003", "the control process has died or was stopped"
                 )
         value = ground.folder / "answer"
         return ControlRun(

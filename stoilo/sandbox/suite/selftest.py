@@ -109,7 +109,7 @@ def _run_trials(order: Order, command: Sequence[str]) -> Tried:
     """Run the trials in a process of their own.
 
     Raises:
-        InternalError: ``STO-S009``, the process broke or took too long.
+        InternalError: ``STO-S003``, the process broke or took too long.
     """
     try:
         done = subprocess.run(
@@ -124,9 +124,9 @@ def _run_trials(order: Order, command: Sequence[str]) -> Tried:
         return msgspec.msgpack.decode(done.stdout, type=Tried)
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise InternalError("STO-S009", f"the trials broke: {said}") from error
+        raise InternalError("STO-S003", f"the trials broke: {said}") from error
     except (subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
-        raise InternalError("STO-S009", f"the trials broke: {error}") from error
+        raise InternalError("STO-S003", f"the trials broke: {error}") from error
 
 
 def _make_row(
@@ -167,7 +167,7 @@ def run_selftest(
     Takes about five seconds, two of them processor time that a limit must end.
 
     Raises:
-        InternalError: ``STO-S009`` the trials broke, ``STO-S003`` the zygote did.
+        InternalError: ``STO-S003`` the trials broke, the zygote did.
     """
     missing = tuple(m.value for m in find_missing(host or KernelHost()))
     program = filters.build_filter(level.syscalls, threads=False)

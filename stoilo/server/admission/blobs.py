@@ -136,7 +136,7 @@ class BlobStore:
 
         Raises:
             PolicyRefusal: ``STO-R006``.
-            UsageError: ``STO-R010``; TrustError: ``STO-D010``.
+            UsageError: ``STO-R010``; TrustError: ``STO-D002``.
         """
         name, held = check_digest(digest), 0
         if not 0 <= size <= BOUNDS.blob_bytes:

@@ -75,7 +75,7 @@ def check_form(request: pb.CreateTaskRequest) -> None:
     """Check what costs nothing of an untrusted request: sizes and names.
 
     Raises:
-        UsageError: ``STO-R010`` naming the field, ``STO-C030`` for the redundancy.
+        UsageError: ``STO-R010`` naming the field, ``STO-C042`` for the redundancy.
     """
     _check_sizes(request)
     _check_names(request)
@@ -95,7 +95,7 @@ def parse_draft(
     """Check an untrusted request; `read` finds what its arguments hold.
 
     Raises:
-        UsageError: ``STO-R010`` naming the field, ``STO-C030`` for the redundancy.
+        UsageError: ``STO-R010`` naming the field, ``STO-C042`` for the redundancy.
         TrustError: ``STO-D…`` when the arguments are not a well-formed value.
     """
     check_form(request)

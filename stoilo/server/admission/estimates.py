@@ -59,6 +59,9 @@ RUNTIME_MEMORY_BYTES: Final = 256 * MIB
 SLOT_BYTES: Final = 64 * MIB
 """For what else lies in a slot: links, init_data.xml, stderr.txt, checkpoints."""
 
+Claim = tuple[float, float]
+"""What a host says of a valid result: processor time, s, and speed, FLOP/s; 0: nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -72,14 +75,6 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """What a host says that a valid result took: a claim, not a fact."""
-
-    cpu_s: float  # processor time, s; 0 where it does not say
-    flops: float = 0.0  # its speed, FLOP/s; 0 where it does not say
-
-
-@dataclass(frozen=True, slots=True)
 class Bounds:
     """BOINC's bounds of a workunit: FLOP and bytes."""
 
@@ -88,26 +83,24 @@ class Bounds:
     disk_bytes: int
 
 
-def sample_of(results: Iterable[Measurement], demand: Demand) -> float | None:
+def sample_of(claims: Iterable[Claim], demand: Demand) -> float | None:
     """Return what one run of a finished workunit took, FLOP; None where nobody says.
 
     The lower median of its valid results: a liar among them needs half of them.
     """
-    works = sorted(
-        _work(result, demand)
-        for result in results
-        if math.isfinite(result.cpu_s * result.flops)
-    )
+    works = [
+        _work(*claim, demand) for claim in claims if math.isfinite(math.prod(claim))
+    ]
     known = [work for work in works if work > 0]
-    return known[(len(known) - 1) // 2] if known else None
+    return _median(known) if known else None
 
 
-def _work(result: Measurement, demand: Demand) -> float:
+def _work(cpu_s: float, flops: float, demand: Demand) -> float:
     """Return a result's work for one run, FLOP, within what the limits allow."""
-    flops = result.flops if result.flops > 0 else REFERENCE_FLOPS
+    flops = flops if flops > 0 else REFERENCE_FLOPS
     flops = min(max(flops, SLOWEST_CLAIM), FASTEST_CLAIM)
     most = float(demand.limits.cpu_s) * demand.runs
-    return min(max(result.cpu_s, 0.0), most) * flops / demand.runs
+    return min(max(cpu_s, 0.0), most) * flops / demand.runs
 
 
 def add_sample(samples: Sequence[float], sample: float) -> tuple[float, ...]:
@@ -125,12 +118,8 @@ def estimate_fpops(
         source: samples of the same task module and entry.
         level: samples of its level, asked only where `source` is empty.
     """
-    if source:
-        run = _median(source)
-    elif level:
-        run = _median(level)
-    else:
-        run = demand.limits.cpu_s * GUESSED_SHARE * REFERENCE_FLOPS
+    known, guess = source or level, demand.limits.cpu_s * GUESSED_SHARE
+    run = _median(known) if known else guess * REFERENCE_FLOPS
     most = bounds_of(demand).fpops / MARGIN
     return min(max(run * demand.runs, LEAST_FPOPS), most)
 
@@ -198,8 +187,8 @@ def note_measured(
     now: int,
 ) -> None:
     """Keep what the valid results of a finished workunit took, if any says so."""
-    results = [Measurement(result.cpu_s, result.flops) for result in valid]
-    sample = sample_of(results, demand_of(spec))
+    claims = [(result.cpu_s, result.flops) for result in valid]
+    sample = sample_of(claims, demand_of(spec))
     if sample is None:
         return
     known = _load(connection, _keys(spec))

@@ -209,7 +209,7 @@ class Issuer:
         self._shared = False
 
     def issue(self, works: Sequence[Work]) -> None:
-        """Issue what the engine takes; raises ``STO-E003`` and such when it takes nothing.
+        """Issue what the engine takes; raises ``STO-R030`` and such when it takes nothing.
 
         Engines are idempotent by name: what a crash leaves half noted is made once.
         """

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.interface import Engine
     from stoilo.server.log.leaves import LeafBook
     from stoilo.server.log.ports import AdmissionSigner, Log
-    from stoilo.server.reviews.review_queue import ReviewQueue
+    from stoilo.server.reviews.book import ReviewBook
 
 
 BATCH = 256
@@ -88,7 +88,7 @@ class AdmissionPipeline:
         leaves: LeafBook,  # results and refusals that wait for the log
         # the digest of the policy that admits a task today
         review: Callable[[TaskRow], str],
-        review_queue: ReviewQueue,  # who waits for a reviewer
+        reviews: ReviewBook,  # who waits for a reviewer
         clock: Callable[[], int],  # seconds since 1970
         outdated: OutdatedWork,  # work that volunteers no longer accept
         # is told the names of workunits that nobody wants any more
@@ -101,7 +101,7 @@ class AdmissionPipeline:
         self._workunits = workunits
         self._leaves = leaves
         self._review = review
-        self._review_queue = review_queue
+        self._reviews = reviews
         self._outdated = outdated
         self._clock = clock
         self._stopping = threading.Event()
@@ -114,7 +114,7 @@ class AdmissionPipeline:
         # One thread a kind of waiting: for the disk, the signer, the engine. So one batch is
         # signed while the next is logged, and an engine that is away stops no sealing.
         self._steps: dict[str, tuple[Callable[[], int], ...]] = {
-            "admission-log": (review_queue.release_once, self._seal, self._append),
+            "admission-log": (reviews.release_once, self._seal, self._append),
             "admission-sign": (self._sign,),
             "admission-issue": (self._issue, self._sweep_now_and_then),
             "admission-leaves": (self._log_leaves,),
@@ -187,7 +187,7 @@ class AdmissionPipeline:
         if time.monotonic() - self._expired_at < EXPIRY_S:
             return 0
         self._expired_at = time.monotonic()
-        return self._review_queue.expire()
+        return self._reviews.expire()
 
     def _seal(self) -> int:
         """Fix the statement bytes of new attempts."""
@@ -195,8 +195,8 @@ class AdmissionPipeline:
         if not waiting:
             return 0
         now = self._clock()
-        ready, parked = self._review_queue.split(waiting, now)
-        self._review_queue.park(parked)
+        ready, parked = self._reviews.split(waiting, now)
+        self._reviews.park(parked)
         facts = self._statements.facts()  # or all wait until an epoch is certified
         sealed: list[AttemptRow] = []
         for attempt, task, reviews in ready:

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 
 class StatementWriter:
-    """Writes statements; `facts` is asked each time, because epochs change."""
+    """Writes statements.
+
+    Attributes:
+        facts: what statements say now; asked once for all of one batch, because epochs
+            change.
+    """
 
     def __init__(
         self,
@@ -35,13 +40,9 @@ class StatementWriter:
         levels: LevelLookup,
         salt_of: Callable[[int], str],
     ) -> None:
-        self._facts = facts
+        self.facts = facts
         self._levels = levels
         self._salt_of = salt_of
-
-    def facts(self) -> ProjectFacts:
-        """Return what statements say now; asked once for all of one batch."""
-        return self._facts()
 
     def seal(
         self,
@@ -80,7 +81,7 @@ class StatementWriter:
 
     def is_current(self, attempt: AttemptRow) -> bool:
         """Whether a sealed attempt names the epoch that is current now."""
-        return parse_statement(attempt.statement or b"").epoch == self._facts().epoch
+        return parse_statement(attempt.statement or b"").epoch == self.facts().epoch
 
     def _statement(
         self,

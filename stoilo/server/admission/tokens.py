@@ -164,7 +164,7 @@ def check_reviewer(owner: Owner, rpc: str) -> None:
 
     Of a suspended account ``STO-R009``.
     """
-    hint = "ask the operator to enroll you: `stoilo account reviewers --enroll`"
+    hint = "ask the operator to enroll you: `stoilo account add --for review`"
     _check(owner, rpc, frozenset({Role.REVIEWER}), hint)
 
 

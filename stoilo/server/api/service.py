@@ -52,7 +52,6 @@ STATUS_BY_CODE = {
     "STO-R009": grpc.StatusCode.PERMISSION_DENIED,
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
-    "STO-E003": grpc.StatusCode.UNAVAILABLE,
     AWAY: grpc.StatusCode.UNAVAILABLE,
     "STO-T027": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R033": grpc.StatusCode.DEADLINE_EXCEEDED,

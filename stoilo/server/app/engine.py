@@ -88,10 +88,10 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
         log_key: the audit log's verifier key: whose tasks a stock project runs.
 
     Raises:
-        UsageError: ``STO-B010`` for settings that do not fit together; ``STO-B001``,
+        UsageError: ``STO-R090`` for settings that do not fit together; ``STO-B001``,
             ``STO-B095``.
         TrustError: ``STO-B001``.
-        InternalError: ``STO-E003``, ``STO-R110``, ``STO-B095``.
+        InternalError: ``STO-R030``, ``STO-R110``, ``STO-B095``.
     """
     _check(config)
     if config.engine == EngineName.STOCK:
@@ -135,10 +135,10 @@ _NOT_WITH_STOCK: Final = {
 
 
 def _check(config: ServerConfig) -> None:
-    """Raise ``STO-B010`` for settings that only make sense with the other engine."""
+    """Raise ``STO-R090`` for settings that only make sense with the other engine."""
     if config.engine not in set(EngineName):
         raise UsageError(
-            "STO-B010",
+            "STO-R090",
             f"there is no engine {config.engine[:32]!r}",
             hint="engine is embedded or stock",
         )
@@ -153,13 +153,13 @@ def _check(config: ServerConfig) -> None:
     )
     for holds, problem in problems:
         if holds:
-            raise UsageError("STO-B010", problem)
+            raise UsageError("STO-R090", problem)
     for field in fields(config) if stock else ():
         instead = _NOT_WITH_STOCK.get(field.name)
         # Refused rather than ignored: an operator would rely on it.
         if instead is not None and getattr(config, field.name) != field.default:
             raise UsageError(
-                "STO-B010",
+                "STO-R090",
                 f"{field.name} is the embedded engine's alone: {instead}",
                 hint=f"remove {field.name} from the settings, or use engine = embedded",
             )

@@ -96,8 +96,8 @@ async def run_server(
         faces: pages to mount beside the project's own.
 
     Raises:
-        UsageError: ``STO-R073`` an address beyond loopback without TLS.
-        InternalError: ``STO-R070``, ``STO-R074``, ``STO-K020``.
+        UsageError: ``STO-R090`` an address beyond loopback without TLS.
+        InternalError: ``STO-R070``, ``STO-U006``, ``STO-K020``.
         TrustError: ``STO-L04x`` the log is inconsistent, ``STO-K…`` the root.
     """
     check_addresses(config)
@@ -117,11 +117,11 @@ async def run_server(
 
 
 def check_addresses(config: ServerConfig) -> None:
-    """Raise ``STO-R073`` when volunteers beyond this machine would get no TLS."""
+    """Raise ``STO-R090`` when volunteers beyond this machine would get no TLS."""
     http = parse_address(config.http)
     if not http.loopback and not (config.http_certificate and config.http_key):
         raise UsageError(
-            "STO-R073",
+            "STO-R090",
             f"{http} is not a loopback address and has no TLS",
             hint="give a certificate and key for HTTP, or bind 127.0.0.1",
         )
@@ -196,7 +196,7 @@ async def _run(
 def _bind(
     config: ServerConfig, tasks: TaskServer, tls: TlsFiles, watching: ServerWatch
 ) -> tuple[grpc.aio.Server, int]:
-    """Return the researchers' interface and its port, or raise ``STO-R074``."""
+    """Return the researchers' interface and its port, or raise ``STO-U006``."""
     try:
         return bind_grpc(
             tasks.service,

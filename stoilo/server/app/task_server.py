@@ -37,9 +37,8 @@ from stoilo.server.log.outbox import note_act
 from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.log.refusals import RefusalBook
 from stoilo.server.log.sightings import Sightings
-from stoilo.server.reviews.book import ReviewBook
+from stoilo.server.reviews.book import WAIT_S, ReviewBook
 from stoilo.server.reviews.desk import ReviewDesk
-from stoilo.server.reviews.review_queue import WAIT_S, ReviewQueue
 from stoilo.server.revocation.wishes import FOLDER
 from stoilo.server.validation.assimilation import OutcomeKeeper
 from stoilo.server.validation.docket import Docket
@@ -122,9 +121,13 @@ class TaskServer:
         self._log = around.log
         self._policy_digest, self._clock = around.policy.digest, clock
         gatekeeper = Gatekeeper(around.judge, store, clock, around.policy)
-        book = ReviewBook(store, lambda: around.terms().reviewers, self._salt_of)
-        self.review_queue = ReviewQueue(
-            store, book, around.policy.needs_review, clock, review_wait_s
+        self.reviews = ReviewBook(
+            store,
+            lambda: around.terms().reviewers,
+            self._salt_of,
+            needs_review=around.policy.needs_review,
+            clock=clock,
+            wait_s=review_wait_s,
         )
         self.pipeline = AdmissionPipeline(
             store,
@@ -141,15 +144,14 @@ class TaskServer:
             ),
             leaves=self.leaves,
             review=gatekeeper.review_again,
-            review_queue=self.review_queue,
+            reviews=self.reviews,
             clock=clock,
             outdated=OutdatedWork(store, around.terms),
             taken_back=self.docket.drop,
         )
         self.review_desk = ReviewDesk(
             store,
-            book,
-            self.review_queue,
+            self.reviews,
             salt_of=self._salt_of,
             wake=self.pipeline.wake,
             clock=clock,

@@ -151,7 +151,7 @@ def restore_backup(wish: Restore) -> Manifest:
             no evidence, ``STO-B063`` the database is not empty.
         TrustError: ``STO-B065`` a file was changed, ``STO-B067`` the log would fork; the
             log's own codes.
-        InternalError: ``STO-B070`` the disk refuses, ``STO-R030`` the database.
+        InternalError: ``STO-U006`` the disk refuses, ``STO-R030`` the database.
     """
     _check_wish(wish)
     data = wish.data.absolute()
@@ -171,7 +171,7 @@ def restore_backup(wish: Restore) -> Manifest:
         sync_directory(data.parent)
     except OSError as error:
         raise InternalError(
-            "STO-B070", f"the restore cannot be written: {error}"
+            "STO-U006", f"the restore cannot be written: {error}"
         ) from error
     except SQLAlchemyError as error:
         raise storage_error(error) from error

@@ -83,7 +83,7 @@ def take_backup(
 
     Raises:
         UsageError: ``STO-U004`` not a data directory, ``STO-B063`` `output` exists.
-        InternalError: ``STO-B069`` no moment could be had; ``STO-B070`` the disk refuses.
+        InternalError: ``STO-B069`` no moment could be had; ``STO-U006`` the disk refuses.
     """
     data = config.data
     if not (data / "audit" / "log.sqlite").is_file():
@@ -104,7 +104,7 @@ def take_backup(
         sink.finish()
     except (OSError, sqlite3.Error, SQLAlchemyError) as error:
         raise InternalError(
-            "STO-B070", f"the backup cannot be written: {error}"
+            "STO-U006", f"the backup cannot be written: {error}"
         ) from error
     finally:
         sink.discard()

@@ -107,13 +107,27 @@ def select_in(
     """
     names = _names(connection, [column.name for column in columns])
     of = _names(connection, [key.name])
-    query = f"SELECT {names} FROM {key.table} WHERE {of} IN"  # noqa: S608 - our own names
+    table = _names(connection, [key.table.name])
+    query = f"SELECT {names} FROM {table} WHERE {of} IN"  # noqa: S608 - our own names
     wanted = list(values)
     found: list[Any] = []
     for at in range(0, len(wanted), _KEYS):
         part = tuple(wanted[at : at + _KEYS])
         found += _run(connection, f"{query} ({_marks(len(part))})", part).all()
     return found
+
+
+def delete_in(
+    connection: Connection, key: Column[Any], values: Iterable[object]
+) -> int:
+    """Delete the rows whose `key` is one of `values`; returns how many there were."""
+    named = _names(connection, [key.table.name])  # `blob` is a word of MariaDB's own
+    query = f"DELETE FROM {named} WHERE {_names(connection, [key.name])} IN"  # noqa: S608 - our own names
+    wanted, count = list(values), 0
+    for at in range(0, len(wanted), _KEYS):
+        part = tuple(wanted[at : at + _KEYS])
+        count += _run(connection, f"{query} ({_marks(len(part))})", part).rowcount
+    return count
 
 
 def draw_tokens(count: int, size: int) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class EngineDatabase(Store):
-    """An engine's tables; ``STO-E003`` when the database refuses."""
+    """An engine's tables; ``STO-R030`` when the database refuses."""
 
     def __init__(
         self, url: str, branch: Branch, packet_bytes: int = PACKET_BYTES
@@ -29,7 +29,7 @@ class EngineDatabase(Store):
 def _refused(error: SQLAlchemyError) -> InternalError:
     """Return our error for a database's; only the kind is told, never the SQL."""
     kind = type(error).__name__
-    lasting = InternalError("STO-E003", f"the engine's database refused ({kind})")
+    lasting = InternalError("STO-R030", f"the engine's database refused ({kind})")
     return database_error(error, lasting)
 
 

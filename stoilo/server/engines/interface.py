@@ -172,7 +172,6 @@ class WorkunitStatus:
     name: str  # of the workunit
     results: tuple[ResultView, ...]  # oldest first
     outcome: OutcomeKind | None  # None while it runs
-    users_needed: int  # distinct users that its open results still wait for
     users_attached: int  # users with a host seen lately that may take its app
     explanation: str  # one sentence, for example "needs 2 distinct users, 1 attached"
 
@@ -236,7 +235,7 @@ class Engine(Protocol):
             UsageError: ``STO-E001`` for a spec that makes no sense; ``STO-B097`` for a
                 name that exists with another admission: the caller's tables are older.
             TrustError: ``STO-E002`` when a file does not have its digest.
-            InternalError: ``STO-E003`` when the disk refuses.
+            InternalError: ``STO-R030`` when the disk refuses.
         """
         ...
 
@@ -283,10 +282,10 @@ class Engine(Protocol):
         former version stay while a result that was sent with it may be on its way.
 
         Raises:
-            TrustError: ``STO-E002`` when a file does not have its digest; ``STO-E050``
+            TrustError: ``STO-E002`` when a file does not have its digest; ``STO-K076``
                 when a signature is not over its file by `key`. Nothing is changed then.
             UsageError: ``STO-E001`` two programs for one platform, or an unusable name.
-            InternalError: ``STO-E003`` when the disk refuses.
+            InternalError: ``STO-R030`` when the disk refuses.
         """
         ...
 

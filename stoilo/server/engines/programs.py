@@ -22,7 +22,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+FIRST_VERSION: Final = 100  # BOINC shows it as 1.00
+# Without one, or below 6.0, a client shares no memory-mapped file with the launcher
+API_VERSION: Final = "7.20.5"
+VERIFIER_OPEN_NAME: Final = "stoilo-verifier.tar"
 _PLATFORM: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def launcher_name(digest: str) -> str:
+    """Return a launcher's name, which is of its bytes: it never changes its meaning."""
+    return f"stoilo_launcher_{digest[:16]}"
+
+
+def verifier_name(digest: str) -> str:
+    """Return a verifier's name in the same way."""
+    return f"stoilo_verifier_{digest[:16]}.tar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,14 @@ class AppProgram:
     platform: str  # BOINC's name of it, for example ``x86_64-pc-linux-gnu``
     launcher: SignedFile  # the program that the client starts
     verifier: SignedFile  # the archive that the launcher unpacks and checks by itself
+
+    @property
+    def files(self) -> tuple[tuple[str, SignedFile], ...]:
+        """Return its two files by their names, the one that BOINC runs first."""
+        return (
+            (launcher_name(self.launcher.digest), self.launcher),
+            (verifier_name(self.verifier.digest), self.verifier),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +91,7 @@ def check_programs(
 
     Raises:
         UsageError: ``STO-E001``.
-        TrustError: ``STO-E050``; ``STO-K076`` for a malformed key.
+        TrustError: ``STO-K076`` for a malformed key.
     """
     platforms = [program.platform for program in programs]
     if len(set(platforms)) < len(platforms):
@@ -80,7 +102,7 @@ def check_programs(
         return
     public = parse_boinc_public(key.text)
     for program in programs:
-        for file in (program.launcher, program.verifier):
+        for _, file in program.files:
             what = f"{program.platform}'s program"
             _check_signature(md5s[file.digest], file.signature, public, what)
     for former in key.former:
@@ -91,8 +113,8 @@ def check_programs(
 def _check_signature(
     md5: str, signature: str, public: BoincPublicKey, what: str
 ) -> None:
-    """Check one signature; raises ``STO-E050``."""
+    """Check one signature; raises ``STO-K076``."""
     try:
         check_boinc_signature(md5, signature, public)
     except TrustError as error:
-        raise TrustError("STO-E050", f"{what}: {error.message}") from error
+        raise TrustError("STO-K076", f"{what}: {error.message}") from error

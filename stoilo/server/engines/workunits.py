@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.digests import check_digest
-from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.types import check_redundancy
 from stoilo.policies.levels import level_names
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 
 APP_CHARS: Final = 32
+CHUNK: Final = 1024 * 1024
 _WORKUNIT_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _OPEN_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,59}")
 
@@ -37,6 +40,27 @@ class WorkunitFile:
     sticky: bool = False
     # what it becomes on a volunteer's disk, beside itself; 0: nothing
     unpacked_bytes: int = 0
+
+
+def measure(source: Path | bytes, digest: str = "") -> tuple[int, str, str]:
+    """Return size, SHA-256 and MD5 of a file, read once, in pieces.
+
+    Raises:
+        TrustError: ``STO-E002`` it has another digest than the one given.
+        OSError: it cannot be read.
+    """
+    # MD5 is BOINC's check of a transfer; nothing is trusted for it.
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    size = 0
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            sha256.update(chunk)
+            md5.update(chunk)
+            size += len(chunk)
+    found = sha256.hexdigest()
+    if digest and found != digest:
+        raise TrustError("STO-E002", "an input file does not have its digest")
+    return size, found, md5.hexdigest()
 
 
 class Homogeneity(StrEnum):
@@ -72,7 +96,6 @@ class WorkunitSpec:
     result_max_bytes: int  # largest result file accepted
     fpops_est: float = 1e9  # expected work of one result, FLOP
     fpops_bound: float = 1e14  # work after which a client gives up, FLOP
-    priority: int = 0  # larger goes out first
     reviewed: bool = False  # a reviewer has signed it
     public_source: bool = False  # its source may be published
     topics: tuple[str, ...] = ()  # what it is about; hosts may ask for some only

@@ -175,16 +175,24 @@ def render_file(
     if data is None:
         return render_missing()
     mark = f'"{etag or hashlib.sha256(data).hexdigest()}"'
+    headers, is_known = file_headers(request, mark, cache)
+    if is_known:
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type=media, headers=headers)
+
+
+def file_headers(
+    request: Request, mark: str, cache: str
+) -> tuple[dict[str, str], bool]:
+    """Return the headers of a file with the ETag `mark`, and whether the reader has it."""
     headers = {
         "cache-control": cache,
         "etag": mark,
         "x-content-type-options": "nosniff",
+        "content-security-policy": "default-src 'none'; sandbox",
     }
     known = request.headers.get("if-none-match", "")
-    if mark in {one.strip().removeprefix("W/") for one in known.split(",")}:
-        return Response(status_code=304, headers=headers)
-    headers["content-security-policy"] = "default-src 'none'; sandbox"
-    return Response(data, media_type=media, headers=headers)
+    return headers, mark in {one.strip().removeprefix("W/") for one in known.split(",")}
 
 
 def render_missing(status: int = 404, text: str = "not found\n") -> Response:

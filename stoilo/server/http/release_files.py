@@ -33,6 +33,7 @@ from stoilo.core.errors import TrustError
 from stoilo.server.http.log_files import (
     FOREVER,
     REVALIDATE,
+    file_headers,
     render_file,
     render_missing,
 )
@@ -190,14 +191,9 @@ def _answer(request: Request, name: str, found: _Found | None) -> Response:
         digest = target[1] if target else ""
         return render_file(request, _read(found.path), media, cache, digest)
     mark = f'"{target[1]}"' if target else f'"{found.changed_ns:x}-{found.size:x}"'
-    headers = {
-        "cache-control": cache,
-        "etag": mark,
-        "x-content-type-options": "nosniff",
-    }
-    if mark in request.headers.get("if-none-match", ""):
+    headers, is_known = file_headers(request, mark, cache)
+    if is_known:
         return Response(status_code=304, headers=headers)
-    headers["content-security-policy"] = "default-src 'none'; sandbox"
     return FileResponse(found.path, media_type=media, headers=headers)
 
 

@@ -44,7 +44,7 @@ class Sightings:
 
         Raises:
             TrustError: ``STO-L131`` when it states none that this log's key signed.
-            InternalError: ``STO-L133`` when it cannot be kept: ask again later.
+            InternalError: ``STO-R030`` when it cannot be kept: ask again later.
         """
         policy = self._policy()
         open_seen(header.checkpoint, policy)
@@ -59,7 +59,7 @@ class Sightings:
             self._store.put(row)
         except (StoiloError, OSError) as error:
             raise InternalError(
-                "STO-L133",
+                "STO-R030",
                 f"a seen checkpoint cannot be kept: {error}",
                 hint="results wait until audit/seen.sqlite can be written again",
             ) from error

@@ -279,7 +279,7 @@ def enroll(
     Raises:
         UsageError: ``STO-U004`` no such data directory, ``STO-R029`` no such account,
             ``STO-K091`` a released project, and no `proposal`.
-        TrustError: ``STO-K001``, ``STO-K002``, the key is none.
+        TrustError: ``STO-K001``, the key is none.
     """
     keys, connection_file = keys_of(data), read_connection_file(data)
     now = int(time.time())

@@ -30,6 +30,7 @@ from stoilo.core.types import TaskState
 from stoilo.executor.verifier.targets import ReviewerKey
 from stoilo.server.config import load_config
 from stoilo.server.db import schema
+from stoilo.server.db.bulk import delete_in, select_in
 from stoilo.server.db.records import TaskSpec
 from stoilo.server.db.store import Store
 from stoilo.server.log.outbox import NO_ORIGIN, make_mark, note_record
@@ -94,11 +95,11 @@ def retain(
         environ: for the server's settings.
 
     Raises:
-        UsageError: ``STO-U004`` no such data directory, ``STO-L146`` a time to come.
+        UsageError: ``STO-U004`` no such data directory, ``STO-U003`` a time to come.
         InternalError: ``STO-R030``.
     """
     if before > now:
-        raise UsageError("STO-L146", "only what is over can be deleted")
+        raise UsageError("STO-U003", "only what is over can be deleted")
     if not side_path(data).parent.is_dir():
         raise UsageError("STO-U004", "this is not the data directory of a server")
     keys = data / "keys"
@@ -155,12 +156,12 @@ def _sweep_blobs(store: Store, blobs: Path) -> None:
     Uploads rename into place under the same lock, together with their row.
     """
     for shelf in sorted(blobs.glob("[0-9a-f][0-9a-f]")):
-        for part in _chunks([path.name for path in shelf.iterdir()], CHUNK):
-            query = select(schema.blob.c.digest).where(schema.blob.c.digest.in_(part))
-            with store.write() as connection:
-                # Under the writers' lock: an upload of the same bytes is before or after.
-                for name in set(part) - set(connection.scalars(query)):
-                    (shelf / name).unlink(missing_ok=True)
+        # Under the writers' lock: an upload of the same bytes is before or after.
+        with store.write() as connection:
+            digest, names = schema.blob.c.digest, [one.name for one in shelf.iterdir()]
+            known = {row[0] for row in select_in(connection, [digest], digest, names)}
+            for name in set(names) - known:
+                (shelf / name).unlink(missing_ok=True)
 
 
 def _note(connection: Connection, done: Retained, now: int) -> None:
@@ -228,12 +229,9 @@ def _delete_arguments(connection: Connection, split: _Split) -> int:
 
 def _delete_contents(connection: Connection, digests: Iterable[str]) -> set[str]:
     """Delete contents; returns the digests of those that were there."""
-    table = schema.content
-    gone: set[str] = set()
-    for part in _chunks(sorted(digests), CHUNK):
-        chosen = table.c.digest.in_(part)
-        gone.update(connection.scalars(select(table.c.digest).where(chosen)))
-        connection.execute(delete(table).where(chosen))
+    digest = schema.content.c.digest
+    gone = {row[0] for row in select_in(connection, [digest], digest, digests)}
+    delete_in(connection, digest, gone)
     return gone
 
 
@@ -252,22 +250,15 @@ def _delete_blobs(connection: Connection, holders: Mapping[str, set[int]]) -> in
 
     Their files go when that is durable.
     """
-    outcome, grant, count = schema.outcome, schema.blob_grant, 0
-    for part in _chunks(sorted(holders), CHUNK):
-        query = select(outcome.c.value_blob).where(outcome.c.value_blob.in_(part))
-        granted = select(grant.c.digest, grant.c.account_id).where(
-            grant.c.digest.in_(part)
-        )
-        others = {
-            row.digest
-            for row in connection.execute(granted)
-            if row.account_id not in holders[row.digest]
-        }
-        free = sorted(set(part) - others - set(connection.scalars(query)))
-        for table in (schema.blob_grant, schema.blob):
-            done = connection.execute(delete(table).where(table.c.digest.in_(free)))
-        count += done.rowcount
-    return count
+    grant, value = schema.blob_grant.c, schema.outcome.c.value_blob
+    granted = select_in(
+        connection, [grant.digest, grant.account_id], grant.digest, holders
+    )
+    kept = {digest for digest, owner in granted if owner not in holders[digest]}
+    kept |= {row[0] for row in select_in(connection, [value], value, holders)}
+    free = set(holders) - kept
+    delete_in(connection, grant.digest, free)
+    return delete_in(connection, schema.blob.c.digest, free)
 
 
 def _delete_results(connection: Connection, split: _Split) -> int:

@@ -42,11 +42,6 @@ class LocalVolunteers:
             for number in range(1, count + 1)
         ]
 
-    @property
-    def pids(self) -> list[int]:
-        """Process ids of those that run."""
-        return [child.pid for child in self._children if child.pid is not None]
-
     def start(self) -> None:
         """Start them all; from the main thread (parent-death signal)."""
         for child in self._children:

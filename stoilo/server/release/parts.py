@@ -78,9 +78,9 @@ def choose_flavor(wish: str, level: str, release: TrustedRelease) -> str:
         release: in force, with everything that is withdrawn now.
 
     Raises:
-        UsageError: STO-P061, no such flavor is installed, where the release has none.
+        UsageError: STO-P002, no such flavor is installed, where the release has none.
         PolicyRefusal: STO-K097 the release does not have it, or none for this level;
-            STO-K097 it is withdrawn.
+            it is withdrawn.
     """
     parts = flavor_parts(release)
     if not parts:

@@ -169,7 +169,7 @@ def start_project(
 ) -> Project:
     """Open the released root, or make or renew the development root; start its signer.
 
-    Raises ``STO-K091``, ``STO-K093``, as `is_released`; ``STO-K094``, ``STO-K095`` what
+    Raises ``STO-K091``, ``STO-K093``, as `is_released`; ``STO-K094``, ``STO-K011`` what
     a released root lacks; the release's codes; ``STO-K020`` the signer did not start.
     """
     installed = installed_release()
@@ -187,12 +187,12 @@ def _start_development(
     installed: InstalledRelease,
 ) -> Project:
     """Make or renew the development root."""
-    # Its keys are made here, so its signer is started here (``STO-B010``). Policies of
+    # Its keys are made here, so its signer is started here (``STO-R090``). Policies of
     # attempts that are still open stay accepted: an admission holds until its end or its
     # revocation, whatever policy comes after.
     if config.signer_socket:
         raise UsageError(
-            "STO-B010",
+            "STO-R090",
             "a development root's keys are made and held by the server itself",
             hint="publish a release first, or leave signer_socket empty",
         )

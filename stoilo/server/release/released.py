@@ -89,12 +89,12 @@ def _read_root(path: Path) -> bytes:
 
 
 def check_offline_roles(roles: Iterable[RoleExpiry]) -> None:
-    """Raise ``STO-K095`` when a role that only people can renew has expired. Pure."""
+    """Raise ``STO-K011`` when a role that only people can renew has expired. Pure."""
     for role in roles:
         if role.state == "expired" and role_limits(role.role).signs == "offline":
             ended = datetime.fromtimestamp(role.expires, UTC)
             raise TrustError(
-                "STO-K095",
+                "STO-K011",
                 f"the release's {role.role} metadata expired on {ended:%Y-%m-%d %H:%M} UTC",
                 hint="its holders must sign a renewal: stoilo release request --help",
             )

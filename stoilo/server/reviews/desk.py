@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, Owner, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.book import ReviewBook
-    from stoilo.server.reviews.review_queue import ReviewQueue
 
 
 LISTED = 100
@@ -36,8 +35,7 @@ class ReviewDesk:
     def __init__(
         self,
         store: Store,  # tasks and sources
-        book: ReviewBook,  # stored reviews
-        review_queue: ReviewQueue,  # who waits
+        book: ReviewBook,  # stored reviews, and who waits for one
         *,
         salt_of: Callable[[int], str],  # salt of an account's public commitments
         wake: Callable[[], None],  # called once tasks go on
@@ -45,14 +43,13 @@ class ReviewDesk:
     ) -> None:
         self._store = store
         self._book = book
-        self._review_queue = review_queue
         self._salt_of = salt_of
         self._wake = wake
         self._clock = clock
 
     def list_waiting(self, owner: Owner, limit: int) -> pb.ListReviewsResponse:
         """Return the tasks that wait, longest waiting first."""
-        waiting = self._review_queue.waiting()
+        waiting = self._book.waiting()
         shown = waiting[: min(limit or LISTED, LISTED)]
         modules = {task.spec.task_module for _, task in shown}
         with self._store.read() as connection:
@@ -71,7 +68,7 @@ class ReviewDesk:
         row.task_module = task.spec.task_module
         row.submitter = submitter_commitment(self._salt_of(task.account_id))
         row.waiting_since = attempt.created_at
-        row.expires_at = attempt.created_at + self._review_queue.wait_s
+        row.expires_at = attempt.created_at + self._book.wait_s
         row.own = task.account_id == owner.account_id
 
     def get(self, task_id: str) -> pb.GetReviewResponse:
@@ -126,7 +123,7 @@ class ReviewDesk:
             raise UsageError("STO-R023", "the review has expired already")
         # Kept although it may be too short for this task: a shorter one may use it.
         self._book.add(opened, envelope, owner.account_id, now)
-        released = self._review_queue.release()
+        released = self._book.release()
         if not released and self._still_waits(task_id):
             raise UsageError(
                 "STO-R023",

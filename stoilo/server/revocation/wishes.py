@@ -76,7 +76,7 @@ def wish(
 ) -> RevocationStatement:
     """Return a wish in a statement's form: only its lists count.
 
-    Raises ``STO-L161`` when it names nothing, or something in a wrong form.
+    Raises ``STO-U003`` when it names nothing, or something in a wrong form.
     """
     made = msgspec.structs.replace(
         _EMPTY,
@@ -86,11 +86,11 @@ def wish(
         min_epoch=min_epoch,
     )
     if _EMPTY.covers(made):
-        raise UsageError("STO-L161", "nothing to withdraw was named")
+        raise UsageError("STO-U003", "nothing to withdraw was named")
     try:
         render_revocation(made)
     except TrustError as error:
-        raise UsageError("STO-L161", f"this cannot be withdrawn: {error}") from error
+        raise UsageError("STO-U003", f"this cannot be withdrawn: {error}") from error
     return made
 
 

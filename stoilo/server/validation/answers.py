@@ -209,7 +209,7 @@ def item_outcome(
 ) -> ItemResult:
     """Return the outcome of one call: the first class that reaches `quorum`.
 
-    Without one it is a system error ``STO-R058``; the client sends that item again.
+    Without one it is a system error ``STO-R052``; the client sends that item again.
     """
     classes: list[list[ItemAnswer]] = []
     for answer in answers:
@@ -228,7 +228,7 @@ def item_outcome(
     return ItemResult(
         TaskState.SYSTEM_ERROR,
         error_text=failed.error_text if failed else "the results do not agree",
-        code=(failed.code if failed else "") or "STO-R058",
+        code=(failed.code if failed else "") or "STO-R052",
     )
 
 

@@ -272,5 +272,5 @@ class ResultValidation:
             task = rows.find_task(connection, task_id)
             attempt = rows.find_attempt(connection, task_id, number)
         if task is None or attempt is None:
-            raise InternalError("STO-R043", "the engine knows a workunit we do not")
+            raise InternalError("STO-R034", "the engine knows a workunit we do not")
         return task, attempt

@@ -11,14 +11,13 @@ own address, because with a proxy before it everybody does.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from typing import TYPE_CHECKING, Final, Self
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from stoilo.core.errors import StoiloError
@@ -206,7 +205,7 @@ def watch_routes(
     async def health(request: Request) -> Response:
         """Answer that the process lives."""
         del request
-        return _json({"alive": True}, 200)
+        return JSONResponse({"alive": True}, headers=_NOT_CACHED)
 
     async def ready(request: Request) -> Response:
         """Answer whether work is welcome; why not only to the operator."""
@@ -217,7 +216,7 @@ def watch_routes(
                 {"name": one.name, "ok": one.ok, "reason": one.reason}
                 for one in found.checks
             ]
-        return _json(body, 200 if found.ready else 503)
+        return JSONResponse(body, 200 if found.ready else 503, _NOT_CACHED)
 
     async def metrics(request: Request) -> Response:
         """Answer with all figures."""
@@ -258,12 +257,3 @@ def may_watch(store: Store) -> Callable[[str], bool]:
         )
 
     return allowed
-
-
-def _json(body: dict[str, object], status: int) -> Response:
-    return Response(
-        json.dumps(body) + "\n",
-        status_code=status,
-        media_type="application/json",
-        headers=_NOT_CACHED,
-    )

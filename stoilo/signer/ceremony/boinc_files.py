@@ -77,7 +77,7 @@ def sign_boinc_files(ceremony: Ceremony, key: BoincPrivateKey) -> Ceremony:
         raise TrustError(
             "STO-K076",
             "the folder holds another BOINC key's signatures",
-            hint="a new key takes over with `stoilo release boinc-change`",
+            hint="a new key takes over with `stoilo release sign NEW.pub`",
         )
     files[BOINC_KEY_FILE] = public
     for one in ceremony.proposal.targets:

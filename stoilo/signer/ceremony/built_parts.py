@@ -51,7 +51,7 @@ class FoundBuild:
 def find_builds(directory: Path) -> tuple[FoundBuild, ...]:
     """Return every build below `directory`, checked against its files.
 
-    Raises ``STO-K050`` when there is none; ``STO-K050`` when a file is missing or not
+    Raises ``STO-K050`` when there is none; when a file is missing or not
     what its record says; codes of records and archives.
     """
     found = tuple(
@@ -198,7 +198,7 @@ def read_tree(file: IO[bytes], tree: str) -> bytes:
 def check_launcher(launcher: PartFile, program: bytes, verifier: PartFile) -> None:
     """Check that a launcher (its bytes) starts `verifier` of the same platform.
 
-    Raises ``STO-F001`` when it is no launcher, ``STO-F034`` when it starts another
+    Raises ``STO-F006`` when it is no launcher, ``STO-F034`` when it starts another
     verifier or is another than its record says.
     """
     held = describe_launcher(program)

@@ -151,7 +151,7 @@ def change_keys(owner: Root | Targets, change: RoleChange) -> None:
             raise UsageError(
                 "STO-K054",
                 f"{holder.name}'s key is not one of {role}",
-                hint="`stoilo release status` lists each role's keys",
+                hint="`stoilo release review` lists each role's keys",
             )
         owner.revoke_key(keyid, role)
     for holder in change.add:

@@ -267,7 +267,7 @@ def withdraw(proposal: Proposal, made: Withdrawn, *, settle: int = 0) -> Changes
 
 
 def allow_again(proposal: Proposal, made: Withdrawn) -> Changes:
-    """Take back what was withdrawn offline; raises ``STO-L163`` when it was not."""
+    """Take back what was withdrawn offline; raises ``STO-K054`` when it was not."""
     known = read_list(proposal.target, RevocationFile)
     record = merge_withdrawn(known, remove=made)
     return Changes((list_target(record),))
@@ -280,7 +280,7 @@ def merge_withdrawn(
 ) -> RevocationFile:
     """Return the offline list with everything that all of these withdraw. Pure.
 
-    Raises ``STO-L163`` when something to `remove` is not withdrawn: most likely a digest
+    Raises ``STO-K054`` when something to `remove` is not withdrawn: most likely a digest
     with a typing error.
     """
     sources = (offline, *more)
@@ -297,7 +297,7 @@ def merge_withdrawn(
         if remove.min_epoch > 1 and lowest != remove.min_epoch:
             missing.append(f"the lowest epoch {remove.min_epoch}")
         if missing:
-            raise UsageError("STO-L163", f"not withdrawn: {', '.join(missing)}")
+            raise UsageError("STO-K054", f"not withdrawn: {', '.join(missing)}")
         epochs -= set(remove.epochs)
         digests -= set(remove.digests)
         flavors -= set(remove.flavors)

@@ -79,7 +79,7 @@ def list_reviewers(directory: Path) -> tuple[ReviewerKey, ...]:
 def with_reviewer(named: Sequence[ReviewerKey], entry: ReviewerKey) -> ReviewerFile:
     """Return the list with `entry`, instead of an earlier one of the same key. Pure.
 
-    Raises ``STO-K001``, ``STO-K002`` for a key that is none.
+    Raises ``STO-K001`` for a key that is none.
     """
     parse_public_key(entry.key)
     others = [one for one in named if one.key != entry.key]
@@ -116,7 +116,7 @@ def certify_fresh_epoch(directory: Path, now: int) -> int:
     with publishing(directory):
         epochs = read_epoch_files(open_published(directory).target)
         if not epochs:
-            raise TrustError("STO-K014", "the release has no epochs")
+            raise TrustError("STO-K013", "the release has no epochs")
         number = last_epoch(directory) + 1
         fresh = make_epoch(directory, number, now - CLOCK_MARGIN_S)
         publish_changes(directory, Changes(tuple(epoch_targets([*epochs, fresh]))), now)
@@ -155,7 +155,7 @@ def settle_list(
     """Return the next offline list; pure.
 
     Raises:
-        UsageError: ``STO-L163`` when something to take back is not withdrawn.
+        UsageError: ``STO-K054`` when something to take back is not withdrawn.
     """
     # What was settled before is in the offline list, or was taken back on purpose.
     settled = online is None or online.sequence <= offline.settled
@@ -175,7 +175,7 @@ def settle_revocations(
 ) -> RevocationFile:
     """Publish the next offline list of a release; see `settle_list`.
 
-    Raises ``STO-L163``; ``STO-A086``.
+    Raises ``STO-K054``; ``STO-A086``.
     """
     online = newest_online(directory)
     listed = settle_list(offline_list(directory), online, add=add, remove=remove)
@@ -251,7 +251,7 @@ def publish_programs(directory: Path, build: Path, now: int) -> PublishedProgram
 
     Raises as `project_root`; ``STO-K050`` when the build holds no part; ``STO-K050``
     when a file is not what its record says; ``STO-F034`` for a launcher without
-    verifier; ``STO-F034`` for one built for another root.
+    verifier; for one built for another root.
     """
     project_root(directory)
     changes = read_parts_from(build)

@@ -117,7 +117,7 @@ class SignerClient:
     def sign_revocation(self, statement: bytes, proof: bytes) -> bytes:
         """Return the DSSE envelope over a logged revocation statement.
 
-        Raises ``STO-A073`` and the log's codes, ``STO-A083`` to ``STO-A085``.
+        Raises ``STO-A071`` and the log's codes, ``STO-A083``.
         """
         request = SignRevocation(statement, proof)
         return self._ask(request, RevocationSigned).envelope
@@ -220,7 +220,7 @@ class CheckpointSigner:
     def __call__(self, body: bytes) -> bytes:
         """Return the signed note.
 
-        Raises ``STO-K026`` from the signer, ``STO-L031`` a tile is
+        Raises ``STO-K026`` from the signer, ``STO-L032`` a tile is
         missing; ``STO-K020``.
         """
         new = parse_checkpoint(body).size

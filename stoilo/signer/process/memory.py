@@ -76,14 +76,14 @@ class CheckpointLedger:
     """The file of the newest signed checkpoint; one process, one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file; raises ``STO-K028`` when it is missing or damaged."""
+        """Read the file; raises ``STO-K029`` when it is missing or damaged."""
         self._path = path
         try:
             row = msgspec.json.decode(read_private_file(path), type=_CheckpointRow)
             self._last = Checkpoint(row.origin, row.size, bytes.fromhex(row.root))
         except (msgspec.MsgspecError, ValueError, TrustError) as error:
             raise TrustError(
-                "STO-K028", "the signer's memory of the log cannot be read"
+                "STO-K029", "the signer's memory of the log cannot be read"
             ) from error
 
     @property
@@ -128,7 +128,7 @@ def judge_statement(
 
     Raises:
         TrustError: STO-A083 its number does not rise, STO-A084 it takes something back
-            that the offline role has not settled, STO-A085 another project, time or
+            that the offline role has not settled, STO-A083 another project, time or
             offline list.
     """
     if (
@@ -138,7 +138,7 @@ def judge_statement(
         or asked.base != release.revocation_version
         or asked.offline != release.revocation_digest
     ):
-        raise TrustError("STO-A085", "the statement does not fit the release or clock")
+        raise TrustError("STO-A083", "the statement does not fit the release or clock")
     # A new key begins above what the offline role has settled, not at one.
     floor = release.revocations_settled if last is None else last.sequence
     if asked.sequence <= floor:

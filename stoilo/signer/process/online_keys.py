@@ -180,11 +180,11 @@ def make_online_keys(
 def certified_online_key(directory: Path) -> PrivateKey:
     """Return the key that the newest published root names for snapshot and timestamp.
 
-    Raises ``STO-K029`` when it is not here, ``STO-K014`` without any root.
+    Raises ``STO-K029`` when it is not here, ``STO-K013`` without any root.
     """
     root = newest(directory, "root", Root)
     if root is None:
-        raise TrustError("STO-K014", "the release has no root")
+        raise TrustError("STO-K013", "the release has no root")
     named = root.signed.roles["timestamp"].keyids
     wanted = {root.signed.keys[key].keyval["public"] for key in named}
     return find_key(directory, "online", {parse_public_key(key) for key in wanted})
@@ -208,7 +208,7 @@ def renew_online_metadata(directory: Path, now: int) -> None:
 
     For whoever has just published there, also beside a running server.
 
-    Raises ``STO-K012``, ``STO-K014``, ``STO-K029``.
+    Raises ``STO-K012``, ``STO-K013``, ``STO-K029``.
     """
     with publishing(directory):
         refresh_online_metadata(directory, certified_online_key(directory), now)

@@ -82,7 +82,7 @@ def read_contents(place: Place, history: History) -> Contents:
     Those in force must all be there. Of earlier versions, the small ones must be, where
     files can be listed; archives of earlier releases may have been removed.
 
-    Raises ``STO-K013`` what metadata says is impossible, ``STO-K014`` a file is missing
+    Raises ``STO-K013`` what metadata says is impossible, a file is missing
     or is not the one named.
     """
     newest = {id(one) for one in history.newest()}
@@ -130,7 +130,7 @@ def check_archives(
         suffix = ".tar" if part.part == "verifier" else ".tar.xz"
         archive = contents.current.get(f"{base}{suffix}")
         if manifest is None or archive is None:
-            raise TrustError("STO-K014", f"the release lacks archive or tree of {base}")
+            raise TrustError("STO-K013", f"the release lacks archive or tree of {base}")
         found = _check_tree(place, part, manifest, archive)
         if part.part == "verifier":
             if not found:
@@ -140,16 +140,16 @@ def check_archives(
 
 
 def read_program(place: Place, contents: Contents, launcher: PartFile) -> bytes:
-    """Return a launcher's bytes, hashed before; raises ``STO-K014``."""
+    """Return a launcher's bytes, hashed before; raises ``STO-K013``."""
     name = part_target(launcher.part, launcher.platform)
     one = contents.current.get(name)
     if one is None:
-        raise TrustError("STO-K014", f"the release lacks {name}")
+        raise TrustError("STO-K013", f"the release lacks {name}")
     with _open(place, one.path, one.size) as file:
         data = file.read(one.size + 1)
     # It was hashed before; the place may give another file the second time.
     if content_digest(data) != one.sha256:
-        raise TrustError("STO-K014", f"{name} changed while it was read")
+        raise TrustError("STO-K013", f"{name} changed while it was read")
     return data
 
 
@@ -170,7 +170,7 @@ def _check_tree(
         )
     with _open(place, archive.path, archive.size) as file:
         if _hash(file)[0] != archive.sha256:
-            raise TrustError("STO-K014", f"{archive.name} changed while it was read")
+            raise TrustError("STO-K013", f"{archive.name} changed while it was read")
         file.seek(0)
         return read_tree(file, part.tree)
 
@@ -190,13 +190,13 @@ def _check(
     file = place.open(path, info.length) if wanted or place.names() else None
     if file is None:
         if wanted:
-            raise TrustError("STO-K014", f"the release lacks {path}")
+            raise TrustError("STO-K013", f"the release lacks {path}")
         return None
     with file:
         sha256, md5, size = _hash(file)
         if sha256 != info.hashes["sha256"] or size != info.length:
             raise TrustError(
-                "STO-K014", f"{path} is not the file that the metadata names"
+                "STO-K013", f"{path} is not the file that the metadata names"
             )
         small = size <= BOUNDS.metadata_bytes and travels(info.path)
         file.seek(0)
@@ -205,10 +205,10 @@ def _check(
 
 
 def _open(place: Place, path: str, size: int) -> IO[bytes]:
-    """Return a file that was there before, or raise ``STO-K014``."""
+    """Return a file that was there before, or raise ``STO-K013``."""
     file = place.open(path, size)
     if file is None:
-        raise TrustError("STO-K014", f"{path} went away while it was read")
+        raise TrustError("STO-K013", f"{path} went away while it was read")
     return file
 
 

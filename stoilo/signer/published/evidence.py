@@ -89,7 +89,7 @@ def check_attestations(
     development and rehearsal, which one person builds and runs.
 
     Raises:
-        TrustError: STO-F030 to STO-F033.
+        TrustError: STO-F030.
     """
     earlier, real = contents.former_parts(), not (trust.development or trust.rehearsal)
     known = builder_paths((*trust.parts, *earlier), trust.builders)
@@ -118,7 +118,7 @@ def check_pairs(
     """Check that launchers start the release's verifiers, and those know its root.
 
     Raises:
-        TrustError: STO-F034, STO-F035, STO-F001.
+        TrustError: STO-F034, STO-F035, STO-F006.
     """
     verifiers = {one.platform: one for one in trust.parts if one.part == "verifier"}
     for part in trust.parts:
@@ -177,7 +177,7 @@ def check_log(
     """Check the log's record of this release and its proof; None when there is neither.
 
     Raises:
-        TrustError: STO-K099 when only one of the two is there or they tell of another
+        TrustError: STO-L141 when only one of the two is there or they tell of another
             release; the log's codes.
     """
     record = place.read(RELEASE_RECORD_FILE, MAX_RECORD_BYTES)
@@ -187,7 +187,7 @@ def check_log(
     # One without the other proves nothing and looks like something.
     if record is None or proof is None:
         raise TrustError(
-            "STO-K099", "the release has a log record or a proof, not both"
+            "STO-L141", "the release has a log record or a proof, not both"
         )
     found.update((RELEASE_RECORD_FILE, RELEASE_PROOF_FILE))
     policy = trust.log_policy.current
@@ -201,7 +201,7 @@ def check_log(
         or told.origin != trust.origin
     ):
         raise TrustError(
-            "STO-K099",
+            "STO-L141",
             "the log tells of another release than this one",
             hint="if it was published just now, the log follows within a minute while "
             "`stoilo up` runs",
@@ -216,7 +216,7 @@ def _check_signers(checkpoint: bytes, policy: LogPolicy) -> None:
     keys = {(key.name, key.key_id) for key in named}
     lines = parse_note(checkpoint).signatures
     if any((line.name, line.key_id) not in keys for line in lines):
-        raise TrustError("STO-K099", "the release's checkpoint is signed by a stranger")
+        raise TrustError("STO-L141", "the release's checkpoint is signed by a stranger")
 
 
 def metadata_rows(files: ReleaseFiles) -> tuple[NamedDigest, ...]:

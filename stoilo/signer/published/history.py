@@ -95,7 +95,7 @@ def read_history(
     Raises:
         UsageError: STO-K052 when there is no root at all.
         TrustError: STO-K012 for a root or role that is not signed as it must be,
-            STO-K050, STO-K013, STO-K014, STO-K078.
+            STO-K050, STO-K013.
     """
     roots = _read_roots(read)
     if root is not None:
@@ -175,17 +175,17 @@ def _snapshots(
     for version in sorted(kept, reverse=True):
         if version > number and len(ids) == 1:
             raise TrustError(
-                "STO-K078", f"snapshot {version} is newer than the release"
+                "STO-K013", f"snapshot {version} is newer than the release"
             )
         yield _by_any(_present(read, "snapshot", version), roots)
 
 
 def _present(read: Reader, role: str, version: int) -> RoleFile:
-    """Return a metadata file, or raise ``STO-K014``."""
+    """Return a metadata file, or raise ``STO-K013``."""
     name = RoleFile(role, version, b"").name
     data = read(f"metadata/{name}", BOUNDS.metadata_bytes)
     if data is None:
-        raise TrustError("STO-K014", f"the release lacks {name}")
+        raise TrustError("STO-K013", f"the release lacks {name}")
     return RoleFile(role, version, data)
 
 
@@ -201,7 +201,7 @@ def _all_versions(
     owners = tuple(owners)
     last = versions.get(role, 0)
     if not 1 <= last <= MAX_VERSIONS:
-        raise TrustError("STO-K014", f"the release lacks its role {role}")
+        raise TrustError("STO-K013", f"the release lacks its role {role}")
     found = []
     for version in range(1, last + 1):
         # The one in force answers to the newest owner, older ones to any before.
@@ -229,13 +229,13 @@ def _verified(file: RoleFile, owners: list[Owner]) -> RoleVersion:
     # Spaces and the order of fields are not signed; signatures have one spelling each.
     if metadata.to_bytes() != file.data or metadata.unrecognized_fields:
         raise TrustError(
-            "STO-K078", f"{file.name} is not in the spelling that was signed"
+            "STO-K013", f"{file.name} is not in the spelling that was signed"
         )
     signers = signers_of(file, *owners)
     # Readers ignore one that does not count, so that its bytes could change unseen.
     if signers.keys() != metadata.signatures.keys():
         raise TrustError(
-            "STO-K078", f"{file.name} holds a signature that does not count"
+            "STO-K013", f"{file.name} holds a signature that does not count"
         )
     ordered = tuple(signers[keyid] for keyid in sorted(signers))
     threshold = role_row(owners[-1], file.role).threshold

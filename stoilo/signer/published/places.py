@@ -43,7 +43,7 @@ class Place(ABC):
     def open(self, name: str, size: int) -> IO[bytes] | None:
         """Return a file of at most `size` bytes to read twice, None when it is not there.
 
-        Raises ``STO-K078`` when it is larger, or no plain file; ``STO-L002``.
+        Raises ``STO-K013`` when it is larger, or no plain file; ``STO-L002``.
         """
 
     @abstractmethod
@@ -188,4 +188,4 @@ def open_place(location: str) -> Place:
 
 def _strange(name: str, reason: str) -> TrustError:
     """Return the refusal of a file that is not as a release's files are."""
-    return TrustError("STO-K078", f"{name[:120]!r} in the release: {reason}")
+    return TrustError("STO-K013", f"{name[:120]!r} in the release: {reason}")

@@ -123,7 +123,7 @@ def _check_root_copy(place: Place, history: History) -> None:
     """Refuse a ``root.json`` that is missing, or none of the published roots."""
     data = place.read(ROOT_COPY, BOUNDS.metadata_bytes)
     if data is None:
-        raise TrustError("STO-K014", f"the release lacks {ROOT_COPY}")
+        raise TrustError("STO-K013", f"the release lacks {ROOT_COPY}")
     if data not in {one.data for one in history.roots}:
         raise TrustError("STO-K012", "root.json is none of the release's roots")
 
@@ -134,7 +134,7 @@ def _refuse_others(place: Place, found: set[str]) -> None:
     others = set() if names is None else names - found
     if others:
         raise TrustError(
-            "STO-K078",
+            "STO-K013",
             f"{min(others)[:120]!r} belongs to nothing in the release",
             hint="the publisher did not sign it: do not use it",
         )

@@ -51,7 +51,7 @@ def test_full_tile_stands_in_for_a_partial_one() -> None:
 @pytest.mark.parametrize("answer", [None, b"", bytes(32)])
 def test_missing_or_short_tile_is_refused(answer: bytes | None) -> None:
     nodes = TileNodes(lambda _: answer)
-    with pytest.raises(TrustError, match="STO-L031"):
+    with pytest.raises(TrustError, match="STO-L032"):
         nodes.node(0, 1, 2)
 
 

@@ -181,7 +181,7 @@ def test_thirty_two_of_everything_are_read_with_the_largest_keys() -> None:
 def test_key_name_that_is_no_text_is_refused() -> None:
     """Policies are octets; names in keys must be UTF-8 all the same."""
     text = lines(f"log {vkey('log')}", "quorum none").replace(b"log.test", b"log\xff")
-    with pytest.raises(TrustError, match="STO-L004"):
+    with pytest.raises(TrustError, match="STO-K001"):
         parse_policy(text)
 
 

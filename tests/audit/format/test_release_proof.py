@@ -55,7 +55,7 @@ def test_proof_of_another_record_is_refused() -> None:
 
 
 def test_record_of_another_kind_is_no_release() -> None:
-    with pytest.raises(TrustError, match="STO-K099"):
+    with pytest.raises(TrustError, match="STO-L141"):
         check_release_proof(POLICY, proof_of(0), KEY.policy)
 
 

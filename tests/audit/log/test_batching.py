@@ -67,12 +67,12 @@ def test_caller_gets_the_writer_s_answer_or_error() -> None:
     assert queue.put(good)
     assert queue.put(bad)
     good.indices = [7]
-    bad.error = InternalError("STO-L052", "full")
+    bad.error = InternalError("STO-R030", "full")
     batch = queue.next_batch()
     assert batch is not None
     batch.finish()
     assert good.result() == [7]
-    with pytest.raises(InternalError, match="STO-L052"):
+    with pytest.raises(InternalError, match="STO-R030"):
         bad.result()
 
 

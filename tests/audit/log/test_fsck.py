@@ -179,7 +179,7 @@ def test_several_faults_are_all_listed(filled: Path, key: LogKey) -> None:
         ("STO-L032", "audit/log/tile/0/000", "hash 1 (leaf 1)"),
         ("STO-L032", "audit/log/tile/entries/001", "entry 0 (leaf 256)"),
         ("STO-L049", "audit/log.sqlite", "leaf 599"),
-        ("STO-L031", "audit/log/tile/1/000.p/2", ""),
+        ("STO-L032", "audit/log/tile/1/000.p/2", ""),
     ]
 
 
@@ -196,7 +196,7 @@ def test_all_copies_of_a_leaf_changed_alike_cannot_hide(
     (filled / "audit/log/tile/0/000").write_bytes(changed)
     report = fsck_log(filled, key.policy)
     assert not report.is_proven
-    assert ("STO-L033", "audit/log/checkpoint", "") in places(list(report.findings))
+    assert ("STO-L032", "audit/log/checkpoint", "") in places(list(report.findings))
 
 
 def test_older_log_database_is_named(
@@ -226,8 +226,8 @@ def test_older_publication_is_named(
     [
         ("audit/log.sqlite", "STO-L041"),
         ("audit-head/head.sqlite", "STO-L041"),
-        ("audit/log/checkpoint", "STO-L031"),
-        ("audit/log/tile/0/000", "STO-L031"),
+        ("audit/log/checkpoint", "STO-L032"),
+        ("audit/log/tile/0/000", "STO-L032"),
     ],
 )
 def test_lost_file_is_named(filled: Path, key: LogKey, lost: str, code: str) -> None:

@@ -219,7 +219,7 @@ def test_full_disk_refuses_and_then_goes_on(open_log: Opener, tmp_path: Path) ->
     fault = Fault("commit", 2, FaultKind.DISK_FULL, persisted=False)
     log = open_log(store=FaultyStore(tmp_path / "data", fault))
     assert log.append(b"one") == 0
-    with pytest.raises(InternalError, match="STO-L052"):
+    with pytest.raises(InternalError, match="STO-R030"):
         log.append(b"two")
     assert log.append(b"two") == 1
     log.wait_published(1, 60)
@@ -235,7 +235,7 @@ def test_real_full_disk_of_the_database_refuses_and_then_goes_on(
     writer = store._log._write()
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(InternalError, match="STO-L052"):
+    with pytest.raises(InternalError, match="STO-R030"):
         log.append_many([b"%d" % number * 65_000 for number in range(9)])
     size = log.size
     writer.execute("PRAGMA max_page_count = 1000000")

@@ -60,7 +60,7 @@ def test_loss_of_the_whole_audit_directory_is_refused(
     open_log: Opener, filled: Path
 ) -> None:
     shutil.rmtree(filled / "audit")
-    refused(open_log, "STO-L031")
+    refused(open_log, "STO-L032")
 
 
 def test_restored_old_log_database_is_refused(
@@ -103,7 +103,7 @@ BACKUPS = [
     (["audit"], "STO-L041", "audit/log/checkpoint"),
     (["audit/log"], "STO-L041", "checkpoint"),
     (["audit/log/checkpoint"], "STO-L041", "checkpoint"),
-    (["audit/log/tile"], "STO-L031", "tile/"),
+    (["audit/log/tile"], "STO-L032", "tile/"),
 ]
 
 
@@ -177,7 +177,7 @@ def test_database_with_a_torn_page_is_refused_in_our_words_or_unharmed(
 
 def test_deleted_checkpoint_is_refused(open_log: Opener, filled: Path) -> None:
     (filled / "audit/log/checkpoint").unlink()
-    refused(open_log, "STO-L031")
+    refused(open_log, "STO-L032")
 
 
 def test_old_databases_with_the_checkpoint_deleted_are_refused(
@@ -247,7 +247,7 @@ def test_flipped_bit_in_a_tile_is_refused(
 
 def test_missing_tile_is_refused(open_log: Opener, filled: Path) -> None:
     (filled / "audit/log/tile/0/001").unlink()
-    refused(open_log, "STO-L031")
+    refused(open_log, "STO-L032")
 
 
 def test_tile_beyond_the_log_is_refused(open_log: Opener, filled: Path) -> None:

@@ -117,7 +117,7 @@ def test_rows_that_are_gone_again_are_told_once(filled: Fill) -> None:
         watcher.log.see("s0", watcher.log.sign(), copy)
     watcher.poll()
     del watcher.log.seen_rows[1:]
-    assert [one.code for one in watcher.poll()] == ["STO-L137"]
+    assert [one.code for one in watcher.poll()] == ["STO-L134"]
     assert watcher.kinds() == []
 
 

@@ -112,7 +112,7 @@ def test_record_that_never_comes_is_told_with_its_leaf(filled: Fill) -> None:
     watcher.log.records.pop(stopped(watcher))
     assert poll(watcher) == []
     watcher.now += 900
-    assert poll(watcher) == [("record_missing", "STO-L137"), ("match", "")]
+    assert poll(watcher) == [("record_missing", "STO-L134"), ("match", "")]
 
 
 def test_record_that_comes_after_the_alarm_is_matched_all_the_same(
@@ -124,7 +124,7 @@ def test_record_that_comes_after_the_alarm_is_matched_all_the_same(
     data = watcher.log.records.pop(place)
     poll(watcher)
     watcher.now += 900
-    assert poll(watcher) == [("record_missing", "STO-L137")]
+    assert poll(watcher) == [("record_missing", "STO-L134")]
     assert poll(watcher) == []
     watcher.log.records[place] = data
     assert poll(watcher) == [("match", ""), ("key", "")]

@@ -140,7 +140,7 @@ def test_older_checkpoint_is_told_once_and_is_no_fork(filled: Fill) -> None:
 def test_vanished_checkpoint_is_an_error(filled: Fill) -> None:
     watcher = filled(3)
     watcher.log.note = None
-    with pytest.raises(TrustError, match="STO-L031"):
+    with pytest.raises(TrustError, match="STO-L032"):
         watcher.poll()
 
 
@@ -153,7 +153,7 @@ def test_changed_entry_is_refused_and_nothing_is_taken(filled: Fill) -> None:
     watcher.log.key_event("born")
     watcher.log.publish()
     watcher.log.entries[-1] = watcher.log.entries[-1].replace(b"key", b"KEY")
-    with pytest.raises(TrustError, match="STO-L033"):
+    with pytest.raises(TrustError, match="STO-L032"):
         watcher.poll()
     assert (watcher.size, watcher.findings()) == (6, [])
 
@@ -173,10 +173,10 @@ def test_next_poll_of_a_mended_log_tells_what_was_missed(filled: Fill) -> None:
 @pytest.mark.parametrize(
     ("data", "code"),
     [
-        (None, "STO-L031"),
+        (None, "STO-L032"),
         (b"", "STO-L010"),
         (b"\xff" * 100, "STO-L010"),
-        (b"\0\0" * 256, "STO-L033"),
+        (b"\0\0" * 256, "STO-L032"),
     ],
 )
 def test_rubbish_for_a_bundle_is_refused(
@@ -196,7 +196,7 @@ def test_endless_log_is_not_read(filled: Fill) -> None:
     claim = Checkpoint("log.test/t", 2**62, b"\7" * 32)
     watcher.log.note = watcher.log.key.sign(render_checkpoint(claim))
     watcher.log.reads.clear()
-    with pytest.raises(TrustError, match="STO-L033"):
+    with pytest.raises(TrustError, match="STO-L032"):
         watcher.poll()
     assert len(watcher.log.reads) < 5
 

@@ -62,10 +62,10 @@ def test_proof_without_a_leaf_needs_one(sample: SampleLog) -> None:
     entry = workunit(sample)
     parsed = parse_proof(entry.proof)
     bare = render_proof(Proof(parsed.index, parsed.path, parsed.checkpoint))
-    with pytest.raises(UsageError, match="STO-L061"):
+    with pytest.raises(UsageError, match="STO-U003"):
         check_evidence(bare, sample.policy)
     assert check_evidence(bare, sample.policy, leaf=entry.data).data == entry.data
-    with pytest.raises(UsageError, match="STO-L061"):
+    with pytest.raises(UsageError, match="STO-U003"):
         check_evidence(entry.proof, sample.policy, source=SAMPLE_SOURCE)
 
 

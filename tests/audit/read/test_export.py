@@ -82,7 +82,7 @@ def test_export_is_the_same_bytes_every_time(sample: SampleLog, tmp_path: Path) 
 
 def test_nothing_is_overwritten(sample: SampleLog, tmp_path: Path) -> None:
     (tmp_path / "b").write_text("mine")
-    with pytest.raises(UsageError, match="STO-L064"):
+    with pytest.raises(UsageError, match="STO-U004"):
         export_log(sample.data_dir, tmp_path / "b")
     assert (tmp_path / "b").read_text() == "mine"
 

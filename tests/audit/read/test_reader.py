@@ -133,7 +133,7 @@ def test_removed_tile_of_the_checkpoint_is_found(filled: Path) -> None:
     for name in ("tile/entries/001", "tile/0/000", "tile/1/000.p/2"):
         path = filled / "audit/log" / name
         path.rename(filled / "aside")
-        with pytest.raises(TrustError, match="STO-L031"):
+        with pytest.raises(TrustError, match="STO-L032"):
             verify_log(filled)
         (filled / "aside").rename(path)
 
@@ -146,7 +146,7 @@ def test_superseded_partial_tile_may_be_gone(filled: Path) -> None:
 
 def test_removed_checkpoint_is_found(filled: Path) -> None:
     (filled / "audit/log/checkpoint").unlink()
-    with pytest.raises(TrustError, match="STO-L031"):
+    with pytest.raises(TrustError, match="STO-L032"):
         verify_log(filled)
 
 

@@ -79,7 +79,7 @@ def test_hidden_entry_is_noticed(sample: SampleLog, tmp_path: Path) -> None:
     bundle = copy / f"tile/entries/001.p/{sample.size - 256}"
     sound = bundle.read_bytes()
     bundle.write_bytes(sound.replace(b"admission", b"retention", 1))
-    with pytest.raises(TrustError, match=r"STO-L033|STO-L14"):
+    with pytest.raises(TrustError, match=r"STO-L032|STO-L14"):
         search_log(open_log(copy, sample.policy), parse_query(["kind:admission"]))
     bundle.write_bytes(sound)
     search_log(open_log(copy, sample.policy), parse_query(["kind:admission"]))

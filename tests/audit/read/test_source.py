@@ -84,7 +84,7 @@ def test_changed_file_is_refused(exported: Path) -> None:
 
 
 def test_name_that_is_no_digest_never_reaches_the_disk(exported: Path) -> None:
-    with pytest.raises(TrustError, match="STO-D010"):
+    with pytest.raises(TrustError, match="STO-D002"):
         DirectorySource(exported).record("../log/checkpoint")
 
 

@@ -74,7 +74,7 @@ def test_dead_witness_of_the_quorum_stops_publication_and_is_named(
 ) -> None:
     cosigner, policy, made = bench.set_up("w1 w2", "group both all w1 w2\nquorum both")
     made[0].dead = True
-    with pytest.raises(UnreachableError, match=r"STO-L101") as caught:
+    with pytest.raises(UnreachableError, match=r"STO-L058") as caught:
         cosigner(log.note(3), log.prove(3))
     assert "w1" in caught.value.message
     assert "w2:" not in caught.value.message
@@ -157,15 +157,15 @@ def test_log_that_lost_leaves_is_told_so(bench: Bench, log: GrowingLog) -> None:
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
-        (Answer(404, b"no such log\n"), "STO-L105"),
-        (Answer(403, b""), "STO-L105"),
-        (Answer(500, b"STO-L107\n"), "STO-L105"),
+        (Answer(404, b"no such log\n"), "STO-L058"),
+        (Answer(403, b""), "STO-L058"),
+        (Answer(500, b"STO-U006\n"), "STO-L058"),
         (Answer(200, b""), "STO-L010"),
         (Answer(200, b"<html>"), "STO-L010"),
         (Answer(409, b"many\n"), "STO-L010"),
         (Answer(409, b"9223372036854775807\n"), "STO-L103"),
-        (Answer(409, b"0\n"), "STO-L105"),
-        (Answer(302, b""), "STO-L105"),
+        (Answer(409, b"0\n"), "STO-L058"),
+        (Answer(302, b""), "STO-L058"),
     ],
 )
 def test_lying_witness_is_named_and_never_counted(

@@ -80,7 +80,7 @@ def test_log_keys_are_read_from_lines() -> None:
 def test_witness_key_is_no_log_key(tmp_path: Path) -> None:
     mine = make_witness_key(tmp_path, "witness.test/w").vkey
     for lines in ([mine], ["nonsense"], [], ["log"]):
-        with pytest.raises(StoiloError, match="STO-L115"):
+        with pytest.raises(StoiloError, match="STO-U003"):
             read_log_keys(lines)
 
 

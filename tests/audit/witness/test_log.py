@@ -83,7 +83,7 @@ def test_without_its_witness_a_log_acknowledges_but_publishes_nothing(
         log.wait_published(append(log, b"a"), 60)
         place.witness.dead = True
         index = append(log, b"b")
-        wait_refused(log, index, "STO-L101")
+        wait_refused(log, index, "STO-L058")
         assert (log.size, log.published_size) == (2, 1)
         assert open_checkpoint(log.checkpoint(), place.policy).checkpoint.size == 1
         place.witness.dead = False

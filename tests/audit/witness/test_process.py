@@ -140,7 +140,7 @@ def test_witness_without_key_or_logs_says_what_is_missing(tmp_path, key):
 
     assert run("--log", key.vkey) == (4, "STO-L110")
     make_witness_key(tmp_path / "w", NAME)
-    assert run() == (2, "STO-L115")
+    assert run() == (2, "STO-U003")
     assert run("--log", key.vkey, "--listen", "nowhere") == (2, "STO-R090")
 
 
@@ -152,7 +152,7 @@ def test_witness_beyond_loopback_needs_tls(tmp_path, key):
         capture_output=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 2
-    assert b"STO-R073" in done.stderr
+    assert b"STO-R090" in done.stderr
 
 
 def test_log_file_of_keys_is_read(tmp_path: Path, key, log):

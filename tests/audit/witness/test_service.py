@@ -181,7 +181,7 @@ def test_nothing_is_cosigned_when_it_cannot_be_remembered(
     one = make_witness()
     ask(one, log, 0, 1)
     one.store._connection.execute("PRAGMA query_only = ON")  # as a disk that fails
-    with pytest.raises(InternalError, match="STO-L107"):
+    with pytest.raises(InternalError, match="STO-U006"):
         ask(one, log, 1, 2)
     one.store._connection.execute("PRAGMA query_only = OFF")
     assert ask(one, log, 1, 2).status == 200  # control
@@ -289,9 +289,9 @@ def test_disk_that_failed_once_is_not_believed_again(
 
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-    with pytest.raises(InternalError, match="STO-L107"), one.store.change():
+    with pytest.raises(InternalError, match="STO-U006"), one.store.change():
         raise error
-    with pytest.raises(InternalError, match="STO-L107"):
+    with pytest.raises(InternalError, match="STO-U006"):
         ask(one, log, 0, 5)
 
 
@@ -304,6 +304,6 @@ def test_repeated_checkpoint_costs_no_write_within_its_second(
     assert answers[0] == answers[1]
     writes = one.store._connection.total_changes
     one.store._connection.execute("PRAGMA query_only = ON")
-    with pytest.raises(InternalError, match="STO-L107"):
+    with pytest.raises(InternalError, match="STO-U006"):
         ask(one, log, 5, 5)  # control: a second later it is written again
     assert one.store._connection.total_changes == writes

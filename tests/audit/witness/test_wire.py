@@ -122,7 +122,7 @@ def be_silent(connection: socket.socket) -> None:
 )
 def test_hostile_server_ends_in_our_error(serve: Serve, behave: Behave) -> None:
     """No answer, or one in which there is no cosignature."""
-    refused = pytest.raises((UnreachableError, TrustError), match=r"STO-L(105|010)")
+    refused = pytest.raises((UnreachableError, TrustError), match=r"STO-L(058|010)")
     with serve(behave) as wire, refused:
         parse_cosignatures(post(wire, 0.6).body)
 
@@ -141,5 +141,5 @@ def test_redirect_is_an_answer_and_is_not_followed(serve: Serve) -> None:
 def test_nobody_at_the_address_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(UnreachableError, match="STO-L105"):
+    with pytest.raises(UnreachableError, match="STO-L058"):
         post(HttpWire(f"http://127.0.0.1:{port}/"))

@@ -9,7 +9,7 @@ import pytest
 from stoilo.audit.format.policy import render_policy, succeed
 from stoilo.audit.format.records import render_record
 from stoilo.audit.read.reader import open_log
-from stoilo.cli.audit.text import render_entries, show_entry
+from stoilo.cli.audit.text import describe_entries, show_entry
 from stoilo.cli.main import main
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
 from tests.support.faulty_log import LogKey, render_policies
@@ -65,17 +65,17 @@ def test_search_prints_rows_and_counts(
     sample: SampleLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["kind:result", "--limit", "2", "--data", str(sample.data_dir)]
-    assert run("search", *words) == 0
+    assert run("show", *words) == 0
     text = capsys.readouterr().out
     assert "2 of 18 entries, 2 more match" in text
-    assert run("search", *words, "--json") == 0
+    assert run("show", *words, "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert [one["index"] for one in answer["found"]] == [7, 10]
     assert (answer["more"], answer["searched"]) == (2, 18)
 
 
 def test_bad_search_exits_2(sample: SampleLog) -> None:
-    assert run("search", "hello", "--data", str(sample.data_dir)) == 2
+    assert run("show", "hello:", "--data", str(sample.data_dir)) == 2
 
 
 @pytest.fixture
@@ -158,9 +158,7 @@ def test_hostile_text_is_shown_escaped(sample: SampleLog) -> None:
     hostile = "\x1b[2J\u202eevil"
     head = replace(shown.signed.checkpoint, origin=hostile)
     signed = replace(shown.signed, checkpoint=head)
-    text = render_entries(
-        [replace(shown, source=hostile.encode(), signed=signed)], as_json=False
-    )
+    text = describe_entries([replace(shown, source=hostile.encode(), signed=signed)])
     assert "evil" in text
     assert not {"\x1b", "\u202e"} & set(text)
 

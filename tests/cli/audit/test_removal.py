@@ -48,13 +48,13 @@ def test_wish_is_kept_until_the_server_starts(resting: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ([], "STO-L161"),
-        (["--digest", "A" * 64], "STO-L161"),
-        (["--epoch", "0"], "STO-L161"),
-        (["--remove", "--epoch", "4"], "STO-L162"),
-        (["--settle"], "STO-L162"),
-        (["--replace-online-key"], "STO-L162"),
-        (["--offline", "--remove", "--epoch", "77"], "STO-L163"),
+        ([], "STO-U003"),
+        (["--digest", "A" * 64], "STO-U003"),
+        (["--epoch", "0"], "STO-U003"),
+        (["--remove", "--epoch", "4"], "STO-U003"),
+        (["--settle"], "STO-U003"),
+        (["--replace-online-key"], "STO-U003"),
+        (["--offline", "--remove", "--epoch", "77"], "STO-K054"),
     ],
 )
 def test_wrong_wish_is_refused(resting: Path, words: list[str], code: str) -> None:

@@ -32,7 +32,7 @@ def test_nothing_old_is_said_so(data: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     ("before", "code"),
-    [("tomorrow", "STO-L146"), ("9999-01-01", "STO-L146"), ("2026-13-01", "STO-L146")],
+    [("tomorrow", "STO-U003"), ("9999-01-01", "STO-U003"), ("2026-13-01", "STO-U003")],
 )
 def test_day_that_is_none_or_to_come_is_a_usage_error(
     data: Path, before: str, code: str, capsys: pytest.CaptureFixture[str]
@@ -50,5 +50,5 @@ def test_directory_of_no_server_is_a_usage_error(
 
 def test_day_begins_at_midnight_utc() -> None:
     assert parse_day("1970-01-02") == 86_400
-    with pytest.raises(UsageError, match="STO-L146"):
+    with pytest.raises(UsageError, match="STO-U003"):
         parse_day("1970-1")

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from stoilo.cli.boinc import programs as boinc_programs
 from stoilo.cli.main import main
-from stoilo.signer.development import changes as devprograms
 from stoilo.signer.development.changes import PublishedPrograms, project_root
 from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED, NOW
@@ -51,7 +50,7 @@ def test_new_root_is_made_in_a_fresh_directory_and_kept(tmp_path, monkeypatch):
         boinc_programs, "_build", lambda keys, *_: built.append(project_root(keys))
     )
     monkeypatch.setattr(
-        devprograms, "publish_programs", lambda *_: PublishedPrograms((), ())
+        boinc_programs, "publish_programs", lambda *_: PublishedPrograms((), ())
     )
     for _ in range(2):
         assert programs(tmp_path / "fresh", "--new") == 0

@@ -25,7 +25,7 @@ SINGLE = ("gate", "policy", "reviewers", "revocation")
 ALL = ("root", "targets", *SINGLE)
 Run = Callable[..., str]
 # Each module looks the clock up for itself.
-MODULES = ("init", "request", "sign", "verify", "ceremony_folder")
+MODULES = ("init", "request", "review", "sign", "verify", "ceremony_folder")
 
 
 def make_key(folder: Path, role: str, name: str) -> Path:
@@ -137,7 +137,7 @@ def test_first_release_works_on_the_first_try(run: Run, place: Path) -> None:
     root = (keys / "root.json").read_bytes()
     trust = load_trust(read_release(keys), root, NOW, installed=INSTALLED)
     assert (trust.origin, len(trust.epochs)) == (ORIGIN, 4)
-    status = run("status", "data")
+    status = run("review", "data")
     assert "2 of 3: ada" in status
     transcript = (keys / "transcript.jsonl").read_text().splitlines()
     acts = [json.loads(line)["act"] for line in transcript]
@@ -149,7 +149,6 @@ def test_every_step_names_the_next_command(run: Run) -> None:
     digest = json.loads(run("review", "fresh", "--json"))["digest"]
     assert "Next: stoilo release sign" in run("review", "fresh")
     assert "ben (root)" in run("sign", "fresh", "--expect", digest, key="ada.root")
-    assert "release review" in run("status", "fresh", code=2)
 
 
 def test_three_copies_are_signed_apart_and_combined(run: Run, place: Path) -> None:
@@ -161,7 +160,7 @@ def test_three_copies_are_signed_apart_and_combined(run: Run, place: Path) -> No
     assert found["complete"]
     assert "[STO-K068]" in run("publish", "ada", "--data", "data", code=4)
     run("publish", "ben", "ada", "--data", "data")
-    assert "root 2: ok" in run("status", "data")
+    assert "root 2: ok" in run("review", "data")
 
 
 def test_one_key_is_replaced_by_command(run: Run, place: Path) -> None:
@@ -176,7 +175,7 @@ def test_one_key_is_replaced_by_command(run: Run, place: Path) -> None:
     assert "[STO-K068]" in run("publish", "s2", "--data", "data", code=4)
     sign_all(run, "s2", "ben.root")
     run("publish", "s2", "--data", "data")
-    assert "dora" in run("status", "data")
+    assert "dora" in run("review", "data")
 
 
 def test_withdrawn_flavor_and_epoch_are_shown(run: Run) -> None:
@@ -247,7 +246,7 @@ def test_what_does_not_change_is_no_ceremony(run: Run, place: Path) -> None:
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no folder": (("review", "nothing"), "STO-K050"),
+    "no folder": (("review", "nothing"), "STO-K052"),
     "folder in use": (("request", "fresh", "--release", "data"), "STO-K050"),
     "nothing to build on": (("request", "s2"), "STO-K050"),
     "no such release": (("request", "s2", "--release", "people"), "STO-K052"),
@@ -366,15 +365,15 @@ def test_status_ends_with_4_when_something_has_expired(
         (8, 4, "timestamp expired"),
     ):
         now = NOW + days * DAY_S
-        monkeypatch.setattr("stoilo.cli.release.verify.clock", lambda now=now: now)
-        assert said in run("status", "data", code=code)
+        monkeypatch.setattr("stoilo.cli.release.review.clock", lambda now=now: now)
+        assert said in run("review", "data", code=code)
 
 
 def test_gate_epochs_that_run_out_are_said_long_before(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoilo.cli.release.verify.clock", lambda: NOW + 40 * DAY_S)
-    text = run("status", "data", code=4)  # nobody signed the timestamp meanwhile
+    monkeypatch.setattr("stoilo.cli.release.review.clock", lambda: NOW + 40 * DAY_S)
+    text = run("review", "data", code=4)  # nobody signed the timestamp meanwhile
     assert "the last gate epoch ends" in text
 
 
@@ -398,7 +397,7 @@ def test_folder_can_be_read_by_the_next_person(run: Run, place: Path) -> None:
 
 def test_every_answer_is_one_json_object_when_asked(run: Run) -> None:
     for words in (
-        ("status", "data"),
+        ("review", "data"),
         ("request", "s2", "--release", "data", "--renew", "all"),
         ("review", "s2"),
     ):

@@ -69,7 +69,7 @@ def build(project: Path, root: Path) -> Path:
     write_build(project / "dist", made)
     for name in PEOPLE["builder"]:
         key = project / name / f"{name}.builder.key"
-        stoilo("flavor", "attest", project / "dist", "--key", key, secret=True)
+        stoilo("release", "sign", project / "dist", "--key", key, secret=True)
     return project / "dist"
 
 

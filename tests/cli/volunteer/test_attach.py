@@ -113,7 +113,7 @@ def test_password_is_piped_and_gives_the_key(run, project, tmp_path, monkeypatch
     words = ("--email", "bob@example.org", "--trust-project-programs")
     monkeypatch.setattr(sys, "stdin", io.StringIO("wrong password\n"))
     code, _, err = run.attach(*words)
-    assert (code, "STO-X003" in err) == (8, True)
+    assert (code, "STO-E016" in err) == (8, True)
     make_account(made, "right password")
     monkeypatch.setattr(sys, "stdin", io.StringIO("right password\n"))
     assert run.attach(*words)[0] == 0
@@ -145,11 +145,11 @@ def make_account(url, password):
 def test_suspend_and_update_are_written_for_who_runs(run, tmp_path):
     run.attach()
     (place,) = (tmp_path / "data").iterdir()
-    assert run("suspend")[0] == run("update")[0] == 0
+    assert run("suspend")[0] == run("status", "--update")[0] == 0
     control = read_control(place / "project")
     assert (control.suspended, control.updates) == (True, 1)
     assert "suspended" in run("status")[1]
-    run("resume")
+    run("suspend", "--undo")
     assert read_control(place / "project").suspended is False
 
 
@@ -212,7 +212,7 @@ def test_each_project_has_a_process_of_its_own(run, project, tmp_path, wait_unti
 
         try:  # the one whose key is unknown ends alone
             wait_until(lambda: standings()[project.url]["last_contact"])
-            wait_until(lambda: "STO-X003" in standings()[other.url]["last_error"])
+            wait_until(lambda: "STO-E016" in standings()[other.url]["last_error"])
             assert not standings()[other.url]["running"]
             assert standings()[project.url]["running"]
         finally:

@@ -167,7 +167,7 @@ def test_an_empty_cell_is_refused() -> None:
     def task(kw: Any) -> Any:
         return unbound + kw
 
-    with pytest.raises(UsageError, match="STO-C016"):
+    with pytest.raises(UsageError, match="STO-C013"):
         capture_task(task, {})
     unbound = 1
 
@@ -186,7 +186,7 @@ def test_data_needed_while_a_class_is_built_are_refused() -> None:
 
 def test_a_validator_with_large_data_is_refused() -> None:
     array = np.zeros(10)
-    with pytest.raises(UsageError, match="STO-C015"):
+    with pytest.raises(UsageError, match="STO-C010"):
         capture_task(lambda kw: 1, {}, lambda v: v in array)
 
 

@@ -1,16 +1,18 @@
 """Every function and class of some library modules, captured as if it were a researcher's.
 
 Whatever they look like, capture ends in a module that compiles or in one of our errors.
+In a process of its own: tests of the sandbox exchange methods of library classes for good,
+and what was exchanged has no source to find.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
+import subprocess
+import sys
 import types
 from collections import Counter
-from collections.abc import Iterator
-
-import pytest
 
 from stoilo.client.capture import capture_calls, library
 from stoilo.core.errors import UsageError
@@ -22,21 +24,16 @@ MODULES = [
 ]
 
 
-@pytest.fixture
-def as_own() -> Iterator[list[types.ModuleType]]:
+LOST = ("cannot be found", "has changed", "written down")
+
+
+def sweep() -> tuple[Counter[str], list[str]]:
+    """Return how often each end came, and the messages of sources that were lost."""
     modules = [importlib.import_module(name) for name in MODULES]
     library.send_source_of(*modules)
-    yield modules
-    library._as_source.clear()
-    library.is_library_module.cache_clear()
-
-
-def test_any_function_becomes_a_module_or_a_refusal(
-    as_own: list[types.ModuleType],
-) -> None:
     ends: Counter[str] = Counter()
     lost = []
-    for module in as_own:
+    for module in modules:
         for value in list(vars(module).values()):
             if not isinstance(value, types.FunctionType | type):
                 continue
@@ -48,8 +45,17 @@ def test_any_function_becomes_a_module_or_a_refusal(
                 ends["captured"] += 1
             except UsageError as error:
                 ends[error.code] += 1
-                if "cannot be found" in error.message:
+                if any(words in error.message for words in LOST):
                     lost.append(error.message)
+    return ends, lost
+
+
+def test_any_function_becomes_a_module_or_a_refusal() -> None:
+    done = subprocess.run([sys.executable, __file__], check=True, capture_output=True)
+    ends, lost = json.loads(done.stdout)
     assert ends["captured"] > 70, ends
-    assert not ends["STO-C002"] + ends["STO-C019"], ends
     assert lost == []
+
+
+if __name__ == "__main__":
+    print(json.dumps(sweep()))

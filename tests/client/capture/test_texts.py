@@ -137,7 +137,7 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     module = load(path, "def f(kw):\n    return kw['a'] + 1\n")
     path.write_text("def f(kw):\n    return kw['a'] + 222\n")
     linecache.checkcache(str(path))
-    with pytest.raises(UsageError, match="STO-C002"):
+    with pytest.raises(UsageError, match="STO-C001"):
         capture_task(module.f, {})
 
 

@@ -11,8 +11,8 @@ from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.limits import RunLimits
-from stoilo.executor.slot.executor import PutOffError, SlotExecutor
-from stoilo.executor.slot.layout import Program
+from stoilo.executor.slot.executor import SlotExecutor
+from stoilo.executor.slot.layout import Program, PutOffError
 from stoilo.executor.verifier.installation import installed_release, render_built
 from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.verifier.workunit import Disposition, Work, parse_result
@@ -80,7 +80,9 @@ def make(tmp_path):
     made = []
 
     def start(program, opt_in=OptIn()):  # noqa: B008 - frozen
-        executor = SlotExecutor(program, tmp_path / "state", render_opt_in(opt_in))
+        executor = SlotExecutor(
+            lambda _: program, tmp_path / "state", render_opt_in(opt_in)
+        )
         made.append(executor)
         return executor
 

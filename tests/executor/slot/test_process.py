@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.errors import InternalError
 from stoilo.executor.slot.layout import (
-    ExitKind,
+    LaunchFailedError,
     Program,
-    SlotTask,
+    PutOffError,
+    check_exit,
     copy_in,
-    judge_exit,
     lay_out,
     read_state,
     write_state,
@@ -31,50 +32,62 @@ def slot(tmp_path):
     return folder
 
 
+def ending_of(slot, code):
+    """Return what an end is raised as, None for a finished task."""
+    try:
+        check_exit(slot, code)
+    except InternalError as error:
+        return error
+    return None
+
+
 @pytest.mark.parametrize(
-    ("code", "files", "ending", "status"),
+    ("code", "files", "ending"),
     [
-        (0, {"boinc_finish_called": "0\n"}, ExitKind.FINISHED, 0),
-        (0, {}, ExitKind.RESTART, 0),
-        (0, {"boinc_temporary_exit": "60\nlater\n"}, ExitKind.PUT_OFF, 0),
-        (1, {"boinc_temporary_exit": "60\nlater\n"}, ExitKind.PUT_OFF, 0),
-        (4, {}, ExitKind.FAILED, 4),
-        (4, {"boinc_finish_called": "0\n"}, ExitKind.FAILED, 4),
-        (194, {}, ExitKind.FAILED, 194),
-        (-signal.SIGKILL, {}, ExitKind.RESTART, 0),
-        (-signal.SIGTERM, {"boinc_finish_called": "0\n"}, ExitKind.RESTART, 0),
-        (-signal.SIGSEGV, {}, ExitKind.FAILED, -signal.SIGSEGV),
+        (0, {"boinc_finish_called": "0\n"}, None),
+        (0, {}, InternalError),
+        (0, {"boinc_temporary_exit": "60\nlater\n"}, PutOffError),
+        (1, {"boinc_temporary_exit": "60\nlater\n"}, PutOffError),
+        (4, {}, LaunchFailedError),
+        (4, {"boinc_finish_called": "0\n"}, LaunchFailedError),
+        (194, {}, LaunchFailedError),
+        (-signal.SIGKILL, {}, InternalError),
+        (-signal.SIGTERM, {"boinc_finish_called": "0\n"}, InternalError),
+        (-signal.SIGSEGV, {}, LaunchFailedError),
     ],
 )
-def test_end_counts_as_for_a_boinc_client(slot, code, files, ending, status):
+def test_end_counts_as_for_a_boinc_client(slot, code, files, ending):
     for name, text in files.items():
         (slot / name).write_text(text)
-    ended = judge_exit(slot, code)
-    assert (ended.ending, ended.exit_status) == (ending, status)
+    raised = ending_of(slot, code)
+    assert (type(raised) if raised else None) is ending
+    if isinstance(raised, LaunchFailedError):
+        assert raised.exit_status == code
 
 
 @given(st.binary(max_size=300))
 def test_any_temporary_exit_is_a_delay_within_a_day(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("slot")
     (folder / "boinc_temporary_exit").write_bytes(data)
-    ended = judge_exit(folder, 0)
-    assert 0 <= ended.delay_s <= 24 * 3600
-    assert len(ended.words) <= 400
-    assert "\x1b" not in ended.words
+    raised = ending_of(folder, 0)
+    assert isinstance(raised, PutOffError)
+    assert 0 <= raised.delay_s <= 24 * 3600
+    assert len(raised.message) <= 440
+    assert "\x1b" not in raised.message
 
 
-def make_task(tmp_path, **changes):
+def lay(slot, tmp_path, **changes):
     file = tmp_path / "input"
     file.write_bytes(b"x")
     names = (("arguments", file), ("boinc_finish_called", file), ("../up", file))
     program = Program(tmp_path / "launcher", tmp_path / "archive.tar")
-    return SlotTask(Work("r_0", "w_1", "pure", names), program, **changes)
+    lay_out(slot, Work("r_0", "w_1", "pure", names), program, **changes)
 
 
 def test_slot_holds_what_a_program_needs_and_no_name_that_a_server_made_up(
     tmp_path, slot
 ):
-    lay_out(slot, make_task(tmp_path))
+    lay(slot, tmp_path)
     assert sorted(path.name for path in slot.iterdir()) == [
         "arguments",
         "boinc_mmap_file",
@@ -86,7 +99,7 @@ def test_slot_holds_what_a_program_needs_and_no_name_that_a_server_made_up(
 
 
 def test_task_is_told_neither_key_nor_user(tmp_path, slot):
-    lay_out(slot, make_task(tmp_path))
+    lay(slot, tmp_path)
     text = (slot / "init_data.xml").read_text()
     for word in ("authenticator", "user_name", "host_info", "passwd", str(tmp_path)):
         assert word not in text
@@ -94,7 +107,7 @@ def test_task_is_told_neither_key_nor_user(tmp_path, slot):
 
 def test_preferences_reach_the_task_as_what_only_lowers(tmp_path, slot):
     wishes = "<max_level>pure</max_level><app_name>gpu</app_name>"
-    lay_out(slot, make_task(tmp_path, preferences=wishes, cpu_s=12.5))
+    lay(slot, tmp_path, preferences=wishes, cpu_s=12.5)
     info = parse_init_data((slot / "init_data.xml").read_bytes())
     assert (info.app, info.preferences.max_level) == ("pure", "pure")
     assert (info.result, info.cpu_s) == ("r_0", 12.5)
@@ -117,5 +130,5 @@ def test_any_bytes_in_a_slot_are_no_copy_and_no_checkpoint(tmp_path_factory, dat
 
 def test_slot_names_its_copy(tmp_path, slot):
     assert copy_in(slot) == ""
-    lay_out(slot, make_task(tmp_path))
+    lay(slot, tmp_path)
     assert copy_in(slot) == "r_0"

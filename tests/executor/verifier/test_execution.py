@@ -121,7 +121,7 @@ def test_swapped_source_is_refused_and_never_parsed(tmp_path, gate, executor):
     work = make_work(tmp_path / "wu", gate)
     (tmp_path / "wu" / "task_module").write_bytes(b"this is not python (")
     header = run(executor, work)[0].header
-    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A023")
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A020")
     assert not header.checkpoint
 
 
@@ -139,7 +139,7 @@ def test_clock_beyond_all_calendars_is_an_expired_release(tmp_path, gate):
 def test_source_that_is_no_text_is_refused(tmp_path, gate, executor):
     work = make_work(tmp_path / "work", gate, b"def task(kwargs):\n    return '\xff'\n")
     header = parse_result(executor.execute(work)).header
-    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A023")
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A020")
 
 
 def test_level_above_the_opt_in_is_not_for_this_host(tmp_path, gate, executor):
@@ -158,7 +158,7 @@ def test_level_above_the_opt_in_is_not_for_this_host(tmp_path, gate, executor):
 
 def test_app_of_another_level_is_refused(tmp_path, gate, executor):
     header = run(executor, make_work(tmp_path / "wu", gate, app="numeric"))[0].header
-    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A030")
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A020")
 
 
 def test_workunit_of_another_attempt_is_refused(tmp_path, gate, executor):
@@ -227,7 +227,7 @@ def start(executor, work):
 def test_unwanted_run_is_killed_at_once(tmp_path, gate, executor, end, pause):
     work = make_work(tmp_path / "wu", gate, SPINS, limits=RunLimits(wall_s=60))
     thread, codes = start(executor, work)
-    while work.result not in executor._runs._runs:
+    while work.result not in executor._held:
         time.sleep(0.001)
     time.sleep(pause)
     began = time.monotonic()

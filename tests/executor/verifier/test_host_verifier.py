@@ -92,7 +92,7 @@ def test_older_statement_does_not_replace_a_newer_one(
 
 def test_forged_statement_is_not_remembered(gate: GateBench, path: Path) -> None:
     forged = gate.revoke_online(sequence=9, keys=(gate.gate_key(),))
-    with pytest.raises(TrustError, match="STO-A072"):
+    with pytest.raises(TrustError, match="STO-A071"):
         HostMemory(path).learn_revocations(forged, gate.root.trust)
     assert not path.exists()
 

@@ -89,7 +89,7 @@ def test_forged_task_ends_in_a_result_that_says_so(data, gate, built):
     slot = data.slot(tuple(forged.items()))
     assert run(slot, built).code == 0
     header = data.result().header
-    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A023")
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A020")
 
 
 def test_explanation_says_what_and_runs_nothing(data, gate, built):

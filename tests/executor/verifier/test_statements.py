@@ -91,16 +91,16 @@ FORGERIES: dict[str, tuple[Callable[[GateBench], bytes], str]] = {
         lambda gate: gate.revoke_online(issuer="offline"),
         "STO-A071",
     ),
-    "unknown key": (forged, "STO-A072"),
-    "key of the gate": (by_gate_key, "STO-A072"),
+    "unknown key": (forged, "STO-A071"),
+    "key of the gate": (by_gate_key, "STO-A071"),
     "an admission passed off as revocations": (
         lambda gate: join_revocations(
             gate.admit(gate.statement()).envelope, gate.log(b"x")
         ),
-        "STO-A072",
+        "STO-A071",
     ),
-    "signed but never logged": (unlogged, "STO-A073"),
-    "without proof": (without_proof, "STO-A073"),
+    "signed but never logged": (unlogged, "STO-A071"),
+    "without proof": (without_proof, "STO-A071"),
     "under another log's checkpoint": (other_log, "STO-L011"),
     "a day and a second older than its admission": (
         lambda gate: gate.revoke_online(time=NOW - DAY_S - 1),
@@ -220,7 +220,7 @@ def test_used_up_numbers_are_forgotten_with_the_key_of_a_thief(gate: GateBench) 
     statement = open_revocations(file, trust).statement
     assert newest_seen(seen, statement, trust).statement.sequence == 1
     old = gate.revoke_online(sequence=2**53 - 1)
-    with pytest.raises(TrustError, match="STO-A072"):
+    with pytest.raises(TrustError, match="STO-A071"):
         open_revocations(old, trust)
 
 

@@ -19,7 +19,7 @@ from stoilo.executor.verifier.trust import (
     load_trust,
     parse_release_pack,
 )
-from stoilo.signer import release_directory
+from stoilo.signer import release_pack
 from stoilo.signer.development.changes import revoke
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.key_files import read_private_key
@@ -111,7 +111,7 @@ def test_every_missing_file_is_refused(release: Path) -> None:
     for name, _ in files.files:
         if name.endswith(".root.json"):
             continue
-        with pytest.raises(TrustError, match="STO-K014"):
+        with pytest.raises(TrustError, match="STO-K013"):
             load_trust(edit(files, name, None), root, NOW, installed=INSTALLED)
 
 
@@ -261,18 +261,18 @@ def test_release_whose_timestamp_is_still_to_come_is_read(release: Path) -> None
     (release / "metadata" / "timestamp.json").unlink()
     rest = {name for name, _ in read_release(release).files}
     assert whole - rest == {"metadata/timestamp.json", "metadata/1.snapshot.json"}
-    assert load(release) == "STO-K014"
+    assert load(release) == "STO-K013"
 
 
 @pytest.mark.parametrize("name", ["metadata/timestamp.json", "metadata/1.targets.json"])
 def test_link_in_a_release_is_not_followed(release: Path, name: str) -> None:
     (release / name).rename(release / "elsewhere")
     (release / name).symlink_to(release / "elsewhere")
-    assert load(release) == "STO-K014"
+    assert load(release) == "STO-K013"
 
 
 def test_release_that_never_stands_still_is_not_waited_for(
     release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release_directory._Walk, "follow", lambda _: False)
-    assert load(release) == "STO-K014"
+    monkeypatch.setattr(release_pack._Walk, "follow", lambda _: False)
+    assert load(release) == "STO-K013"

@@ -451,12 +451,12 @@ ATTACKS = {
     ),
     "role for every name": Attack("STO-K013", any_path, renewed),
     "role passes its right on": Attack("STO-K013", passed_on, renewed),
-    "file is missing": Attack("STO-K014", lacking("metadata/3.snapshot.json"), renewed),
-    "target is missing": Attack("STO-K014", lacking("project.json"), renewed),
+    "file is missing": Attack("STO-K013", lacking("metadata/3.snapshot.json"), renewed),
+    "target is missing": Attack("STO-K013", lacking("project.json"), renewed),
     "no list of revocations": Attack(
-        "STO-K014", without_target("revocation/denied.json"), renewed
+        "STO-K013", without_target("revocation/denied.json"), renewed
     ),
-    "no epochs": Attack("STO-K014", without_target("gate/epochs.json"), renewed),
+    "no epochs": Attack("STO-K013", without_target("gate/epochs.json"), renewed),
     "unknown field in a target": Attack(
         "STO-K013",
         put("policy/accepted.json", b'{"widen":true}', "policy"),

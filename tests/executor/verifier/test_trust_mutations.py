@@ -102,7 +102,7 @@ def test_any_cut_or_longer_file_is_refused(
 def test_any_missing_file_is_refused(bench: MetadataBench) -> None:
     for name in read_by_hosts(bench):
         if name != "metadata/3.root.json":  # a host without memory cannot miss it
-            assert load_with(bench, name, None) in {"STO-K014", "STO-K031"}
+            assert load_with(bench, name, None) in {"STO-K013", "STO-K031"}
     assert load_with(bench, "metadata/none", None) == ORIGIN  # control
 
 

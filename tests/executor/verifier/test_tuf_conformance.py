@@ -156,7 +156,7 @@ class TestBasic:
         """The suite's snapshot_404, targets_404 and timestamp_404."""
         publish(bench, "targets")
         del bench.files[f"metadata/{name}.json"]
-        assert bench.load(cache) == "STO-K014"
+        assert bench.load(cache) == "STO-K013"
 
     def test_incorrect_metadata_type(self, bench: MetadataBench, cache: Path) -> None:
         keys = bench.keys["timestamp"]

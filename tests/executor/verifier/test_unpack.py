@@ -102,7 +102,7 @@ def test_archive_of_another_tree_is_refused_though_its_digest_was_signed(
         hold_tree(home, wanted, other.archive, CAP),
     ):
         pass
-    assert caught.value.code == "STO-F001"
+    assert caught.value.code == "STO-F006"
     assert names(home) == []
 
 

@@ -62,7 +62,7 @@ def test_older_language_that_is_no_longer_run_is_refused(gate):
     [
         ({"codec": 2}, "STO-A032"),
         ({"python": "3.12"}, "STO-A032"),
-        ({"level": "quantum"}, "STO-A030"),
+        ({"level": "quantum"}, "STO-A020"),
         ({"level_digest": content_digest(b"of tomorrow")}, "STO-A032"),
         ({"language_digest": content_digest(b"of tomorrow")}, "STO-A032"),
         ({"flavor": content_digest(b"of tomorrow")}, "STO-X013"),
@@ -78,8 +78,8 @@ def test_task_of_tomorrow_is_refused_by_its_own_code(gate, changes, code):
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
-        (b"task-admission:v1", b"task-admission:v2", "STO-A013"),
-        (b'"critical":[]', b'"critical":["gpu-attestation"]', "STO-A012"),
+        (b"task-admission:v1", b"task-admission:v2", "STO-A004"),
+        (b'"critical":[]', b'"critical":["gpu-attestation"]', "STO-A032"),
     ],
 )
 def test_statement_of_tomorrow_is_refused_by_its_own_code(gate, old, new, code):
@@ -103,7 +103,7 @@ def memory_of(data, tmp_path):
 @pytest.mark.parametrize(
     ("parse", "code"),
     [
-        (lambda _: parse_tree(b"stoilo-tree/2 pure x86_64-linux\n"), "STO-F001"),
+        (lambda _: parse_tree(b"stoilo-tree/2 pure x86_64-linux\n"), "STO-F006"),
         (lambda _: parse_built(b'{"format":"stoilo-built/2"}'), "STO-F035"),
         (lambda path: memory_of(b'{"format":"stoilo-memory/2"}', path), "STO-F040"),
         (lambda _: parse_result_header(b'{"format":"stoilo-result/3"}\n'), "STO-X020"),

@@ -4,8 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.executor.volunteer.host_info import (
-    HostDescription,
+    FASTEST,
+    SLOWEST,
     describe_host,
+    measure_fpops,
     parse_processor,
 )
 
@@ -37,16 +39,13 @@ def test_computer_is_described_and_not_named(tmp_path):
     assert host.domain_name == ""  # nobody's business
 
 
-def test_description_is_looked_up_again_after_a_while(tmp_path):
-    now = [0.0]
-    description = HostDescription(tmp_path, clock=lambda: now[0])
-    first = description.now()
-    now[0] = 599.0
-    assert description.now() is first
-    now[0] = 601.0
-    assert description.now() is not first
-
-
 @given(st.text(max_size=300))
 def test_any_text_is_read_within_bounds(text):
     assert all(len(part) <= 2048 for part in parse_processor(text))
+
+
+def test_speed_is_within_bounds_on_any_clock():
+    assert SLOWEST < measure_fpops() < FASTEST
+    assert measure_fpops(lambda: 0.0) == FASTEST
+    moments = iter(range(10**6))
+    assert measure_fpops(lambda: next(moments) * 1000.0) == SLOWEST

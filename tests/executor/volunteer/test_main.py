@@ -61,13 +61,12 @@ def test_large_file_and_result_travel_whole(world):
     assert world.outcomes.bodies["w_1"].endswith(data)
 
 
-def test_result_beyond_the_limit_is_reported_as_failed(world):
+def test_result_beyond_the_limit_is_reported_as_failed(world, wait_until):
     world.join("a", EchoExecutor(lambda _: b"x" * 200_000))
     world.ask("w_1", result_max_bytes=1000)
-    limit = time.monotonic() + 60
-    while world.engine.status("w_1").results[0].outcome is ResultOutcome.NONE:
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_until(
+        lambda: world.engine.status("w_1").results[0].outcome is not ResultOutcome.NONE
+    )
     assert world.engine.status("w_1").results[0].outcome is ResultOutcome.CLIENT_ERROR
 
 
@@ -119,7 +118,7 @@ def test_finished_result_waits_for_a_lost_server_and_a_restart(world):
     assert (executor.done, second.done) == (["w_1_0"], [])
 
 
-def test_executor_in_trouble_is_tried_again_then_reported(world):
+def test_executor_in_trouble_is_tried_again_then_reported(world, wait_until):
     class Broken(EchoExecutor):
         def execute(self, work):
             self.done.append(work.result)
@@ -128,39 +127,28 @@ def test_executor_in_trouble_is_tried_again_then_reported(world):
     broken = Broken()
     world.join("a", broken)
     world.ask("w_1")
-    limit = time.monotonic() + 60
-    while world.engine.status("w_1").results[0].outcome is ResultOutcome.NONE:
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_until(
+        lambda: world.engine.status("w_1").results[0].outcome is not ResultOutcome.NONE
+    )
     assert len(broken.done) == 3
 
 
-def test_cancelled_copy_is_dropped(world, tmp_path):
+def test_cancelled_copy_is_dropped(world, tmp_path, wait_until):
     world.join("a", EchoExecutor(seconds=0.5))
     world.ask("w_1")
-    limit = time.monotonic() + 60
-    while not world.engine.status("w_1").results[0].sent_at:
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_until(lambda: world.engine.status("w_1").results[0].sent_at)
     world.engine.cancel("w_1")
-    while any((tmp_path / "a" / "copies").iterdir()):
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_until(lambda: not any((tmp_path / "a" / "copies").iterdir()))
     assert world.outcomes.kind("w_1") in {None, OutcomeKind.CANCELLED}
 
 
-def test_cancelled_run_is_killed_not_finished(world, tmp_path):
+def test_cancelled_run_is_killed_not_finished(world, tmp_path, wait_until):
     executor = EchoExecutor(seconds=60)
     world.join("a", executor)
     world.ask("w_1")
-    limit = time.monotonic() + 60
-    while not world.engine.status("w_1").results[0].sent_at:
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_until(lambda: world.engine.status("w_1").results[0].sent_at)
     world.engine.cancel("w_1")
-    while any((tmp_path / "a" / "copies").iterdir()):
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_until(lambda: not any((tmp_path / "a" / "copies").iterdir()))
     assert set(executor.cancelled) <= {"w_1_0"}
     assert executor.done == []
     executor.seconds = 0.0
@@ -168,13 +156,10 @@ def test_cancelled_run_is_killed_not_finished(world, tmp_path):
     assert world.wait("w_2") == [OutcomeKind.CANONICAL]
 
 
-def test_closed_volunteer_does_not_wait_for_its_run(world, tmp_path):
+def test_closed_volunteer_does_not_wait_for_its_run(world, tmp_path, wait_until):
     world.join("a", EchoExecutor(seconds=60))
     world.ask("w_1")
-    limit = time.monotonic() + 60
-    while not world.engine.status("w_1").results[0].sent_at:
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_until(lambda: world.engine.status("w_1").results[0].sent_at)
     began = time.monotonic()
     world.leave()
     assert time.monotonic() - began < 50  # the run itself would take 60 s

@@ -42,7 +42,7 @@ printf 0 > boinc_finish_called
 
 def test_unknown_key_ends_the_volunteer_with_its_code(world):
     volunteer = world.build("a", key="0" * 32)
-    with pytest.raises(DeniedError, match="STO-X003"):
+    with pytest.raises(DeniedError, match="STO-E016"):
         volunteer.run()
     volunteer.close()
 

@@ -11,21 +11,25 @@ from types import SimpleNamespace
 import pytest
 
 from stoilo.core.boinc.codesign import md5_hex, render_boinc_public
-from stoilo.core.boinc.messages import AppVersion, FileInfo, ProgramFile, SchedulerReply
+from stoilo.core.boinc.messages import (
+    AppVersion,
+    FileInfo,
+    ProgramFile,
+    SchedulerReply,
+    UserInfo,
+)
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.types import Redundancy
 from stoilo.executor.slot.executor import SlotExecutor
 from stoilo.executor.verifier.optin import OptIn
 from stoilo.executor.volunteer.client import Volunteer
-from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.volunteer.ledger import Ledger, read_memory
 from stoilo.executor.volunteer.optin_file import render_opt_in
 from stoilo.executor.volunteer.programs import (
-    ConsentedPrograms,
     Programs,
     ReleasedPrograms,
 )
-from stoilo.executor.volunteer.project_file import ProjectFile
 from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
@@ -77,12 +81,10 @@ def version(site, number=1, key=KEY):
 def make(site, tmp_path):
     transfers = []
 
-    def build(*versions, approval=None):
+    def build(*versions, approve=None):
         transfers.append(Transfer(site))
         key = render_boinc_public(KEY.public)
-        made = Programs(
-            tmp_path, transfers[-1], lambda: key, approval or ConsentedPrograms()
-        )
+        made = Programs(tmp_path, transfers[-1], lambda: key, approve)
         made.learn(versions or (version(site),))
         return made
 
@@ -145,7 +147,7 @@ def test_program_of_the_release_is_approved_and_asked_for_once_a_day(make):
         fetched.append(now[0])
         return release_of(LAUNCHER, VERIFIER)
 
-    programs = make(approval=ReleasedPrograms(fetch, clock=lambda: now[0]))
+    programs = make(approve=ReleasedPrograms(fetch, clock=lambda: now[0]).check)
     for now[0] in (0.0, 3600.0, 90_000.0):
         programs.ready("pure")
     assert fetched == [0.0, 90_000.0]
@@ -155,7 +157,7 @@ def test_program_of_the_release_is_approved_and_asked_for_once_a_day(make):
     "release", [release_of(b"other", VERIFIER), release_of(LAUNCHER, b"other")]
 )
 def test_signed_program_that_is_not_in_the_release_is_not_started(make, release):
-    programs = make(approval=ReleasedPrograms(lambda: release))
+    programs = make(approve=ReleasedPrograms(lambda: release).check)
     with pytest.raises(TrustError, match="STO-X043"):
         programs.ready("pure")
 
@@ -164,7 +166,7 @@ def test_release_out_of_reach_puts_the_program_off(make):
     def fetch():
         raise UnreachableError("STO-X001", "not now")
 
-    programs = make(approval=ReleasedPrograms(fetch))
+    programs = make(approve=ReleasedPrograms(fetch).check)
     with pytest.raises(UnreachableError):
         programs.ready("pure")
 
@@ -191,19 +193,17 @@ def project(tmp_path):
 
 def make_volunteer(project, state):
     url, ledger = project.url, Ledger(state / "project", project.url)
-    transfer, memory = Transfer(url), ProjectFile(state / "project")
+    transfer = Transfer(url)
     programs = Programs(
         state / "project",
         transfer,
-        lambda: memory.memory.code_sign_key,
-        ConsentedPrograms(),
+        lambda: ledger.memory.code_sign_key,
     )
     return Volunteer(
         Settings(url, project.key, own_program=False, backoff_s=(0.05, 0.3)),
         ledger,
         transfer,
-        SlotExecutor(programs, state, render_opt_in(OptIn())),
-        project=memory,
+        SlotExecutor(programs.ready, state, render_opt_in(OptIn())),
         on_app_versions=programs.learn,
     )
 
@@ -222,7 +222,7 @@ def test_copy_runs_by_the_program_that_the_project_sent(project, tmp_path, wait_
         thread.join()
         volunteer.close()
     assert project.engine.outcomes.bodies["w_1"].endswith(b"\nanswer")
-    key = ProjectFile(tmp_path / "state" / "project").memory.code_sign_key
+    key = read_memory(tmp_path / "state" / "project").code_sign_key
     assert key == signer.key.text
     assert list((tmp_path / "state" / "slots").iterdir()) == []
 
@@ -236,14 +236,19 @@ def test_programs_under_another_key_than_the_first_are_not_even_noted(
     directory = tmp_path / "state" / "project"
     reply = SchedulerReply(code_sign_key=signer.key.text)
     volunteer._take_programs(reply)
+    user = UserInfo(1, "ann", 0, total_credit=5.0)
     evil = replace(
-        reply, code_sign_key=thief.key.text, app_versions=(version(site, 9),)
+        reply,
+        code_sign_key=thief.key.text,
+        app_versions=(version(site, 9),),
+        user=user,
     )
     volunteer._take_programs(evil)
     assert not (directory / "programs.json").exists()
+    assert read_memory(directory).user == user  # the rest of the reply counts
     volunteer._take_programs(replace(evil, code_sign_key=""))  # the negative control
     assert (directory / "programs.json").exists()
-    assert ProjectFile(directory).memory.code_sign_key == signer.key.text
+    assert read_memory(directory).code_sign_key == signer.key.text
     volunteer.close()
 
 

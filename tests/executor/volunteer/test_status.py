@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError
-from stoilo.executor.volunteer.ledger import Ledger, Phase, ResultRecord
+from stoilo.executor.volunteer.ledger import Ledger, Phase, ResultRecord, recall
 from stoilo.executor.volunteer.status import (
     Control,
-    ControlFile,
     StatusFile,
     read_control,
     read_status,
@@ -72,11 +71,12 @@ def test_trouble_is_remembered_over_a_restart(directory):
 
 
 def test_wish_is_noticed_and_a_damaged_one_changes_nothing(directory):
-    file = ControlFile(directory)
-    write_control(directory, Control(suspended=True, updates=2))
-    assert file.look() == Control(suspended=True, updates=2)
-    (directory / "control.json").write_bytes(b"{")
-    assert file.look() == Control(suspended=True, updates=2)
+    wish = Control(suspended=True, updates=2)
+    write_control(directory, wish)
+    file = directory / "control.json"
+    assert recall(file, Control, Control()) == wish
+    file.write_bytes(b"{")
+    assert recall(file, Control, wish) == wish
     with pytest.raises(InternalError, match="STO-X008"):
         read_control(directory)
 

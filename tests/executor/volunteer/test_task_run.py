@@ -4,7 +4,7 @@ import pytest
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.errors import InternalError, TrustError, UnreachableError
-from stoilo.executor.slot.executor import LaunchFailedError, PutOffError
+from stoilo.executor.slot.layout import LaunchFailedError, PutOffError
 from stoilo.executor.volunteer.task_run import Course, decide
 from stoilo.executor.volunteer.transfer import Refused
 

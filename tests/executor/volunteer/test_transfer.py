@@ -13,7 +13,6 @@ from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.executor.volunteer.ledger import Ledger, ResultRecord
 from stoilo.executor.volunteer.scheduler import (
     Caller,
-    RequestFacts,
     Settings,
     request_of,
 )
@@ -203,7 +202,7 @@ class Calls:
         settings = Settings(project.url, "k", backoff_s=(10.0, 40.0))
         self.ledger = Ledger(directory, project.url)
         self.caller = Caller(settings, self.ledger, transfer, clock=lambda: self.now)
-        self.make = lambda host: request_of(host, settings, (), RequestFacts())
+        self.make = lambda host: request_of(host, settings, ())
 
     def call(self):
         _, answer = self.caller.call(self.make)

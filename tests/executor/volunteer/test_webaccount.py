@@ -22,7 +22,7 @@ def test_password_travels_as_boincs_hash_only():
 
 def test_answer_of_our_project_is_read():
     assert parse_account(render_account("a" * 32)) == "a" * 32
-    with pytest.raises(DeniedError, match=r"bad password.*STO-X003"):
+    with pytest.raises(DeniedError, match=r"bad password.*STO-E016"):
         parse_account(render_account_error(-206, "bad password"))
 
 
@@ -37,4 +37,4 @@ def test_any_answer_ends_in_our_error_or_a_key(data):
     try:
         assert parse_account(data)
     except StoiloError as error:
-        assert error.code in {"STO-X030", "STO-X003"}
+        assert error.code in {"STO-X030", "STO-E016"}

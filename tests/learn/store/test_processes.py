@@ -116,7 +116,7 @@ def test_refusals_come_over_as_what_they_are(shard):
         shard.read(["unknown"])
     with pytest.raises(UsageError, match="STO-T074"):
         shard.apply(push_of(0, function="unknown"))
-    with pytest.raises(UsageError, match="STO-T039"):
+    with pytest.raises(UsageError, match="STO-T074"):
         shard.apply(push_of(0, change={"a": 1}))
     assert shard.process.started == 1
 

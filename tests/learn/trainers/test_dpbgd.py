@@ -154,8 +154,8 @@ async def test_trainer_of_a_killed_process_goes_on_from_its_folder(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"loss_func": None}, "STO-T005"),
-        ({"optimizer_class": None}, "STO-T005"),
+        ({"loss_func": None}, "STO-T040"),
+        ({"optimizer_class": None}, "STO-T040"),
         ({"dataset": None}, "STO-T004"),
         ({"dataset": iter([1])}, "STO-T004"),
     ],

@@ -232,7 +232,7 @@ async def test_trainer_of_a_killed_process_goes_on_from_its_folder(tmp_path):
 def test_fit_names_methods_and_models_that_are_not():
     with pytest.raises(UsageError, match="STO-T040"):
         make_trainer("adam", make_model(), DATA)
-    with pytest.raises(UsageError, match="STO-T005"):
+    with pytest.raises(UsageError, match="STO-T040"):
         make_trainer("dpbgd", object(), DATA)
     with pytest.raises(TypeError, match="momentun"):
         make_trainer("sync", make_model(), DATA, momentun=0.5)

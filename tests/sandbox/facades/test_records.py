@@ -27,7 +27,7 @@ def own_class(annotations):
 
 def test_annotations_with_two_faces_are_refused(pure):
     decorate = FACADES["dataclasses"](pure)["dataclass"]
-    with pytest.raises(GuardError, match="STO-G106"):
+    with pytest.raises(GuardError, match="STO-G105"):
         decorate(own_class(Faces(good=int)), init=False, repr=False)
     assert decorate(own_class({"good": int}))(1).good == 1
 

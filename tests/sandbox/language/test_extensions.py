@@ -298,7 +298,7 @@ def test_wider_level_keeps_the_lists_of_the_narrower():
 
 @pytest.mark.parametrize(
     ("base", "code"),
-    [("Wrapper, Enum", "STO-G106"), ("IntEnum", ""), ("str, Enum", "")],
+    [("Wrapper, Enum", "STO-G105"), ("IntEnum", ""), ("str, Enum", "")],
 )
 def test_enum_by_call_takes_no_name_of_a_library(runtimes, base, code):
     source = (

@@ -67,7 +67,7 @@ def test_program_that_does_not_end_is_stopped(controls, monkeypatch):
 
 def test_death_of_the_process_is_told_and_the_next_order_starts_another(controls):
     program = "import os\nos.kill(os.getppid(), 9)\n"
-    with pytest.raises(InternalError, match="STO-S009"):
+    with pytest.raises(InternalError, match="STO-S003"):
         run(controls, program, 'run = "probe"')
     assert run(controls, "print(7)\n", 'run = "probe"')[0].output == "7\n"
 
@@ -75,6 +75,6 @@ def test_death_of_the_process_is_told_and_the_next_order_starts_another(controls
 def test_process_that_its_program_stopped_is_given_up():
     program = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\n"
     with Controls(answer_s=2.0) as impatient:
-        with pytest.raises(InternalError, match="STO-S009"):
+        with pytest.raises(InternalError, match="STO-S003"):
             run(impatient, program, 'run = "probe"')
         assert run(impatient, "print(7)\n", 'run = "probe"')[0].output == "7\n"

@@ -138,4 +138,4 @@ def test_trials_that_break_are_our_fault_not_a_verdict():
 
     with pytest.raises(InternalError, match="broken by a test") as caught:
         run_selftest(load_level("pure"), trials=broken, only=("rlimits",))
-    assert caught.value.code == "STO-S009"
+    assert caught.value.code == "STO-S003"

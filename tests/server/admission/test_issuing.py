@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.serverbench import Bench
 
 NO_APP = UsageError("STO-B008", "the project has no app 'pure'")
-DISK = InternalError("STO-E003", "an input file could not be staged (errno 2)")
+DISK = InternalError("STO-R030", "an input file could not be staged (errno 2)")
 DIGEST = TrustError("STO-E002", "an input file does not have its digest")
 
 
@@ -97,7 +97,7 @@ def test_hold_lasts_as_long_as_the_task_has_waited_within_bounds() -> None:
 def test_engine_that_is_away_is_asked_a_few_times_only(bench: Bench) -> None:
     asyncio.run(submit_many(bench, 32))
     bench.engine.refuses = lambda _spec: DISK
-    with pytest.raises(InternalError, match="STO-E003"):
+    with pytest.raises(InternalError, match="STO-R030"):
         bench.server.pipeline.run_once()
     assert bench.engine.calls <= 12
     bench.engine.refuses = lambda _spec: None
@@ -126,7 +126,7 @@ def test_lone_task_that_cannot_be_staged_keeps_no_cancellation_from_the_engine(
     issued, _ = asyncio.run(bench.issued("k1"))
     bad = asyncio.run(bench.submit("k2"))
     refuse(bench, {bad}, DISK)
-    with pytest.raises(InternalError, match="STO-E003"):
+    with pytest.raises(InternalError, match="STO-R030"):
         bench.server.pipeline.run_once()
     cancel(bench, issued.rpartition("_")[0])
     issue = next(

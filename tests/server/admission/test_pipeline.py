@@ -62,11 +62,11 @@ def test_interrupted_after_each_step_resumes_without_a_second_leaf(
 
 
 def test_signers_refusal_ends_the_task_with_its_code(bench: Bench) -> None:
-    bench.signer.fail = TrustError("STO-A030", "the proof does not hold")
+    bench.signer.fail = TrustError("STO-A020", "the proof does not hold")
     task_id = asyncio.run(bench.submit())
     bench.server.pipeline.run_once()
     assert bench.poll(task_id).state == "system_error"
-    assert bench.poll(task_id).code == "STO-A030"
+    assert bench.poll(task_id).code == "STO-A020"
 
 
 @pytest.mark.parametrize("code", ["STO-K024", "STO-A040", "STO-A043"])
@@ -191,7 +191,7 @@ def test_cancelled_task_cancels_its_workunit_also_later(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("error", "state"),
-    [(DatabaseAwayError(), "running"), (TrustError("STO-A014", "no"), "system_error")],
+    [(DatabaseAwayError(), "running"), (TrustError("STO-A011", "no"), "system_error")],
     ids=["away", "control: refused"],
 )
 def test_database_that_is_away_while_a_task_is_sealed_does_not_end_it(

@@ -86,7 +86,7 @@ def test_engine_that_does_not_answer_is_asked_again(bench: Bench) -> None:
     real = bench.engine.settled
 
     def away(_names: Collection[str]) -> frozenset[str]:
-        raise InternalError("STO-E003", "the database is away")
+        raise InternalError("STO-R030", "the database is away")
 
     bench.engine.specs.clear()
     bench.engine.settled = away  # type: ignore[method-assign]  # the fault

@@ -54,7 +54,7 @@ def test_stock_engine_is_the_project_of_the_directory(tmp_path, home):
     ],
 )
 def test_settings_of_the_other_engine_are_refused(tmp_path, home, settings):
-    with pytest.raises(UsageError, match="STO-B010"):
+    with pytest.raises(UsageError, match="STO-R090"):
         open_engine(ServerConfig(tmp_path / "data", **settings), home)
 
 

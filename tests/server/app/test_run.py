@@ -77,10 +77,6 @@ def researcher(deployment: Deployment) -> Iterator[Researcher]:
     one.channel.close()
 
 
-def command_of(deployment: Deployment) -> list[str]:
-    return [sys.executable, "-m", "stoilo", *deployment._words()]
-
-
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A server with two volunteers, which stops cleanly at the end."""
@@ -106,7 +102,7 @@ def test_connection_and_data_are_the_operators_alone(running: Deployment) -> Non
 
 def test_second_server_on_a_directory_exits_1(running: Deployment) -> None:
     second = subprocess.run(
-        command_of(running), capture_output=True, text=True, check=False
+        running.command(), capture_output=True, text=True, check=False
     )
     assert (second.returncode, second.stdout) == (1, "")
     assert "STO-R070" in second.stderr
@@ -163,7 +159,7 @@ def test_log_that_lost_a_leaf_refuses_to_start(tmp_path: Path) -> None:
     for page in (tmp_path / "data" / "audit").glob("*.sqlite*"):
         page.unlink()
     again = subprocess.run(
-        command_of(deployment), capture_output=True, text=True, check=False, timeout=200
+        deployment.command(), capture_output=True, text=True, check=False, timeout=200
     )
     assert again.returncode == 4
     assert "STO-L04" in again.stderr
@@ -177,7 +173,7 @@ def test_address_beyond_loopback_is_refused_before_anything_is_made(
         [*command, "--http", "0.0.0.0:0"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "STO-R073" in done.stderr
+    assert "STO-R090" in done.stderr
     assert not (tmp_path / "d").exists()
 
 

@@ -166,7 +166,7 @@ def test_restore_that_fails_after_its_tables_leaves_the_database_empty(
     )
     with monkeypatch.context() as patch:
         patch.setattr("stoilo.server.backup.restoring._settle", refuse)
-        with pytest.raises(InternalError, match="STO-B070"):
+        with pytest.raises(InternalError, match="STO-U006"):
             restore_backup(wish)
     restore_backup(wish)
     with closing(Store.open(wish.database)) as store, store.read() as connection:

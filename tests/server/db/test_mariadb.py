@@ -198,7 +198,7 @@ def test_text_that_is_too_long_is_refused_and_not_cut(
 ) -> None:
     values = {"name": "n" * 65, "value": ""}
     with (
-        pytest.raises(InternalError, match="STO-E003"),
+        pytest.raises(InternalError, match="STO-R030"),
         databases[0].write() as connection,
     ):
         connection.execute(insert(schema.settings).values(values))

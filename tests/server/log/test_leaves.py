@@ -229,8 +229,8 @@ def test_between_two_epochs_events_wait(bench: Bench) -> None:
 
 
 def test_full_log_keeps_events_waiting(bench: Bench) -> None:
-    bench.log.fail = InternalError("STO-L052", "the log's disk is full")
-    with pytest.raises(InternalError, match="STO-L052"):
+    bench.log.fail = InternalError("STO-R030", "the log's disk is full")
+    with pytest.raises(InternalError, match="STO-R030"):
         bench.server.leaves.append_all(bench.log)
     bench.log.fail = None
     assert bench.server.leaves.append_all(bench.log) == 1

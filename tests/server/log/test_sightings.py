@@ -85,7 +85,7 @@ def test_our_own_trouble_is_not_the_volunteer_s(
     kept.size()
     (tmp_path / "data/audit").mkdir(parents=True)
     (tmp_path / "data/audit/seen.sqlite").write_bytes(b"no database at all" * 100)
-    with pytest.raises(InternalError, match="STO-L133") as caught:
+    with pytest.raises(InternalError, match="STO-R030") as caught:
         check(bench, kept, checkpoint=NOTE)
     assert not isinstance(caught.value, sqlite3.Error)
 

@@ -221,7 +221,7 @@ def test_many_published_sources_need_several_records(bench: Bench) -> None:
 
 
 def test_time_to_come_and_a_foreign_directory_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="STO-L146"):
+    with pytest.raises(UsageError, match="STO-U003"):
         retain(tmp_path, What.SALTS, 11, 10, {})
     with pytest.raises(UsageError, match="STO-U004"):
         retain(tmp_path, What.SALTS, 9, 10, {})

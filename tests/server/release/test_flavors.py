@@ -70,7 +70,7 @@ def test_without_published_flavors_the_installed_ones_are_taken(
 
 
 def test_unknown_flavor_is_refused_where_none_is_published(release: Release) -> None:
-    with pytest.raises(StoiloError, match="STO-P061"):
+    with pytest.raises(StoiloError, match="STO-P002"):
         choose_flavor("nonsense", "pure", release())
 
 

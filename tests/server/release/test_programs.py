@@ -125,7 +125,7 @@ class RefusingEngine:
     def set_programs(self, programs: tuple[AppProgram, ...], key: CodeSignKey) -> None:
         """Refuse."""
         self.given = programs, key
-        raise TrustError("STO-E050", "no")
+        raise TrustError("STO-K076", "no")
 
 
 def test_program_that_the_engine_refuses_is_logged_and_stops_nothing(
@@ -134,7 +134,7 @@ def test_program_that_the_engine_refuses_is_logged_and_stops_nothing(
     engine = RefusingEngine()
     offer_programs(engine, keys, release(*BOTH))
     assert engine.given is not None
-    assert "STO-E050" in caplog.text
+    assert "STO-K076" in caplog.text
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_forged_signature_leaves_the_former_program(
     write(keys / "boinc" / "launcher" / "x86_64-linux.sig", forged)
     offer_programs(engine, keys, release(*BOTH))
     assert engine.platforms() == (LINUX,)
-    assert "STO-E050" in caplog.text
+    assert "STO-K076" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["", "1024\n", "\u00fc", "x" * 9999])

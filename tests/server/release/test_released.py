@@ -139,6 +139,6 @@ def test_expired_timestamp_alone_does_not_keep_a_server_from_starting(
 
 
 def test_expired_offline_role_is_named(project: ReleasedProject) -> None:
-    with pytest.raises(StoiloError, match="STO-K095") as refusal:
+    with pytest.raises(StoiloError, match="STO-K011") as refusal:
         check_offline_roles(read_roles(project.directory, NOW + YEAR_S))
     assert "root" in refusal.value.message

@@ -41,7 +41,7 @@ from stoilo.server.admission import tokens
 from stoilo.server.db import rows
 from stoilo.server.db.records import Owner
 from stoilo.server.log.public_records import submitter_commitment
-from stoilo.server.reviews.review_queue import WAIT_S
+from stoilo.server.reviews.book import WAIT_S
 
 DAY_S = 86_400
 NO_REVIEW = default_policy()
@@ -339,7 +339,7 @@ def test_cancelled_task_waits_no_more(desk: Desk) -> None:
         owner = tokens.find_owner(connection, desk.bench.token, desk.bench.clock())
     assert desk.bench.server.desk.cancel(owner, task_id) is TaskState.CANCELLED
     desk.run()
-    assert desk.bench.server.review_queue.waiting() == []
+    assert desk.bench.server.reviews.waiting() == []
 
 
 def test_reviewer_sees_what_waits_and_nothing_else(desk: Desk) -> None:

@@ -218,7 +218,7 @@ def test_restored_file_of_an_older_statement_is_not_used(bench: Bench) -> None:
 def test_work_waits_while_the_log_does_not_take_the_statement(bench: Bench) -> None:
     bench.issuer.upkeep()
     wanted = bench.want(epochs=(9,))
-    bench.log.fail = InternalError("STO-L052", "the disk is full")
+    bench.log.fail = InternalError("STO-R030", "the disk is full")
     assert not bench.issuer.upkeep()
     with pytest.raises(InternalError, match="STO-L160"):
         bench.issuer.current(NOW)
@@ -350,7 +350,7 @@ def _trust(**changes: object):  # type: ignore[no-untyped-def]  # a stand-in
 
 def test_wish_needs_something_in_the_right_form() -> None:
     for fields in ({}, {"digests": ("A" * 64,)}, {"epochs": (0,)}, {"flavors": ("",)}):
-        with pytest.raises(UsageError, match="STO-L161"):
+        with pytest.raises(UsageError, match="STO-U003"):
             wish(**fields)  # type: ignore[arg-type]  # wrong on purpose
 
 

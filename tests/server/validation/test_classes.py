@@ -43,7 +43,7 @@ def test_quorum_of_errors_is_a_user_error() -> None:
 
 def test_item_without_agreement_is_a_system_error_with_its_code() -> None:
     outcome = item_outcome([value(1), value(2)], 2, bytes_equal)
-    assert (outcome.state, outcome.code) == (TaskState.SYSTEM_ERROR, "STO-R058")
+    assert (outcome.state, outcome.code) == (TaskState.SYSTEM_ERROR, "STO-R052")
 
 
 def test_killed_items_never_count() -> None:

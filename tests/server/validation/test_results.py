@@ -252,7 +252,7 @@ def test_map_whose_validators_are_swapped_before_its_outcome_ends(bench: Bench) 
 def test_swapped_subjects_of_the_stored_statement_judge_nothing(bench: Bench) -> None:
     _, statement = issue(bench)
     swapped = statement.replace(content_digest(b"").encode(), b"0" * 64, 1)
-    with pytest.raises(SwappedProgram, match="STO-A014"):
+    with pytest.raises(SwappedProgram, match="STO-A011"):
         check_program(swapped, b"")
     check_program(statement, b"")
 

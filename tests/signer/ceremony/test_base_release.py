@@ -82,7 +82,7 @@ def test_link_in_the_release_is_refused(bench: CeremonyBench) -> None:
     path = bench.directory / "metadata" / "1.gate.json"
     path.unlink()
     path.symlink_to("/etc/hostname")
-    with pytest.raises(TrustError, match="STO-K014"):
+    with pytest.raises(TrustError, match="STO-K013"):
         open_published(bench.directory)
 
 

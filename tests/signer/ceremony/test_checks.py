@@ -184,7 +184,7 @@ CONTENT: dict[str, tuple[str, dict[str, object], str]] = {
     "unknown field": ("project.json", {"extra": 1}, "STO-K063"),
     "epoch without its file": ("gate/epochs.json", {"epochs": [1, 2, 3]}, "STO-K063"),
     "epoch changed": ("gate/1.json", {"max_per_minute": 9}, "STO-K063"),
-    "epoch of small order": ("gate/2.json", {"keys": ["0" * 64]}, "STO-K002"),
+    "epoch of small order": ("gate/2.json", {"keys": ["0" * 64]}, "STO-K001"),
     "reviewer without a key": (
         "reviewers/keys.json",
         {"keys": [{"key": "x"}]},

@@ -77,7 +77,7 @@ def test_record_naming_another_tree_is_refused(build: Path) -> None:
     record = msgspec.json.decode(path.read_bytes())
     record["tree"] = content_digest(b"other")
     path.write_bytes(msgspec.json.encode(record))
-    assert refusal(build) == "STO-F001"
+    assert refusal(build) == "STO-F006"
 
 
 def test_damaged_record_is_refused(build: Path) -> None:

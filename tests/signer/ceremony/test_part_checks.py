@@ -74,7 +74,7 @@ def test_file_that_is_no_launcher_is_not_signed(
     record["archive"] |= {"size": 4, "sha256": content_digest(b"\x7fELF")}
     files["launcher/x86_64-linux"] = b"\x7fELF"
     files["launcher/x86_64-linux.json"] = msgspec.json.encode(record)
-    assert codes(stage, release, files) == ["STO-F001"]
+    assert codes(stage, release, files) == ["STO-F006"]
 
 
 def test_new_verifier_beside_the_old_launcher_is_not_signed(

@@ -134,7 +134,7 @@ def test_what_is_withdrawn_twice_stands_once_and_can_be_allowed(
     back = allow_again(once, RevocationFile(epochs=(2,)))
     left = read_target(back.put[0].content, RevocationFile, "r")  # type: ignore[arg-type]
     assert (left.epochs, left.digests, left.min_epoch) == ((), ("1" * 64,), 2)
-    with pytest.raises(UsageError, match="STO-L163"):
+    with pytest.raises(UsageError, match="STO-K054"):
         allow_again(base(bench), made)
 
 

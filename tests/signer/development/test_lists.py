@@ -134,7 +134,7 @@ def test_things_are_added_and_taken_back_at_once(gate: GateBench) -> None:
 def test_what_is_not_withdrawn_cannot_be_taken_back(
     gate: GateBench, gone: dict[str, object]
 ) -> None:
-    with pytest.raises(UsageError, match="STO-L163"):
+    with pytest.raises(UsageError, match="STO-K054"):
         settle_list(
             RevocationFile(digests=(OLD,)), None, remove=gate.revocation(**gone)
         )

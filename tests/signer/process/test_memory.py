@@ -83,7 +83,7 @@ def test_lost_or_damaged_memory_stops_the_signer(
     if text is not None:
         path.write_bytes(text)
         path.chmod(0o600)
-    with pytest.raises(TrustError, match="STO-K028"):
+    with pytest.raises(TrustError, match="STO-K029"):
         CheckpointLedger(path)
 
 
@@ -91,5 +91,5 @@ def test_memory_that_others_could_change_stops_the_signer(tmp_path: Path) -> Non
     path = tmp_path / "checkpoint.json"
     create_ledger(path, ORIGIN)
     path.chmod(0o666)
-    with pytest.raises(TrustError, match="STO-K028"):
+    with pytest.raises(TrustError, match="STO-K029"):
         CheckpointLedger(path)

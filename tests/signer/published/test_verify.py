@@ -177,13 +177,13 @@ def test_link_is_refused(stage: ReleaseStage, release: Path, tmp_path: Path) -> 
     path = release / "metadata" / "1.targets.json"
     path.rename(tmp_path / "outside")
     path.symlink_to(tmp_path / "outside")
-    assert refusal(stage, release) == "STO-K078"
+    assert refusal(stage, release) == "STO-K013"
 
 
 def test_pipe_does_not_stop_the_check(stage: ReleaseStage, release: Path) -> None:
     (release / "metadata" / "timestamp.json").unlink()
     os.mkfifo(release / "metadata" / "timestamp.json")
-    assert refusal(stage, release) == "STO-K078"
+    assert refusal(stage, release) == "STO-K013"
 
 
 def test_swapped_files_are_refused(stage: ReleaseStage, release: Path) -> None:
@@ -222,7 +222,7 @@ def test_archive_that_is_signed_but_holds_another_tree_is_refused(
     data = other.read_bytes()
     record["archive"] |= {"size": len(data), "sha256": content_digest(data)}
     files |= {PURE: other, "flavor/pure/x86_64-linux.json": msgspec.json.encode(record)}
-    assert publish_parts(stage, release, files) == "STO-F001"
+    assert publish_parts(stage, release, files) == "STO-F006"
 
 
 def test_launcher_of_another_verifier_is_refused(
@@ -280,7 +280,7 @@ def test_log_proof_of_an_earlier_release_is_refused(
     assert refusal(stage, release) == ""
     for name, data in kept.items():
         (release / name).write_bytes(data)
-    assert refusal(stage, release) == "STO-K099"
+    assert refusal(stage, release) == "STO-L141"
 
 
 def test_release_without_log_proof_holds_and_says_so(
@@ -301,7 +301,7 @@ def test_development_root_of_a_data_directory_is_checked_too(
     assert found.trust.development
     assert found.evidence == ()
     shutil.copy(tmp_path / "keys" / "root.json", tmp_path / "keys" / "metadata" / "x")
-    assert refusal(stage, tmp_path) == "STO-K078"
+    assert refusal(stage, tmp_path) == "STO-K013"
 
 
 def test_place_without_release_is_a_usage_error(
@@ -317,7 +317,7 @@ def test_part_of_a_real_release_needs_its_builders(
 ) -> None:
     for path in list((release / "builds" / "pure").rglob("*.json")):
         path.unlink()
-    with pytest.raises(TrustError, match="STO-F033"):
+    with pytest.raises(TrustError, match="STO-F030"):
         verify(stage, release)
 
 

@@ -43,6 +43,7 @@ from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
 from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
 from stoilo.server.engines.embedded.workunits.validator import Mover
 from stoilo.server.engines.programs import check_programs
+from stoilo.server.engines.status import SEEN_WITHIN_S
 from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ PURGE_EVERY_S = 600.0
 CHECK_EVERY_S = 60.0  # of mirrors
 SAMPLES = 64  # shared files that a check of the mirrors draws from
 PURGE_AGAIN_S = 1.0
-# A host counts as attached when it called within that time
-SEEN_WITHIN_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class EmbeddedEngine:
         """Open or make the engine under `directory` (its own, 0700).
 
         Raises:
-            InternalError: ``STO-E003`` or ``STO-E005``.
+            InternalError: ``STO-R030`` or ``STO-E005``.
         """
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._options = options or EngineOptions()

@@ -18,10 +18,15 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import text
 
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
-from stoilo.core.errors import TrustError, UsageError
-from stoilo.server.engines.programs import check_programs
+from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.server.engines.programs import (
+    API_VERSION,
+    FIRST_VERSION,
+    VERIFIER_OPEN_NAME,
+    check_programs,
+)
 from stoilo.server.engines.stock.project.levels import plan_classes
-from stoilo.server.engines.stock.staging import file_md5
+from stoilo.server.engines.workunits import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,13 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.core.boinc.xml import Element
-    from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
-
-FIRST_VERSION: Final = 100
-# Without one, or below 6.0, a client shares no memory-mapped file with the launcher.
-API_VERSION: Final = "7.20.5"
-
-VERIFIER_OPEN_NAME: Final = "stoilo-verifier.tar"
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +52,15 @@ class VersionFolder:
         whole, rest = divmod(self.number, 100)
         return f"apps/{self.app}/{whole}.{rest:02d}/{self.platform}"
 
-    @property
-    def files(self) -> tuple[tuple[str, SignedFile], ...]:
-        """Return its two files by name."""
-        return (
-            (launcher_name(self.program), self.program.launcher),
-            (verifier_name(self.program), self.program.verifier),
-        )
-
-
-def launcher_name(program: AppProgram) -> str:
-    """Return the launcher's name in the project."""
-    return f"stoilo_launcher_{program.launcher.digest[:16]}"
-
-
-def verifier_name(program: AppProgram) -> str:
-    """Return the verifier's name in the project."""
-    return f"stoilo_verifier_{program.verifier.digest[:16]}.tar"
-
 
 def version_xml(program: AppProgram) -> str:
     """Return the description that ``update_versions`` reads."""
+    (launcher, _), (verifier, _) = program.files
     return (
         "<version>\n"
-        f"  <file><physical_name>{launcher_name(program)}</physical_name>"
+        f"  <file><physical_name>{launcher}</physical_name>"
         "<main_program/></file>\n"
-        f"  <file><physical_name>{verifier_name(program)}</physical_name>"
+        f"  <file><physical_name>{verifier}</physical_name>"
         f"<logical_name>{VERIFIER_OPEN_NAME}</logical_name></file>\n"
         f"  <api_version>{API_VERSION}</api_version>\n"
         "</version>\n"
@@ -112,7 +94,7 @@ def new_versions(
 
 def _runs(description: bytes, program: AppProgram) -> bool:
     """Whether an app version is a program: its signatures are over these files."""
-    wanted = {_plain(one.signature) for one in (program.launcher, program.verifier)}
+    wanted = {_plain(one.signature) for _, one in program.files}
     return wanted <= signatures_in(description)
 
 
@@ -156,9 +138,15 @@ def read_offered(connection: Connection) -> tuple[OfferedVersion, ...]:
 
 
 def check_signatures(programs: Sequence[AppProgram], key: CodeSignKey) -> None:
-    """Check the release's programs as clients will; raises ``STO-E002``, ``STO-E050``."""
-    files = [file for one in programs for file in (one.launcher, one.verifier)]
-    md5s = {file.digest: file_md5(file.source, file.digest) for file in files}
+    """Check the release's programs as clients will; raises ``STO-E002``, ``STO-K076``."""
+    files = [file for one in programs for _, file in one.files]
+    try:
+        measured = [measure(file.source, file.digest) for file in files]
+    except OSError as error:
+        raise InternalError(
+            "STO-R030", f"a program's file cannot be read (errno {error.errno})"
+        ) from error
+    md5s = {digest: md5 for _, digest, md5 in measured}
     check_programs(programs, md5s, key)
 
 

@@ -92,7 +92,7 @@ class ScriptAssimilator:
         """Take a workunit's end; one that is not ours, or has ended, changes nothing.
 
         Raises:
-            InternalError: ``STO-E003``; nothing was taken, to be told again.
+            InternalError: ``STO-R030``; nothing was taken, to be told again.
         """
         with self._database.read() as connection:
             own = find_own(connection, name=name, boinc_id=boinc_id)
@@ -233,10 +233,10 @@ def _matters(row: ResultRow, end: _End) -> bool:
 
 
 def _check_decided(own: OwnWorkunit, undecided: int) -> None:
-    """Raise ``STO-B090`` when results of an end could not be judged."""
+    """Raise ``STO-R042`` when results of an end could not be judged."""
     if undecided:
         raise InternalError(
-            "STO-B090", f"{undecided} results of {own.name} cannot be judged just now"
+            "STO-R042", f"{undecided} results of {own.name} cannot be judged just now"
         )
 
 

@@ -92,7 +92,6 @@ def stdin_line(
         *("--wu_name", spec.name),
         *("--wu_template", f"templates/{templates[0]}"),
         *("--result_template", f"templates/{templates[1]}"),
-        *("--priority", str(spec.priority)),
         *files,
     ]
     if len(words) > LINE_WORDS or sum(len(word) + 1 for word in words) > LINE_BYTES:
@@ -229,7 +228,7 @@ class Creator:
 
         Raises:
             InternalError: ``STO-B005`` when the tool fails and nothing was made,
-                ``STO-E003``; call again later.
+                ``STO-R030``; call again later.
         """
         with self.turn:
             jobs = self._pending()

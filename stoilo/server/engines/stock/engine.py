@@ -21,6 +21,8 @@ from sqlalchemy import select
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.levels import load_levels
+from stoilo.server.engines.questions import take_names
+from stoilo.server.engines.status import SEEN_WITHIN_S
 from stoilo.server.engines.stock.app_versions import (
     check_app_versions,
     check_signatures,
@@ -72,8 +74,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _CREATE_AGAIN_S: Final = 10
 WORKERS: Final = 8  # calls of BOINC's scripts answered at a time
-# A host counts as attached when it called within that time.
-SEEN_WITHIN_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class StockEngine:
             clock: s since 1970.
 
         Raises:
-            InternalError: ``STO-E003`` or ``STO-R110``: the database refuses, or is unsafe;
-                ``STO-B095``: another server works on the project; ``STO-B007``.
+            InternalError: ``STO-R030`` or ``STO-R110``: the database refuses, or is unsafe;
+                ``STO-B095``: another server works on the project; ``STO-U006``.
             UsageError: ``STO-B095``: it is another server's.
         """
         self._project = project
@@ -225,7 +225,7 @@ class StockEngine:
             each.start()
 
     def listen(self, validation: Validation, assimilator: Assimilator) -> None:
-        """Answer BOINC's scripts, without the rounds; raises ``STO-B007``."""
+        """Answer BOINC's scripts, without the rounds; raises ``STO-U006``."""
         validator = ScriptValidator(
             self._database, self._outcomes, validation, self.now
         )
@@ -347,18 +347,12 @@ class StockEngine:
 
     def _hear_answers(self) -> bool:
         """Have questions put anew whose validators have run, as `ask_again` was told."""
-        count = min(self._told.qsize(), AT_ONCE)
-        names = {self._told.get() for _ in range(count)}
-        if not names:
-            return False
-        try:
+
+        def put(names: set[str]) -> None:
             with self._database.write() as connection:
                 hasten(connection, names)
-        except StoiloError:  # the database is away; the names are not
-            for name in names:
-                self._told.put(name)
-            raise
-        return True
+
+        return take_names(self._told, AT_ONCE, put)
 
     def _check_apps(self, names: set[str]) -> None:
         """Raise ``STO-B008`` for an app that the project has not."""

@@ -146,7 +146,7 @@ class InputFiles:
         release: what goes out with every workunit, None before `set_release`.
 
     Raises:
-        InternalError: ``STO-E003``.
+        InternalError: ``STO-R030``.
     """
 
     def __init__(self, project: StockProject, settings: Settings) -> None:
@@ -168,7 +168,7 @@ class InputFiles:
 
         Raises:
             TrustError: ``STO-E002``, ``STO-B004``.
-            InternalError: ``STO-E003``.
+            InternalError: ``STO-R030``.
         """
         drafts = [self._draft(spec) for spec in specs]
         self.stage.sync()
@@ -179,7 +179,7 @@ class InputFiles:
 
         Raises:
             TrustError: ``STO-K013`` when it is no release.
-            InternalError: ``STO-E003``.
+            InternalError: ``STO-R030``.
         """
         parse_release_pack(bundle)
         digest = hashlib.sha256(bundle).hexdigest()

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import select, update
 
 from stoilo.server.engines.interface import (
-    NotDecidedYet,
     OutcomeKind,
     ReceivedResult,
     ResultOutcome,
     ResultProgress,
     WorkunitOutcome,
 )
+from stoilo.server.engines.questions import deliver
 from stoilo.server.engines.stock.project import tables
 from stoilo.server.engines.stock.project.boinc_tables import (
     BoincOutcome,
@@ -97,7 +97,7 @@ class Outcomes:
             cancel: BOINC is to be told that nobody needs it any more.
 
         Raises:
-            InternalError: ``STO-E003``; nothing has changed.
+            InternalError: ``STO-R030``; nothing has changed.
         """
         said = {"code": code[:CODE_CHARS], "message": message[:MESSAGE_CHARS]}
         with self._database.write() as connection:
@@ -115,7 +115,7 @@ class Outcomes:
         """Cancel workunits that have not ended, in one transaction; returns which.
 
         Raises:
-            InternalError: ``STO-E003``; nothing has changed.
+            InternalError: ``STO-R030``; nothing has changed.
         """
         kind = OutcomeKind.CANCELLED
         with self._database.write() as connection:
@@ -153,11 +153,7 @@ class Outcomes:
             log.error("results of %s are gone: to be computed again", row.name)
             kind = OutcomeKind.ADMISSION_ENDED
             outcome = replace(outcome, kind=kind, canonical=None, valid=())
-        try:
-            assimilator.assimilate(outcome)
-        except Exception as error:  # the server's trouble must not stop the engine
-            if not isinstance(error, NotDecidedYet):
-                log.exception("the outcome of %s was not taken", row.name)
+        if not deliver(outcome, assimilator):
             wait = (self._now(), _FIRST_WAIT_S, _DOUBLINGS)
             put_off(self._database, [row.id], *wait, ended=True)
             return

@@ -129,7 +129,7 @@ class ScriptServer:
         workers: calls answered at a time.
 
     Raises:
-        InternalError: ``STO-B007``: the socket cannot be made.
+        InternalError: ``STO-U006``: the socket cannot be made.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class ScriptServer:
             self._inode = path.stat().st_ino
         except OSError as error:
             raise InternalError(
-                "STO-B007", f"BOINC's scripts cannot be heard (errno {error.errno})"
+                "STO-U006", f"BOINC's scripts cannot be heard (errno {error.errno})"
             ) from error
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="boinc-call")
         self._thread = threading.Thread(

@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.errors import InternalError
 from stoilo.server.engines.stock.project.directory import place
+from stoilo.server.engines.workunits import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitFile
 
 
-_CHUNK: Final = 1024 * 1024
 _NAME_DIGITS: Final = 40
 _NAME: Final = re.compile(f"stoilo_[0-9a-f]{{{_NAME_DIGITS}}}")
 _FILE_MODE: Final = 0o644  # a web server hands them out
@@ -90,7 +90,7 @@ class Stage:
 
         Raises:
             TrustError: ``STO-E002`` when a file does not have its digest.
-            InternalError: ``STO-E003`` when the disk refuses; call again later.
+            InternalError: ``STO-R030`` when the disk refuses; call again later.
         """
         found: dict[str, StagedFile] = {}
         try:
@@ -100,12 +100,12 @@ class Stage:
                     found[file.digest] = self._add(file)
         except OSError as error:
             raise InternalError(
-                "STO-E003", f"an input file could not be staged (errno {error.errno})"
+                "STO-R030", f"an input file could not be staged (errno {error.errno})"
             ) from error
         return found
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file unless it is there as it should be; raises ``STO-E003``."""
+        """Write a file unless it is there as it should be; raises ``STO-R030``."""
         if path in self._written:
             return
         try:
@@ -114,14 +114,14 @@ class Stage:
                 _write_whole(path, text.encode(), path.parent)
         except OSError as error:
             raise InternalError(
-                "STO-E003", f"a template could not be written (errno {error.errno})"
+                "STO-R030", f"a template could not be written (errno {error.errno})"
             ) from error
         if len(self._written) >= _REMEMBERED:
             self._written.clear()
         self._written.add(path)
 
     def sync(self) -> None:
-        """Return when everything that was added is on the disk; raises ``STO-E003``.
+        """Return when everything that was added is on the disk; raises ``STO-R030``.
 
         After a failure nothing is believed to be there that is not looked at.
         """
@@ -133,7 +133,7 @@ class Stage:
             self._known.clear()
             self._written.clear()
             raise InternalError(
-                "STO-E003", f"the disk of the downloads refuses (errno {error.errno})"
+                "STO-R030", f"the disk of the downloads refuses (errno {error.errno})"
             ) from error
 
     def names(self) -> set[str]:
@@ -178,50 +178,18 @@ class Stage:
 
     def _store(self, file: WorkunitFile, path: Path) -> StagedFile:
         if isinstance(file.source, bytes):
-            digest = hashlib.sha256(file.source).hexdigest()
-            _check(digest, file.digest)
-            md5 = hashlib.md5(file.source, usedforsecurity=False).hexdigest()
-            if not _has_digest(path, len(file.source), digest):
+            size, digest, md5 = measure(file.source, file.digest)
+            if not _has_digest(path, size, digest):
                 _write_whole(path, file.source, self._drafts)
-            return StagedFile(path.name, len(file.source), md5)
+            return StagedFile(path.name, size, md5)
         draft = self._drafts / f".{path.name}.{secrets.token_hex(4)}"
         try:
             _link_or_copy(file.source, draft)
-            size, md5 = _measure(draft, file.digest)
+            size, _, md5 = measure(draft, file.digest)
             _settle(draft, path)
         finally:
             draft.unlink(missing_ok=True)
         return StagedFile(path.name, size, md5)
-
-
-def file_md5(source: Path | bytes, digest: str) -> str:
-    """Return the MD5 of a file; raises ``STO-E002`` when it has another digest."""
-    if isinstance(source, bytes):
-        _check(hashlib.sha256(source).hexdigest(), digest)
-        return hashlib.md5(source, usedforsecurity=False).hexdigest()
-    try:
-        return _measure(source, digest)[1]
-    except OSError as error:
-        raise InternalError(
-            "STO-E003", f"a program's file cannot be read (errno {error.errno})"
-        ) from error
-
-
-def _check(found: str, wanted: str) -> None:
-    if found != wanted:
-        raise TrustError("STO-E002", "an input file does not have its digest")
-
-
-def _measure(path: Path, digest: str) -> tuple[int, str]:
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    size = 0
-    with path.open("rb") as stream:
-        while data := stream.read(_CHUNK):
-            sha256.update(data)
-            md5.update(data)
-            size += len(data)
-    _check(sha256.hexdigest(), digest)
-    return size, md5.hexdigest()
 
 
 def _has_size(path: Path, size: int) -> bool:

@@ -15,8 +15,8 @@ from stoilo.server.engines.interface import (
     ResultProgress,
     ResultVerdict,
     ResultView,
-    WorkunitStatus,
 )
+from stoilo.server.engines.status import WITHIN_S, age_of, count_rows, status_of
 from stoilo.server.engines.stock.outcomes import (
     result_code,
     result_outcome,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Select
 
+    from stoilo.server.engines.interface import WorkunitStatus
     from stoilo.server.engines.stock.project.boinc_tables import OwnWorkunit, ResultRow
     from stoilo.server.engines.stock.project.database import Database
 
@@ -55,13 +56,10 @@ def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus
     said = _verdicts(connection, own.row)
     results = tuple(_view(row, own, said) for row in rows)
     attached = _count_attached(connection, name, since)
-    return WorkunitStatus(
-        name=own.name,
-        results=results,
-        outcome=own.outcome,
-        users_needed=sum(one.state is ResultProgress.UNSENT for one in results),
-        users_attached=attached,
-        explanation=_explain(own, results, attached),
+    unmade = "waits to be made by BOINC's create_work"
+    idle = "waits for BOINC's daemons" if own.boinc_id else unmade
+    return status_of(
+        own.name, results, own.outcome, attached, own.min_quorum, idle=idle
     )
 
 
@@ -133,28 +131,6 @@ def _count_attached(connection: Connection, name: str, since: int) -> int:
     return int(count or 0)
 
 
-def _explain(own: OwnWorkunit, results: tuple[ResultView, ...], attached: int) -> str:
-    if own.outcome is not None:
-        return f"ended: {own.outcome.value.replace('_', ' ')}"
-    if not own.boinc_id:
-        return "waits to be made by BOINC's create_work"
-    unsent = sum(one.state is ResultProgress.UNSENT for one in results)
-    working = sum(one.state is ResultProgress.IN_PROGRESS for one in results)
-    done = sum(one.outcome is ResultOutcome.SUCCESS for one in results)
-    if unsent and attached < own.min_quorum:
-        return f"needs {own.min_quorum} distinct users, {attached} attached"
-    if unsent:
-        return (
-            f"{unsent} results wait for a host, {working} are on hosts, {done} are in"
-        )
-    if working:
-        return f"{working} results are on hosts, {done} are in"
-    return (
-        f"{done} results are being validated" if done else "waits for BOINC's daemons"
-    )
-
-
-WITHIN_S: Final = {"10m": 600, "1d": 86_400}
 # How long a count is told, s.
 COUNTED_S: Final = 60
 
@@ -194,17 +170,15 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
     )
     waiting, oldest = connection.execute(fresh).one()
     return EngineFigures(
-        workunits=_count(connection, _rows(own.c.outcome.is_(None))),
+        workunits=count_rows(connection, own, own.c.outcome.is_(None)),
         results=_results(connection),
-        unsent_age_s=_age(now, connection.scalar(unsent)),
+        unsent_age_s=age_of(now, connection.scalar(unsent)),
         to_validate=waiting,
-        to_validate_age_s=_age(now, oldest),
-        outcomes_waiting=_count(connection, _rows(own.c.undelivered == 1)),
-        accounts=_count(
-            connection, select(func.count()).select_from(boinc_tables.users)
-        ),
+        to_validate_age_s=age_of(now, oldest),
+        outcomes_waiting=count_rows(connection, own, own.c.undelivered == 1),
+        accounts=count_rows(connection, boinc_tables.users),
         hosts={
-            words: _count(connection, _rows(hosts.c.rpc_time >= now - seconds))
+            words: count_rows(connection, hosts, hosts.c.rpc_time >= now - seconds)
             for words, seconds in WITHIN_S.items()
         },
         hosts_banned=0,
@@ -234,15 +208,3 @@ def _of_open(*columns: ColumnElement[Any]) -> Select[Any]:
         .join(results, results.c.workunitid == own.c.boinc_id)
         .where(own.c.outcome.is_(None), own.c.boinc_id != 0)
     )
-
-
-def _rows(condition: object) -> Select[int]:
-    return select(func.count()).where(condition)  # type: ignore[arg-type]  # a column's condition
-
-
-def _count(connection: Connection, query: Select[int]) -> int:
-    return int(connection.scalar(query) or 0)
-
-
-def _age(now: int, since: int | None) -> int:
-    return 0 if since is None else max(0, now - since)

@@ -43,12 +43,16 @@ from sqlalchemy import select
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import (
-    Comparison,
     OutcomeKind,
     PairVerdict,
     ResultCheck,
     ResultVerdict,
-    Waits,
+)
+from stoilo.server.engines.questions import (
+    LOST,
+    ask_check,
+    ask_pair,
+    refusal_cap,
 )
 from stoilo.server.engines.stock import verdicts
 from stoilo.server.engines.stock.project import boinc_tables
@@ -62,7 +66,11 @@ from stoilo.server.engines.stock.project.boinc_tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stoilo.server.engines.interface import ReceivedResult, Validation
+    from stoilo.server.engines.interface import (
+        Comparison,
+        ReceivedResult,
+        Validation,
+    )
     from stoilo.server.engines.stock.outcomes import Outcomes
     from stoilo.server.engines.stock.project.boinc_tables import (
         OwnWorkunit,
@@ -74,14 +82,12 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-_REFUSALS_AT_LEAST: Final = 10
 # Below, BOINC's majority of the quorum is all of it.
 _ALL_FROM: Final = 3
 
 # Outcomes of workunits whose results are judged.
 _LIVE: Final = {None, OutcomeKind.CANONICAL}
 
-_LOST: Final = ResultCheck(ResultVerdict.INVALID, "STO-E023", "the file is lost")
 _TOO_LONG: Final = ResultCheck(
     ResultVerdict.INVALID, "STO-R081", "the file is longer than a result may be"
 )
@@ -110,29 +116,6 @@ _ANSWERS: Final = {
 
 # How long one of BOINC's scripts waits for a validator, s.
 PATIENCE_S: Final = 1.0
-
-
-def refusal_cap(max_total: int) -> int:
-    """Return how many refusals a workunit survives; the embedded engine's number."""
-    return max(_REFUSALS_AT_LEAST, 2 * max_total)
-
-
-def ask_check(validation: Validation, result: ReceivedResult) -> ResultCheck:
-    """Ask the server, with some patience; its own trouble is inconclusive."""
-    try:
-        check = validation.check(result)
-        if check.verdict is ResultVerdict.PENDING and _wait(validation, result):
-            check = validation.check(result)
-    except Exception:  # the server's code must not stop the engine
-        log.exception("check of %s failed", result.name)
-        check = ResultCheck(ResultVerdict.INCONCLUSIVE)
-    return check
-
-
-def _wait(validation: Validation, result: ReceivedResult) -> bool:
-    return isinstance(validation, Waits) and validation.wait(
-        result.workunit, PATIENCE_S
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +164,7 @@ class ScriptValidator:
         self._now = now
 
     def check(self, output: OutputName) -> Answer:
-        """Answer for one result; raises ``STO-E003`` when the database refuses."""
+        """Answer for one result; raises ``STO-R030`` when the database refuses."""
         cases = self._find(output)
         if not cases:
             return Answer.LATER
@@ -199,7 +182,7 @@ class ScriptValidator:
         return _ANSWERS[look.verdict]
 
     def compare(self, left: OutputName, right: OutputName) -> Answer:
-        """Answer for a pair of results that passed `check`; raises ``STO-E003``."""
+        """Answer for a pair of results that passed `check`; raises ``STO-R030``."""
         cases = self._find(left, right)
         if not cases or cases[0].own.outcome not in _LIVE:
             return Answer.LATER
@@ -221,14 +204,14 @@ class ScriptValidator:
         """Keep results' files, as far as they are there: BOINC may delete its own then.
 
         Raises:
-            InternalError: ``STO-E003``: one cannot be read or kept just now.
+            InternalError: ``STO-R030``: one cannot be read or kept just now.
         """
         try:
             for row in rows:
                 self._outcomes.kept.result_of(own, row)
         except OSError as error:
             raise InternalError(
-                "STO-E003", f"a result could not be kept (errno {error.errno})"
+                "STO-R030", f"a result could not be kept (errno {error.errno})"
             ) from error
 
     def passed(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> Passed:
@@ -281,11 +264,11 @@ class ScriptValidator:
             log.warning("%s cannot be read or kept (errno %s)", row.name, error.errno)
             return _Look(ResultCheck(ResultVerdict.INCONCLUSIVE))
         if result is None:
-            return _Look(_LOST)
+            return _Look(LOST)
         if result.size > row.max_bytes:
             return _Look(_TOO_LONG)
         if said is None:
-            return _Look(ask_check(self._validation, result), result)
+            return _Look(ask_check(self._validation, result, PATIENCE_S), result)
         same = said.digest == result.digest
         return _Look(ResultCheck(ResultVerdict.VALID) if same else _CHANGED, result)
 
@@ -340,13 +323,7 @@ class ScriptValidator:
     def _compare(
         self, own: OwnWorkunit, one: ReceivedResult, other: ReceivedResult
     ) -> PairVerdict:
-        try:
-            said = self._validation.compare(one, other)
-            if said.verdict is PairVerdict.PENDING and _wait(self._validation, one):
-                said = self._validation.compare(one, other)
-        except Exception:  # the server's code must not stop the engine
-            log.exception("comparison of %s and %s failed", one.name, other.name)
-            said = Comparison(PairVerdict.INCONCLUSIVE)
+        said = ask_pair(self._validation, one, other, PATIENCE_S)
         if said.verdict is PairVerdict.FATAL:
             self._end(own, OutcomeKind.VALIDATOR_FAILED, said)
         return said.verdict

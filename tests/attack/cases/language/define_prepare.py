@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "special methods that libraries trust"
 # stopped_by = "gate"
-# code = "STO-G104"
+# code = "STO-G105"
 # goal = "inside"
 # ///
 class Space(dict):

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "match args and virtual instances"
 # stopped_by = "language"
-# code = "STO-G106"
+# code = "STO-G105"
 # ///
 from abc import ABC
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "type with three arguments"
 # stopped_by = "language"
-# code = "STO-G104"
+# code = "STO-G105"
 # goal = "inside"
 # ///
 def run(kwargs):

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "type with three arguments"
 # stopped_by = "gate"
-# code = "STO-G104"
+# code = "STO-G105"
 # ///
 def run(kwargs):
     made = type("X", (), {"__getattr__": lambda self, name: getattr(len.__self__, name)})

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "fields that come late"
 # stopped_by = "language"
-# code = "STO-G106"
+# code = "STO-G105"
 # ///
 import warnings
 from abc import ABC

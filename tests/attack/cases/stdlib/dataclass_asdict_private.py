@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "dataclass fields of a library base"
 # stopped_by = "language"
-# code = "STO-G106"
+# code = "STO-G105"
 # goal = "inside"
 # ///
 from dataclasses import asdict, dataclass

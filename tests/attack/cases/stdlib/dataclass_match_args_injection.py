@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "dataclass text"
 # stopped_by = "language"
-# code = "STO-G106"
+# code = "STO-G105"
 # goal = "inside"
 # first_python = "3.11.7"
 # ///

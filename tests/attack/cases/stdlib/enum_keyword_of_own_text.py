@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "keywords of the task's own class"
 # stopped_by = "language"
-# code = "STO-G106"
+# code = "STO-G105"
 # goal = "inside"
 # ///
 from enum import Enum

@@ -2,7 +2,7 @@
 # idea = "enum member read off its value"
 # wider = true
 # stopped_by = "language"
-# code = "STO-G106"
+# code = "STO-G105"
 # goal = "inside"
 # control = "host"
 # ///

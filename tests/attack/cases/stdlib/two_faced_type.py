@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "two-faced mapping that a library compiles"
 # stopped_by = "gate"
-# code = "STO-G104"
+# code = "STO-G105"
 # goal = "inside"
 # wider = true
 # ///

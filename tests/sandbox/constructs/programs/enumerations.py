@@ -35,7 +35,7 @@ def run(kwargs):
     ]
 
 
-# abuse: STO-G106
+# abuse: STO-G105
 import enum
 
 

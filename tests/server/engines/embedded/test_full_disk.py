@@ -55,7 +55,7 @@ def test_full_database_refuses_whole_batches_and_recovers(bench):
         used = connection.exec_driver_sql("PRAGMA page_count").scalar()
     pages(bench, used + 40)
     made = []
-    with pytest.raises(InternalError, match="STO-E003"):
+    with pytest.raises(InternalError, match="STO-R030"):
         fill(bench, made)
     last = [f"w{len(made) // 10}_{part}" for part in range(10)]
     assert all(bench.engine.status(name) is not None for name in made)
@@ -69,7 +69,7 @@ def test_scheduler_call_on_a_full_database_gives_nothing_out(bench):
     bench.engine.create_workunits([make_spec(f"w{n}_1") for n in range(50)])
     bench.request(1)
     set_query_only(bench, "ON")
-    with pytest.raises(InternalError, match="STO-E003"):
+    with pytest.raises(InternalError, match="STO-R030"):
         bench.request(1, cpu_req_instances=50.0)
     set_query_only(bench, "OFF")
     assert all(copy.sent_at == 0 for copy in bench.engine.status("w0_1").results)
@@ -78,7 +78,7 @@ def test_scheduler_call_on_a_full_database_gives_nothing_out(bench):
 
 def test_large_input_on_a_full_disk_stores_nothing(bench):
     spec = make_spec("w_1", data=bytes(4 * LIMIT))
-    with largest_file(LIMIT), pytest.raises(InternalError, match="STO-E003"):
+    with largest_file(LIMIT), pytest.raises(InternalError, match="STO-R030"):
         bench.engine.create_workunits([spec])
     assert bench.engine.status("w_1") is None
     bench.engine.create_workunits([spec])
@@ -88,7 +88,7 @@ def test_large_input_on_a_full_disk_stores_nothing(bench):
 def test_upload_on_a_full_disk_is_put_off_and_goes_on_later(bench):
     bench.engine.create_workunits([make_spec("w_1", result_max_bytes=10 * LIMIT)])
     (copy,) = bench.fetch(1)
-    with largest_file(LIMIT), pytest.raises(InternalError, match="STO-E003"):
+    with largest_file(LIMIT), pytest.raises(InternalError, match="STO-R030"):
         bench.upload(copy, bytes(4 * LIMIT))
     bench.finish(1, copy, bytes(4 * LIMIT))
     assert bench.engine.status("w_1").results[0].outcome == "success"

@@ -21,7 +21,7 @@ def offered(folders):
         platform, plan_class = one.platform.split("__")
         xml = "".join(
             f"<file_info><file_signature>{file.signature}</file_signature></file_info>"
-            for _, file in one.files
+            for _, file in one.program.files
         )
         found.append(
             OfferedVersion(one.app, platform, one.number, plan_class, xml.encode())

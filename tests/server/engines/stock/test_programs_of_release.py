@@ -57,7 +57,7 @@ def test_project_that_runs_others_is_told_to_install(bench, signer):
 def test_signature_of_another_key_is_refused_whatever_is_installed(bench, signer):
     program = signer.program()
     install(bench, program)
-    with pytest.raises(TrustError, match="STO-E050"):
+    with pytest.raises(TrustError, match="STO-K076"):
         bench.engine.set_programs([program], ProgramSigner().key)
 
 

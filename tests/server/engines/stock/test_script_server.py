@@ -47,7 +47,7 @@ class Oracle:
     def hear(self, *, name="", boinc_id=0):
         if self.trouble:
             self.trouble -= 1
-            raise InternalError("STO-E003", "the database is away")
+            raise InternalError("STO-R030", "the database is away")
         self.heard.append(name or boinc_id)
 
 

@@ -89,7 +89,7 @@ def test_full_disk_is_said_and_leaves_nothing_half(stage):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
-        with pytest.raises(InternalError, match="STO-E003"):
+        with pytest.raises(InternalError, match="STO-R030"):
             stage.add([file_of(large, large)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -129,7 +129,7 @@ def test_disk_that_refuses_is_said_and_nothing_is_believed(tmp_path):
     beside = tmp_path / "templates"
     stage = Stage(tmp_path / "download", 1024, b"secret", beside=(beside,))
     (staged,) = stage.add([file_of(BODY)]).values()
-    with pytest.raises(InternalError, match="STO-E003"):
+    with pytest.raises(InternalError, match="STO-R030"):
         stage.sync()  # a folder is away
     stage.path_of(staged.name).write_bytes(bytes(len(BODY)))
     beside.mkdir()

@@ -16,7 +16,7 @@ from stock_bench import StockBench
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
-from stoilo.server.engines.stock.validator import refusal_cap
+from stoilo.server.engines.questions import refusal_cap
 from tests.support.engine import make_spec
 from tests.support.mariadb import MariaServer
 from tests.support.stocktools.creatework import FAULT
@@ -255,7 +255,7 @@ def test_full_disk_at_creation_stores_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, check=False, text=True
     )
-    assert done.stdout.split("\n") == ["STO-E003", "None", "['w_1']", ""], done.stderr
+    assert done.stdout.split("\n") == ["STO-R030", "None", "['w_1']", ""], done.stderr
 
 
 def test_project_that_is_stopped_takes_no_end(bench):

@@ -235,7 +235,7 @@ def test_end_waits_while_a_result_that_it_rests_on_cannot_be_read(bench):
     path = upload_of(bench, copy)
     aside = path.rename(path.with_name("aside"))
     path.symlink_to(path.name)
-    with pytest.raises(InternalError, match="STO-E003"):
+    with pytest.raises(InternalError, match="STO-R030"):
         bench.engine._script_assimilator.hear(name="w_1")
     assert bench.engine.status("w_1").outcome is None
     aside.replace(path)
@@ -277,7 +277,7 @@ def test_refusal_costs_the_task_nothing_when_the_database_refuses_in_between(ben
         "CREATE TRIGGER no BEFORE UPDATE OF max_error_results ON workunit"
         " BEGIN SELECT RAISE(ABORT, 'not now'); END"
     )
-    with pytest.raises(InternalError, match="STO-E003"):
+    with pytest.raises(InternalError, match="STO-R030"):
         judge(bench).check(output)
     database.run("DROP TRIGGER no")
     bench.settle()

@@ -132,7 +132,7 @@ def trust_account(connection: Connection, email: str, *, trusted: bool = True) -
     """Let an account's hosts check others again (the operator's own), or no longer.
 
     Raises:
-        UsageError: ``STO-E069`` when there is no such account, or one made over the web:
+        UsageError: ``STO-R029`` when there is no such account, or one made over the web:
             anybody may have taken that address.
     """
     users = schema.users
@@ -140,7 +140,7 @@ def trust_account(connection: Connection, email: str, *, trusted: bool = True) -
     row = connection.execute(select(users).where(mine)).first()
     if trusted and row is not None and row.password_hash:
         raise UsageError(
-            "STO-E069",
+            "STO-R029",
             f"the account of {email[:100]!r} was made over the web: nobody knows by whom",
             hint="trust one that you made, or gave new keys, with `stoilo boinc account`",
         )
@@ -149,13 +149,13 @@ def trust_account(connection: Connection, email: str, *, trusted: bool = True) -
 
 
 def find_user(connection: Connection, email: str) -> int:
-    """Return an account's number; raises ``STO-E069``."""
+    """Return an account's number; raises ``STO-R029``."""
     users = schema.users
     address = email.strip().lower()
     found = connection.scalar(select(users.c.id).where(users.c.email == address))
     if found is None:
         raise UsageError(
-            "STO-E069",
+            "STO-R029",
             f"there is no account of {email[:100]!r}",
             hint="make it with `stoilo boinc account`",
         )

@@ -184,11 +184,6 @@ def check_preferences(chosen: ProjectPreferences) -> ProjectPreferences:
     return replace(chosen, levels=levels, topics=topics, name=check_name(chosen.name))
 
 
-def levels_for(max_level: str) -> tuple[str, ...]:
-    """Return all levels up to and with one; raises ``STO-E015`` for an unknown one."""
-    return levels_up_to(check_level(max_level))
-
-
 def load_preferences(connection: Connection, user_id: int) -> ProjectPreferences:
     """Return what holds for a user."""
     users = schema.users

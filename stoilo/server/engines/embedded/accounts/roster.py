@@ -132,11 +132,6 @@ class Roster:
             rows = connection.execute(query).all()
         return tuple(_record(row, KnownHost) for row in rows)
 
-    def find_user(self, email: str) -> int:
-        """Return an account's number; raises ``STO-E069``."""
-        with self._database.read() as connection:
-            return find_user(connection, email)
-
     def load(self, user_id: int) -> ProjectPreferences:
         """Return what a volunteer chose and is called."""
         with self._database.read() as connection:
@@ -150,13 +145,13 @@ class Roster:
     def ban_host(self, host_id: int, now: int, *, lift: bool = False) -> None:
         """Give a host no work and count none of its results, or do so again.
 
-        What it has in progress goes to others. Raises ``STO-E069``.
+        What it has in progress goes to others. Raises ``STO-R029``.
         """
         hosts = schema.hosts
         known = select(hosts.c.id).where(hosts.c.id == host_id)
         with self._database.write() as connection:
             if connection.scalar(known) is None:
-                raise UsageError("STO-E069", f"there is no computer {host_id}")
+                raise UsageError("STO-R029", f"there is no computer {host_id}")
             if lift:
                 lift_ban(connection, host_id)
             else:
@@ -177,7 +172,7 @@ class Roster:
                 void_results(connection, host_id, now)
 
     def trust(self, email: str, *, trusted: bool = True) -> None:
-        """Let an account's hosts check others again, or no longer; ``STO-E069``."""
+        """Let an account's hosts check others again, or no longer; ``STO-R029``."""
         with self._database.write() as connection:
             trust_account(connection, email.strip().lower(), trusted=trusted)
 
@@ -205,7 +200,7 @@ def open_roster(
     """Return the roster of the engine under `directory`, also beside a running one.
 
     Raises:
-        InternalError: ``STO-E003`` or ``STO-E005``.
+        InternalError: ``STO-R030`` or ``STO-E005``.
     """
     database = Database(database_url or f"sqlite:///{directory / 'engine.sqlite'}")
     database.upgrade()

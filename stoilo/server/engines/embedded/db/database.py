@@ -157,6 +157,6 @@ class Database(EngineDatabase):
         effects than those in the database.
 
         Raises:
-            InternalError: ``STO-E003`` when the database refuses; nothing is stored.
+            InternalError: ``STO-R030`` when the database refuses; nothing is stored.
         """
         return self._group.run(work)

@@ -133,7 +133,6 @@ workunits = Table(
     Column("result_max_bytes", BigInteger, nullable=False),
     Column("fpops_est", Real, nullable=False),
     Column("fpops_bound", Real, nullable=False),
-    Column("priority", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("transition_at", BigInteger, nullable=False),
     # which hosts may have it; topics each between two commas
@@ -166,7 +165,6 @@ results = Table(
     Column("state", String(16), nullable=False),
     Column("outcome", String(16), nullable=False),
     Column("validity", String(16), nullable=False),
-    Column("priority", Integer, nullable=False),
     Column("user_id", Key, nullable=False, default=0),
     Column("host_id", Key, nullable=False, default=0),
     Column("host_key", Name, nullable=False, default=""),
@@ -192,8 +190,7 @@ results = Table(
 )
 # In the order in which results are handed out: the first that fit are found without
 # reading and sorting every other one that waits.
-_offer = (results.c.state, results.c.priority.desc(), results.c.id)
-Index("engine_result_offer", *_offer)
+Index("engine_result_offer", results.c.state, results.c.id)
 
 excuses = Table(  # hosts found wrong in a resumed run, and not banned for it
     "engine_excuse",

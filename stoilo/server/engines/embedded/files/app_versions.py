@@ -19,7 +19,14 @@ from stoilo.core.boinc.messages import AppVersion, FileInfo, FileRef, ProgramFil
 from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.interface import ResultProgress
-from stoilo.server.engines.programs import CodeSignKey, FormerKey
+from stoilo.server.engines.programs import (
+    FIRST_VERSION,
+    VERIFIER_OPEN_NAME,
+    CodeSignKey,
+    FormerKey,
+    launcher_name,
+    verifier_name,
+)
 from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
@@ -96,9 +103,7 @@ def _info(
 
 
 def _program(row: AnyRow, held: Mapping[str, FileInfo]) -> AppVersion:
-    # named by their bytes, so that a name never changes its meaning
-    launcher = f"stoilo_launcher_{row.launcher[:16]}"
-    verifier = f"stoilo_verifier_{row.verifier[:16]}.tar"
+    launcher, verifier = launcher_name(row.launcher), verifier_name(row.verifier)
     files = (
         ProgramFile(
             replace(held[row.launcher], name=launcher, sticky=False),
@@ -155,13 +160,11 @@ def _files_of() -> Select[Any]:
 
 
 RELEASES_KEPT = 3
-FIRST_VERSION = 100  # BOINC shows it as 1.00
-VERIFIER_OPEN_NAME = "stoilo-verifier.tar"
 
 
 def program_files(programs: Iterable[AppProgram]) -> tuple[WorkunitFile, ...]:
     """Return the files of programs in the form that the depot takes."""
-    signed = [file for one in programs for file in (one.launcher, one.verifier)]
+    signed = [file for one in programs for _, file in one.files]
     return tuple(
         WorkunitFile(VERIFIER_OPEN_NAME, file.digest, file.source) for file in signed
     )

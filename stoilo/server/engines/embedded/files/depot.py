@@ -8,7 +8,6 @@ names them. A file that no workunit needs any more is removed.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import secrets
@@ -16,7 +15,7 @@ import shutil
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, exists, select
 
@@ -24,6 +23,7 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory
 from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.workunits import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-CHUNK: Final = 1024 * 1024
 
 
 def free_bytes(directory: Path) -> int:
@@ -63,23 +61,10 @@ def remove(path: Path) -> bool:
     return True
 
 
-def measure(path: Path) -> tuple[int, str, str]:
-    """Return size, SHA-256 and MD5 of a file, read once, in pieces."""
-    # MD5 is BOINC's check of a transfer; nothing is trusted for it.
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    size = 0
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            sha256.update(chunk)
-            md5.update(chunk)
-            size += len(chunk)
-    return size, sha256.hexdigest(), md5.hexdigest()
-
-
 def disk_error(error: OSError) -> InternalError:
     """Return our error for the disk's."""
     return InternalError(
-        "STO-E003", f"a result file could not be stored (errno {error.errno})"
+        "STO-R030", f"a result file could not be stored (errno {error.errno})"
     )
 
 
@@ -90,8 +75,8 @@ _TOKEN_BYTES = 24
 class StoredFile:
     """What the database shall know about a file; `content` None: it lies on disk."""
 
-    digest: str
     size: int
+    digest: str
     md5: str
     content: bytes | None
 
@@ -151,7 +136,7 @@ class Depot:
 
         Raises:
             TrustError: ``STO-E002`` for a wrong digest.
-            InternalError: ``STO-E003`` when the disk refuses.
+            InternalError: ``STO-R030`` when the disk refuses.
         """
         distinct = {file.digest: file for file in files}
         with self._lock:
@@ -160,7 +145,7 @@ class Depot:
             yield tuple(self._take(file) for file in distinct.values())
         except OSError as error:
             raise InternalError(
-                "STO-E003", f"an input file could not be stored (errno {error.errno})"
+                "STO-R030", f"an input file could not be stored (errno {error.errno})"
             ) from error
         finally:
             with self._lock:
@@ -224,27 +209,20 @@ class Depot:
     def _take(self, file: WorkunitFile) -> StoredFile:
         """Return one file checked; a large one is on disk afterwards."""
         if isinstance(file.source, bytes) and len(file.source) <= schema.INLINE_BYTES:
-            return self._inline(file, file.source)
+            return StoredFile(*measure(file.source, file.digest), file.source)
         target = self._directory / file.digest
         known = self._measured.get(file.digest)
         if known is not None and target.exists():
             return known
         if not target.exists():
             self._place(file, target)
-        size, digest, md5 = measure(target)
-        if digest != file.digest:
+        try:
+            stored = StoredFile(*measure(target, file.digest), None)
+        except TrustError:
             target.unlink(missing_ok=True)
-            raise _wrong_digest(file)
-        stored = StoredFile(digest, size, md5, None)
-        self._measured[digest] = stored
+            raise
+        self._measured[file.digest] = stored
         return stored
-
-    @staticmethod
-    def _inline(file: WorkunitFile, data: bytes) -> StoredFile:
-        if hashlib.sha256(data).hexdigest() != file.digest:
-            raise _wrong_digest(file)
-        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        return StoredFile(file.digest, len(data), md5, data)
 
     def _place(self, file: WorkunitFile, target: Path) -> None:
         """Bring the bytes to `target`, durably; linked where the disk allows."""
@@ -268,9 +246,3 @@ def _copy(source: Path | bytes, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _wrong_digest(file: WorkunitFile) -> TrustError:
-    return TrustError(
-        "STO-E002", f"input file {file.open_name!r} does not have its digest"
-    )

@@ -49,12 +49,12 @@ from stoilo.server.engines.embedded.scheduling.reports import is_resendable
 from stoilo.server.engines.embedded.scheduling.sticky_files import local_first
 from stoilo.server.engines.embedded.workunits.steps import change_workunit
 from stoilo.server.engines.embedded.workunits.transitioner import (
-    REFUSALS_AT_LEAST,
     TURNED_AWAY,
     may_issue,
     may_recheck,
 )
 from stoilo.server.engines.interface import ResultProgress
+from stoilo.server.engines.questions import REFUSALS_AT_LEAST
 from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def _candidates(
             _is_for_newcomers() if caller.newcomer else true(),
             ~has_one,
         )
-        .order_by(results.c.priority.desc(), results.c.id)
+        .order_by(results.c.id)
         .limit(bindparam("most"))
     )
 

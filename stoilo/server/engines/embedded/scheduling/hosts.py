@@ -38,7 +38,7 @@ TEXT_CHARS = 128
 # Free disk and the like change with every call; a record follows at that pace
 RECORD_EVERY_S = 3600
 # How late the stored time and number of a host's last call may be while nothing else of
-# it is written. Shorter than a host counts as attached (`engine.SEEN_WITHIN_S`).
+# it is written. Shorter than a host counts as attached (`status.SEEN_WITHIN_S`).
 SEEN_EVERY_S = 300
 
 

@@ -107,7 +107,7 @@ class Scheduler:
         A call that has nothing to write is answered from a snapshot, beside any writer.
 
         Raises:
-            InternalError: ``STO-E003`` when the database refuses; nothing is stored.
+            InternalError: ``STO-R030`` when the database refuses; nothing is stored.
         """
         last_call = self._activity.last_call(request.host_id)
 

@@ -211,9 +211,8 @@ def _in_use(connection: Connection, host_id: int) -> frozenset[str]:
     return frozenset(connection.scalars(query))
 
 
-# BOINC's locality scheduling. It changes the order among equals only: a higher priority goes
-# first whatever a host holds, and so does what has waited long, so that no workunit starves
-# because others' files are better spread. Among those that are equal then the lot decides:
+# BOINC's locality scheduling. What has waited long goes first whatever a host holds, so that
+# no workunit starves because others' files are better spread. Among equals the lot decides:
 # were they handed out in order, two accounts of one person that call one right after the
 # other would get both results of a workunit, and could agree on a lie.
 # Older results wait no longer for a host that has their files, s
@@ -229,7 +228,6 @@ class Candidate:
 
     id: int  # row of the result; grows with its age
     workunit_id: int  # row of its workunit
-    priority: int  # larger goes out first
     created_at: int  # of the workunit, s
     held_bytes: int = 0  # of its large files, what the host has
     lot: float = 0.0  # of its workunit, uniform in [0, 1): the smallest goes first
@@ -240,10 +238,10 @@ def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
     every = list(candidates)
     somewhere = any(one.held_bytes for one in every)
 
-    def rank(one: Candidate) -> tuple[int, bool, int, float, int]:
+    def rank(one: Candidate) -> tuple[bool, int, float, int]:
         waited = somewhere and now - one.created_at >= PATIENCE_S
         local = 0 if waited else one.held_bytes
-        return (-one.priority, not waited, -local, one.lot, one.id)
+        return (not waited, -local, one.lot, one.id)
 
     return sorted(every, key=rank)
 
@@ -274,7 +272,6 @@ def local_first(
         Candidate(
             row.id,
             row.workunit_id,
-            row.priority,
             row.wu_created_at,
             sizes.get(row.workunit_id, 0),
             drawn[row.workunit_id],

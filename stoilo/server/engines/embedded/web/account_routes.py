@@ -115,7 +115,6 @@ XML: Final = "text/xml; charset=utf-8"
 # BOINC's numbers (lib/error_numbers.h)
 ERR_PROJECT_DOWN: Final = -183  # clients show it as: try again later
 ERR_XML_PARSE: Final = -112
-ERR_CREATION_DISABLED: Final = -208
 ERR_BAD_EMAIL_ADDR: Final = -205
 ERR_BAD_PASSWD: Final = -206
 ERR_BAD_USER_NAME: Final = -188
@@ -153,11 +152,9 @@ def people_routes(
     project: str,  # its name
     rates: CallRates,  # of calls by address
     refusals: RefusalLog,  # where refused calls are noted
-    *,
-    creation: bool = True,  # whether accounts can be made over the web
 ) -> list[Route]:
     """Return the routes of everything that people ask for themselves."""
-    face = _PeopleFace(engine, project, rates, refusals, creation=creation)
+    face = _PeopleFace(engine, project, rates, refusals)
     both = ["GET", "POST"]
     return [
         Route("/lookup_account.php", face.look_up, methods=both),
@@ -175,15 +172,12 @@ class _PeopleFace:
         project: str,
         rates: CallRates,
         refusals: RefusalLog,
-        *,
-        creation: bool,
     ) -> None:
         self._engine = engine
         self._roster = engine.roster
         self._project = project
         self._rates = rates
         self._refusals = refusals
-        self._creation = creation
 
     async def look_up(self, request: Request) -> Response:
         """GET or POST /lookup_account.php: the weak key for address and password."""
@@ -191,9 +185,6 @@ class _PeopleFace:
 
     async def create(self, request: Request) -> Response:
         """GET or POST /create_account.php: the weak key of a new account."""
-        if not self._creation:
-            said = "accounts are made by the project's operator"
-            return _xml(render_account_error(ERR_CREATION_DISABLED, said))
         return await self._account_call(request, make=True)
 
     async def preferences(self, request: Request) -> Response:

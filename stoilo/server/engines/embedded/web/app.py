@@ -93,9 +93,6 @@ class HttpOptions:
     project: str = "stoilo"  # the project's name
     pages: str = ""  # where people read the audit log, empty when there are no pages
     bodies: BodyPace = field(default_factory=BodyPace)  # how slowly a body may come
-    # whether accounts can be made over the web; else the operator makes them (`stoilo
-    # boinc account`)
-    account_creation: bool = True
     calls: CallLimits = field(default_factory=CallLimits)  # how often may be called
     # longest time an empty answer is held for a volunteer who asks for it, s
     hold_s: float = 5.0
@@ -120,13 +117,7 @@ def create_project_app(
         Route("/download/{token}", face.download, methods=["GET"]),
         Route("/upload/{token}", face.upload, methods=["POST"]),
         Route("/mirror/file/{digest}", face.shared_file, methods=["GET"]),
-        *people_routes(
-            engine,
-            options.project,
-            rates,
-            face.refusals,
-            creation=options.account_creation,
-        ),
+        *people_routes(engine, options.project, rates, face.refusals),
     ]
     return Starlette(
         routes=routes,
@@ -177,7 +168,6 @@ class _Face:
             self._options.project,
             self._base_url,
             await run_in_threadpool(self._engine.platforms),
-            account_creation=self._options.account_creation,
         )
         return Response(config, media_type=XML)
 

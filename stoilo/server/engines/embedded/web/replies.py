@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.core.boinc.xml import escape
+from stoilo.core.boinc.xml import element, escape, leaf
 from stoilo.server.engines.embedded.accounts.passwords import MIN_CHARS
+from stoilo.server.engines.programs import API_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,21 +25,6 @@ if TYPE_CHECKING:
         SchedulerReply,
         WorkunitInfo,
     )
-
-API_VERSION = "7.20.5"
-
-
-def element(tag: str, *inside: str, **leaves: object) -> str:
-    """Return an element with some leaves by name, and with what is XML already."""
-    named = "".join(
-        f"<{name}>{escape(str(value))}</{name}>" for name, value in leaves.items()
-    )
-    return f"<{tag}>{named}{''.join(inside)}</{tag}>"
-
-
-def leaf(tag: str, value: object) -> str:
-    """Return one leaf element."""
-    return element(tag, escape(str(value)))
 
 
 def render_reply(reply: SchedulerReply, project: str) -> bytes:
@@ -241,18 +227,14 @@ def render_config(
     project: str,  # its name
     master_url: str,  # with final slash
     platforms: Sequence[str] = (),  # BOINC's names of those with a program
-    *,
-    account_creation: bool = True,  # whether accounts can be made over the web
 ) -> bytes:
     """Return what `get_project_config` answers: what a manager asks before it attaches."""
-    closed = "<account_creation_disabled/>\n<client_account_creation_disabled/>\n"
     offered = (
         element("platform", platform_name=name, user_friendly_name=name)
         for name in platforms
     )
     return element(
         "project_config",
-        "" if account_creation else closed,
         element("platforms", *offered),
         name=project,
         master_url=master_url,

@@ -26,7 +26,7 @@ _RESULT_SECRET_BYTES = 32
 _OF_REDUNDANCY = tuple(one.name for one in fields(Redundancy))
 _OF_SPEC = (
     *("name", "app", "not_after", "result_max_bytes", "fpops_est", "fpops_bound"),
-    *("priority", "memory_bound", "disk_bound"),
+    *("memory_bound", "disk_bound"),
 )
 
 
@@ -59,7 +59,7 @@ def insert_workunits(
     ]
     insert_many(connection, schema.workunit_files, needs)
     results = [
-        (row_of[spec.name], spec.name, spec.priority, number)
+        (row_of[spec.name], spec.name, number)
         for spec in specs
         for number in range(1 if starts_alone(spec) else spec.redundancy.target_results)
     ]
@@ -86,7 +86,7 @@ def _workunit_row(spec: WorkunitSpec, now: int) -> dict[str, object]:
 
 
 def _result_row(
-    workunit_id: int, workunit: str, priority: int, number: int, *, drawn: str
+    workunit_id: int, workunit: str, number: int, *, drawn: str
 ) -> dict[str, object]:
     """Return the columns of a new, unsent result; `drawn` is its own secret."""
     return {
@@ -95,7 +95,6 @@ def _result_row(
         "state": ResultProgress.UNSENT.value,
         "outcome": ResultOutcome.NONE.value,
         "validity": Validity.INIT.value,
-        "priority": priority,
         "upload_name": f"{workunit}_{number}_r{drawn[:16]}_0",
         "upload_token": drawn[16:],
     }
@@ -108,13 +107,13 @@ def add_results(
     table, of = schema.results, schema.workunits
     known = select(func.count()).where(table.c.workunit_id == workunit_id)
     row = connection.execute(
-        select(of.c.name, of.c.priority, known.scalar_subquery().label("made")).where(
+        select(of.c.name, known.scalar_subquery().label("made")).where(
             of.c.id == workunit_id
         )
     ).one()
     drawn = draw_tokens(count, _RESULT_SECRET_BYTES)
     made = [
-        _result_row(workunit_id, row.name, row.priority, row.made + number, drawn=own)
+        _result_row(workunit_id, row.name, row.made + number, drawn=own)
         | {"recheck": recheck}
         for number, own in enumerate(drawn)
     ]

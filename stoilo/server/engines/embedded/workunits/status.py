@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sqlalchemy import distinct, func, select
 
@@ -15,18 +15,17 @@ from stoilo.server.engines.embedded.db.records import (
 )
 from stoilo.server.engines.interface import (
     EngineFigures,
-    OutcomeKind,
     ResultOutcome,
     ResultProgress,
     ResultView,
-    WorkunitStatus,
 )
+from stoilo.server.engines.status import WITHIN_S, age_of, count_rows, status_of
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Table
+    from sqlalchemy import Connection
 
-    from stoilo.server.engines.embedded.db.records import WorkunitView
     from stoilo.server.engines.embedded.db.schema import AnyRow
+    from stoilo.server.engines.interface import WorkunitStatus
 
 
 def read_status(
@@ -41,15 +40,15 @@ def read_status(
     if row is None:
         return None
     views = _results(connection, row.id)
-    outcome = None if row.outcome is None else OutcomeKind(row.outcome)
     attached = _count_attached(connection, row, since)
-    return WorkunitStatus(
-        name=row.name,
-        results=views,
-        outcome=outcome,
-        users_needed=sum(view.state is ResultProgress.UNSENT for view in views),
-        users_attached=attached,
-        explanation=_explain(load_view(connection, row.id), views, attached),
+    view = load_view(connection, row.id)
+    return status_of(
+        row.name,
+        views,
+        view.outcome,
+        attached,
+        view.in_force.min_quorum,
+        host_class=view.host_class,
     )
 
 
@@ -90,27 +89,6 @@ def _shown_outcome(result: AnyRow) -> ResultOutcome:
     return ResultOutcome.INVALID if outvoted else ResultOutcome(result.outcome)
 
 
-def _explain(view: WorkunitView, results: tuple[ResultView, ...], attached: int) -> str:
-    if view.outcome is not None:
-        return f"ended: {view.outcome.value.replace('_', ' ')}"
-    quorum = view.in_force.min_quorum
-    alike = f" of class {view.host_class}" if view.host_class else ""
-    unsent = sum(result.state is ResultProgress.UNSENT for result in results)
-    working = sum(result.state is ResultProgress.IN_PROGRESS for result in results)
-    done = sum(result.outcome is ResultOutcome.SUCCESS for result in results)
-    if unsent and attached < quorum:
-        return f"needs {quorum} distinct users, {attached} attached"
-    if unsent:
-        waiting = f"{unsent} results wait for a host{alike}"
-        return f"{waiting}, {working} are on hosts, {done} are in"
-    if working:
-        return f"{working} are on hosts, {done} are in"
-    return f"{done} results are being validated"
-
-
-WITHIN_S: Final = {"10m": 600, "1d": 86_400}
-
-
 def read_figures(connection: Connection, now: int) -> EngineFigures:
     """Return the engine's figures at `now`, s, within one read transaction."""
     results, workunits = schema.results, schema.workunits
@@ -131,28 +109,22 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
     hosts = schema.hosts
     running = workunits.c.state == WorkunitState.RUNNING.value
 
-    def count(table: Table, *which: ColumnElement[bool]) -> int:
-        query = select(func.count()).select_from(table).where(*which)
-        return int(connection.scalar(query) or 0)
-
     return EngineFigures(
-        workunits=count(workunits, running),
+        workunits=count_rows(connection, workunits, running),
         results={
             (state, outcome): number
             for state, outcome, number in connection.execute(grouped)
         },
-        unsent_age_s=_age(now, connection.scalar(unsent)),
+        unsent_age_s=age_of(now, connection.scalar(unsent)),
         to_validate=waiting,
-        to_validate_age_s=_age(now, oldest),
-        outcomes_waiting=count(workunits, workunits.c.tell_at.is_not(None)),
-        accounts=count(schema.users),
+        to_validate_age_s=age_of(now, oldest),
+        outcomes_waiting=count_rows(
+            connection, workunits, workunits.c.tell_at.is_not(None)
+        ),
+        accounts=count_rows(connection, schema.users),
         hosts={
-            words: count(hosts, hosts.c.seen_at >= now - seconds)
+            words: count_rows(connection, hosts, hosts.c.seen_at >= now - seconds)
             for words, seconds in WITHIN_S.items()
         },
-        hosts_banned=count(hosts, hosts.c.ban.is_not(None)),
+        hosts_banned=count_rows(connection, hosts, hosts.c.ban.is_not(None)),
     )
-
-
-def _age(now: int, since: int | None) -> int:
-    return 0 if since is None else max(0, now - since)

@@ -45,6 +45,7 @@ from stoilo.server.engines.embedded.db.records import (
     still_counts,
 )
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
+from stoilo.server.engines.questions import refusal_cap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -142,7 +143,6 @@ MAY_RETURN = frozenset(
     {ResultOutcome.NONE, ResultOutcome.NO_REPLY, ResultOutcome.SUCCESS}
 )
 TURNED_AWAY = frozenset({ResultOutcome.REFUSED, ResultOutcome.ABORTED})
-REFUSALS_AT_LEAST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +183,13 @@ def _count(results: Iterable[Result]) -> _Counts:
     )
 
 
-def refusal_cap(redundancy: Redundancy) -> int:
-    """Return how many results may be turned away; one more ends the workunit."""
-    return max(REFUSALS_AT_LEAST, 2 * redundancy.max_total)
-
-
 def is_left_to_others(view: WorkunitView) -> bool:
     """Say whether so much was turned away that newcomers get no result any more.
 
     What they turn away can then not end the workunit.
     """
     turned_away = sum(result.outcome in TURNED_AWAY for result in view.results)
-    return turned_away >= refusal_cap(view.redundancy) // 2
+    return turned_away >= refusal_cap(view.redundancy.max_total) // 2
 
 
 def deadline_of(redundancy: Redundancy, now: int) -> int:
@@ -350,7 +345,7 @@ def _broken_limit(redundancy: Redundancy, counts: _Counts) -> OutcomeKind | None
         return OutcomeKind.TOO_MANY_ERRORS
     if counts.viable > redundancy.max_success:
         return OutcomeKind.TOO_MANY_SUCCESS
-    if counts.turned_away > refusal_cap(redundancy):
+    if counts.turned_away > refusal_cap(redundancy.max_total):
         return OutcomeKind.TOO_MANY_REFUSALS
     if _needed(redundancy, counts) and counts.total >= redundancy.max_total:
         open_results = counts.unsent + counts.in_progress

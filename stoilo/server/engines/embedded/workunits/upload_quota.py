@@ -89,7 +89,7 @@ class UploadRoom:
         """Set room aside for a file before it comes.
 
         Raises:
-            InternalError: ``STO-E003`` for a full disk, ``STO-E110`` for a used-up
+            InternalError: ``STO-R030`` for a full disk, ``STO-E110`` for a used-up
                 share: try again later. What was held before is held on.
         """
         with self._lock:
@@ -164,7 +164,7 @@ class UploadRoom:
         """
         limits = self.limits
         if free < self._coming + limits.free_bytes:
-            raise InternalError("STO-E003", "the project's disk is nearly full")
+            raise InternalError("STO-R030", "the project's disk is nearly full")
         most = limits.most_bytes or self._here + free - limits.free_bytes
         if self._here + self._coming > most:
             raise _no_room("all result files together have")

@@ -35,7 +35,6 @@ from stoilo.server.engines.embedded.db.records import (
 from stoilo.server.engines.embedded.files.depot import (
     disk_error,
     free_bytes,
-    measure,
     remove,
     size_of,
 )
@@ -45,6 +44,7 @@ from stoilo.server.engines.embedded.workunits.upload_quota import (
     UploadLimits,
     UploadRoom,
 )
+from stoilo.server.engines.workunits import CHUNK, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.db.database import Database
     from stoilo.server.engines.embedded.db.schema import AnyRow
 
-CHUNK = 1024 * 1024
 # So much of an upload comes before its part of the reserved room is noted again
 NOTED_BYTES = 4 * CHUNK
 # What says whether an account is a newcomer's
@@ -87,7 +86,7 @@ class Incoming:
 
         Raises:
             UsageError: ``STO-E030`` for more than announced.
-            InternalError: ``STO-E003`` when the disk refuses.
+            InternalError: ``STO-R030`` when the disk refuses.
         """
         if len(chunk) > self.missing:
             raise UsageError("STO-E030", "the upload is longer than announced")
@@ -144,14 +143,14 @@ class UploadDesk:
 
         Raises:
             DeniedError: ``STO-E014``.
-            UsageError: ``STO-E030`` or ``STO-E032`` (too large): never try again.
-            InternalError: ``STO-E034`` (busy), ``STO-E003`` or ``STO-E110`` (no room):
+            UsageError: ``STO-E030``: never try again.
+            InternalError: ``STO-E034`` (busy), ``STO-R030`` or ``STO-E110`` (no room):
                 try again later.
             TrustError: ``STO-E034`` for a wrong checksum: try again from the start.
         """
         row = self._expected(token, head.name)
         if head.nbytes > row.result_max_bytes or head.offset > head.nbytes:
-            raise UsageError("STO-E032", "the upload is larger than the task allows")
+            raise UsageError("STO-E030", "the upload is larger than the task allows")
         with self._alone(head.name):
             row = self._expected(token, head.name)  # another may have ended meanwhile
             if row.upload_size is not None:

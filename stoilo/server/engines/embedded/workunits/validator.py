@@ -10,12 +10,10 @@ in the word.
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from stoilo.core.errors import StoiloError
 from stoilo.server.engines.embedded.db.records import (
     Answers,
     Check,
@@ -24,12 +22,13 @@ from stoilo.server.engines.embedded.db.records import (
     Judgement,
     Question,
 )
-from stoilo.server.engines.interface import (
-    Comparison,
-    NotDecidedYet,
-    PairVerdict,
-    ResultCheck,
-    ResultVerdict,
+from stoilo.server.engines.interface import PairVerdict, ResultCheck, ResultVerdict
+from stoilo.server.engines.questions import (
+    LOST,
+    ask_check,
+    ask_pair,
+    deliver,
+    take_names,
 )
 
 if TYPE_CHECKING:
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.workunits.store import Store
     from stoilo.server.engines.interface import (
         Assimilator,
+        Comparison,
         ReceivedResult,
         Validation,
         WorkunitOutcome,
     )
 
-log = logging.getLogger(__name__)
 INCONCLUSIVE_RETRY_S: Final = 5
 # Should nobody say that a validator has run: its answers may have been forgotten
 PENDING_RETRY_S: Final = 600
@@ -109,15 +108,7 @@ class _Asker:
     def check(self, name: str) -> None:
         """Ask for the verdict about one result."""
         result = self._results.get(name)
-        try:
-            if result is None or not result.path.exists():
-                lost = "the file is lost"
-                said = ResultCheck(ResultVerdict.INVALID, "STO-E023", lost)
-            else:
-                said = self._validation.check(result)
-        except Exception:  # the server's code must not stop the engine
-            log.exception("check of %s failed", name)
-            said = ResultCheck(ResultVerdict.INCONCLUSIVE)
+        said = LOST if result is None else ask_check(self._validation, result)
         self.said.checks[name] = said
         if said.verdict.undecided:
             self.undecided.add(said.verdict.value)
@@ -156,11 +147,7 @@ class _Asker:
         return self._pair(before, result).verdict
 
     def _pair(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:
-        try:
-            said = self._validation.compare(left, right)
-        except Exception:  # the server's code must not stop the engine
-            log.exception("comparison of %s and %s failed", left.name, right.name)
-            said = Comparison(PairVerdict.INCONCLUSIVE)
+        said = ask_pair(self._validation, left, right)
         if said.verdict.undecided:
             self.undecided.add(said.verdict.value)
         return said
@@ -195,7 +182,8 @@ class Mover:
     ) -> tuple[bool, bool]:
         """Move what can be moved; return whether anything was, and was delivered."""
         now = self._now()
-        self._hasten()
+        # in the thread that may just have put off what was told of
+        take_names(self._answered, BATCH, self._store.hasten)
         due = self._store.due(now, BATCH)
         for at in range(0, len(due), MOVED_TOGETHER):
             self._move(due[at : at + MOVED_TOGETHER], validation)
@@ -211,18 +199,6 @@ class Mover:
             answers = self._ask(questions, validation)
             questions = self._store.advance((), answers, self._now())
 
-    def _hasten(self) -> None:
-        """Look again at what was told of; in the thread that may just have put it off."""
-        count = min(self._answered.qsize(), BATCH)
-        names = {self._answered.get() for _ in range(count)}
-        try:
-            if names:
-                self._store.hasten(names)
-        except StoiloError:  # the database is away; the names are not
-            for name in names:
-                self._answered.put(name)
-            raise
-
     def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
         if self._pool is None:
             return [answer(question, validation) for question in questions]
@@ -235,11 +211,7 @@ class Mover:
 
         It comes again until it was taken and that is noted.
         """
-        try:
-            assimilator.assimilate(outcome)
-        except Exception as error:  # the server's code must not stop the engine
-            if not isinstance(error, NotDecidedYet):
-                log.exception("outcome of %s was not taken", outcome.workunit)
+        taken = deliver(outcome, assimilator)
+        if not taken:
             self._store.refused(outcome.workunit, self._now())
-            return False
-        return True
+        return taken

@@ -120,7 +120,7 @@ def read_offer(directory: Path) -> ReleasedPrograms:
     Raises:
         UsageError: ``STO-B028`` when there is nothing for them.
         TrustError: the release's codes; ``STO-E002`` a file that is not of its digest;
-            ``STO-E050``, ``STO-E001`` signatures and platforms.
+            ``STO-K076``, ``STO-E001`` signatures and platforms.
     """
     root = directory / "root.json"
     if not root.is_file():
@@ -209,7 +209,9 @@ class Installer:
         made = place.with_name(f".{place.name}.new")
         with ExitStack() as stack:
             # the release is read with the rights of whoever installs
-            sources = [stack.enter_context(_open(file)) for _, file in folder.files]
+            sources = [
+                stack.enter_context(_open(file)) for _, file in folder.program.files
+            ]
             stack.enter_context(acting_as(self._owner))
             self._make_folder(place.parent)
             shutil.rmtree(made, ignore_errors=True)
@@ -264,7 +266,9 @@ def _keep_former(path: Path) -> None:
 def _fill(made: Path, folder: VersionFolder, sources: list[BinaryIO]) -> None:
     """Write a version's files, their signatures and its description."""
     modes = (_PROGRAM_MODE, _FILE_MODE)  # BOINC runs the first one
-    for (name, file), source, mode in zip(folder.files, sources, modes, strict=True):
+    for (name, file), source, mode in zip(
+        folder.program.files, sources, modes, strict=True
+    ):
         pieces = iter(partial(source.read, _CHUNK), b"")
         write_durably(made / name, pieces, mode=mode)
         write_durably(made / f"{name}.sig", file.signature.encode(), mode=_FILE_MODE)

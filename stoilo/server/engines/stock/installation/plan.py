@@ -238,7 +238,7 @@ def _key(
         raise UsageError(
             "STO-B023",
             f"{database.hosts} computers know another code-sign key of this project",
-            hint="let the old key vouch for the new one: stoilo release boinc-change",
+            hint="let the old key vouch for the new one: stoilo release sign NEW.pub",
         )
     # BOINC's scheduler hands the old key's signature out by these names
     # (sched/handle_request.cpp); the new key comes last, when they are there

@@ -74,7 +74,7 @@ def join_cache_level(connection: Connection) -> int:
 
 
 class Settings:
-    """Values by name; each method raises ``STO-E003`` when the database refuses."""
+    """Values by name; each method raises ``STO-R030`` when the database refuses."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -129,7 +129,7 @@ class FolderLock:
 
     Raises:
         InternalError: ``STO-B095`` when another server works on the project;
-            ``STO-B007`` when the folder cannot be used.
+            ``STO-U006`` when the folder cannot be used.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -144,7 +144,7 @@ class FolderLock:
                 text = "another server works on this BOINC project"
                 raise InternalError("STO-B095", text) from error
             text = f"the project's folder stoilo cannot be used (errno {error.errno})"
-            raise InternalError("STO-B007", text) from error
+            raise InternalError("STO-U006", text) from error
 
     def release(self) -> None:
         """Let another server have the project; again: nothing."""

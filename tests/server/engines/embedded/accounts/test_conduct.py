@@ -18,8 +18,8 @@ from stoilo.server.engines.embedded.accounts.quotas import (
     after_turning_away,
     pause_of,
 )
-from stoilo.server.engines.embedded.workunits.transitioner import refusal_cap
 from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.engines.questions import refusal_cap
 from tests.support.engine import make_spec
 
 NOW = 1_800_000_000
@@ -131,7 +131,7 @@ def test_aborts_of_many_accounts_use_up_no_total(bench):
 
 def test_newcomers_cannot_end_a_workunit_however_many_they_are(bench):
     bench.engine.create_workunits([make_spec("w_1", redundancy=PAIR)])
-    crowd = range(10, 12 + refusal_cap(PAIR))
+    crowd = range(10, 12 + refusal_cap(PAIR.max_total))
     for user in crowd:
         bench.make_unverified(user)
         for copy in bench.fetch(user):
@@ -146,7 +146,7 @@ def test_newcomers_cannot_end_a_workunit_however_many_they_are(bench):
 
 def test_aborts_of_known_accounts_end_a_workunit_at_last(bench):
     bench.engine.create_workunits([make_spec("w_1", redundancy=PAIR)])
-    for user in range(10, 11 + refusal_cap(PAIR)):
+    for user in range(10, 11 + refusal_cap(PAIR.max_total)):
         turn_away(bench, user, "abort")
     assert bench.outcomes.kind("w_1") is OutcomeKind.TOO_MANY_REFUSALS
 

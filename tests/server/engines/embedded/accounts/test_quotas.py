@@ -202,7 +202,7 @@ def test_host_that_refuses_whatever_it_gets_pauses(bench):
 def test_host_that_does_other_things_too_may_refuse(bench):
     for number in range(3):
         refuse(bench, 1, f"r{number}")
-        spec = make_spec(f"other{number}_1", redundancy=ONE, priority=1)
+        spec = make_spec(f"other{number}_1", redundancy=ONE)
         bench.engine.create_workunits([spec])
         bench.finish(1, *bench.fetch(1, room=1), b"x")
         bench.settle()

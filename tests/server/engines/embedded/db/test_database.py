@@ -49,7 +49,7 @@ def start(group, names, fail=(), stop=None):
             connection.append(name)
             stop.meet(name)
             if name in fail:
-                raise InternalError("STO-E003", name)
+                raise InternalError("STO-R030", name)
             return name.upper()
 
         try:
@@ -93,7 +93,7 @@ def test_group_has_a_most(wait_until):
 def test_one_that_fails_harms_none_of_its_group(wait_until):
     committed, told = run_together("abcd", fail="c", wait_until=wait_until)
     assert sorted(name for one in committed for name in one) == ["a", "b", "d"]
-    assert told == {"a": "A", "b": "B", "c": "STO-E003", "d": "D"}
+    assert told == {"a": "A", "b": "B", "c": "STO-R030", "d": "D"}
 
 
 def test_failure_alone_is_told():
@@ -118,7 +118,7 @@ class Locked(Transactions):
     def write(self):
         self.tries += 1
         if self.tries > self.times:
-            raise InternalError("STO-E003", "locked")
+            raise InternalError("STO-R030", "locked")
         with super().write() as done:
             yield done
 
@@ -127,14 +127,14 @@ def test_lock_that_does_not_come_is_waited_for_once_a_group(wait_until):
     made = Locked(1)
     _, told = run_together("abcdef", made=made, wait_until=wait_until)
     assert made.tries == 2
-    assert told == {"a": "A"} | dict.fromkeys("bcdef", "STO-E003")
+    assert told == {"a": "A"} | dict.fromkeys("bcdef", "STO-R030")
 
 
 def test_lock_that_is_lost_on_the_way_is_not_asked_for_by_every_one(wait_until):
     made = Locked(2)
     committed, told = run_together("abcd", fail="c", made=made, wait_until=wait_until)
     assert (committed, made.tries) == ([["a"]], 3)
-    assert told == {"a": "A"} | dict.fromkeys("bcd", "STO-E003")
+    assert told == {"a": "A"} | dict.fromkeys("bcd", "STO-R030")
 
 
 def test_group_whose_leader_is_stopped_is_done_by_another(wait_until):

@@ -218,7 +218,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_program_is_refused_and_the_former_stays(bench, name):
     offer(bench)
-    with pytest.raises(TrustError, match=r"STO-E0(50|02)"):
+    with pytest.raises(TrustError, match=r"STO-(K076|E002)"):
         offer(bench, BAD[name](SIGNER.program(b"#!/bin/sh\n", b"newer")))
     assert version_of(bench) == 100
 
@@ -226,7 +226,7 @@ def test_bad_program_is_refused_and_the_former_stays(bench, name):
 def test_change_of_key_that_nobody_signed_is_refused(bench):
     new = ProgramSigner()
     forged = FormerKey(SIGNER.key.text, SIGNER.program().launcher.signature)
-    with pytest.raises(TrustError, match="STO-E050"):
+    with pytest.raises(TrustError, match="STO-K076"):
         offer(bench, new.program(), key=CodeSignKey(new.key.text, (forged,)))
 
 

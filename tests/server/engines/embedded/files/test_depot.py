@@ -71,7 +71,7 @@ def test_wrong_digest_is_refused_and_nothing_stays(depot, tmp_path, data):
 
 def test_missing_source_is_our_error(depot, tmp_path):
     gone = WorkunitFile("a", "0" * 64, tmp_path / "gone")
-    with pytest.raises(InternalError, match="STO-E003"), depot.hold([gone]):
+    with pytest.raises(InternalError, match="STO-R030"), depot.hold([gone]):
         pass
 
 

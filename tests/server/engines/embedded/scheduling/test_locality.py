@@ -22,8 +22,8 @@ from tests.support.engine import make_spec
 NOW = 1_800_000_000
 
 
-def candidate(number, *, held=0, priority=0, age=0):
-    return Candidate(number, number, priority, NOW - age, held)
+def candidate(number, *, held=0, age=0):
+    return Candidate(number, number, NOW - age, held)
 
 
 def order(*candidates):
@@ -34,14 +34,10 @@ def test_copy_whose_files_are_there_goes_first():
     assert order(candidate(1), candidate(2, held=9), candidate(3, held=99)) == [3, 2, 1]
 
 
-def test_priority_counts_more_than_files():
-    assert order(candidate(1, held=99), candidate(2, priority=1)) == [2, 1]
-
-
 def test_lot_decides_among_those_that_are_equal():
     few = [replace(candidate(n), lot=1 - n / 9) for n in range(1, 4)]
     assert order(*few) == [3, 2, 1]
-    assert order(*few, candidate(9, priority=1)) == [9, 3, 2, 1]
+    assert order(*few, candidate(9, held=1)) == [9, 3, 2, 1]
 
 
 def test_lot_counts_less_than_files_and_more_than_age():
@@ -60,18 +56,15 @@ def test_copy_that_has_waited_long_goes_before_those_with_files():
             Candidate,
             id=st.integers(1, 999),
             workunit_id=st.integers(1, 9),
-            priority=st.integers(-2, 2),
             created_at=st.integers(NOW - 2 * PATIENCE_S, NOW),
             held_bytes=st.integers(0, 3),
         ),
         unique_by=lambda one: one.id,
     )
 )
-def test_order_loses_and_repeats_nobody_and_never_breaks_priority(candidates):
+def test_order_loses_and_repeats_nobody(candidates):
     found = in_order(candidates, NOW)
     assert sorted(found, key=id) == sorted(candidates, key=id)
-    priorities = [one.priority for one in found]
-    assert priorities == sorted(priorities, reverse=True)
 
 
 @pytest.fixture

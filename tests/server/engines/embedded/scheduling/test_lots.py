@@ -41,14 +41,6 @@ def test_accounts_in_step_share_most_workunits_when_all_lots_are_the_same(
     assert shared_by_two_in_step(tmp_path / "engine", clock, lambda: 0.5) > 0.9
 
 
-def test_copy_of_higher_priority_goes_first_whatever_its_lot(tmp_path, clock):
-    bench = EmbeddedBench(tmp_path / "engine", clock)
-    specs = [make_spec(f"w_{n}", priority=int(n == 7)) for n in range(20)]
-    bench.engine.create_workunits(specs)
-    assert bench.fetch(1, room=1) == ["w_7_0"]
-    bench.engine.close()
-
-
 def test_every_copy_goes_out_in_the_end(tmp_path, clock):
     bench = EmbeddedBench(tmp_path / "engine", clock)
     bench.engine.create_workunits([make_spec(f"w_{n}") for n in range(40)])

@@ -25,7 +25,7 @@ def asked_for_work(bench):
     engine = bench.engine._database._writer
 
     def note(_connection, _cursor, statement, values, *_):
-        if "priority DESC" in statement:
+        if "ORDER BY engine_result.id" in statement and "LIMIT" in statement:
             asked.append((statement, values))
 
     event.listen(engine, "before_cursor_execute", note)

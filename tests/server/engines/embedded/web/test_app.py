@@ -354,11 +354,11 @@ def test_complete_upload_may_be_repeated_but_not_replaced(world, copy):
 
 BAD_UPLOADS = {
     "wrong checksum": ({"md5": "0" * 32}, 1, "STO-E034"),
-    "larger than allowed": ({"nbytes": 50_001}, -1, "STO-E032"),
+    "larger than allowed": ({"nbytes": 50_001}, -1, "STO-E030"),
     "longer than announced": ({"nbytes": 3}, -1, "STO-E030"),
     "shorter than announced": ({"nbytes": 100}, 1, "STO-E034"),
     "beyond what is held": ({"nbytes": 10, "offset": 5}, 1, "STO-E034"),
-    "offset past the end": ({"offset": 10_000}, -1, "STO-E032"),
+    "offset past the end": ({"offset": 10_000}, -1, "STO-E030"),
     "other name": ({"name": "other_0_r0_0"}, -1, "STO-E014"),
     "path as name": ({"name": "../../x"}, -1, "STO-E030"),
     "checksum no hex": ({"md5": "<"}, -1, "STO-E030"),

@@ -11,7 +11,6 @@ from engine_bench import EmbeddedBench
 
 from stoilo.executor.volunteer.addresses import find_scheduler
 from stoilo.executor.volunteer.scheduler_rpc import parse_reply
-from stoilo.server.engines.embedded.web.app import HttpOptions
 from tests.support.engine import ProjectServer, make_spec
 from tests.support.programs import LINUX, ProgramSigner
 from tests.support.server import ManualClock
@@ -82,19 +81,6 @@ def test_project_config_names_platforms_and_rules(project):
     assert f"<platform_name>{LINUX}</platform_name>" in page
     assert "<min_passwd_length>10</min_passwd_length>" in page
     assert f"<master_url>{project.server.url}</master_url>" in page
-    assert "account_creation_disabled" not in page
-
-
-def test_accounts_made_by_the_operator_only(tmp_path, clock):
-    bench = EmbeddedBench(tmp_path / "engine", clock)
-    options = HttpOptions(account_creation=False)
-    with ProjectServer(bench.engine, options=options) as server:
-        query = "email_addr=a%40example.org&passwd_hash=" + "a" * 32
-        page = urllib3.request("GET", f"{server.url}create_account.php?{query}")
-        config = urllib3.request("GET", f"{server.url}get_project_config.php")
-    bench.engine.close()
-    assert b"<error_num>-208</error_num>" in page.data
-    assert b"<client_account_creation_disabled/>" in config.data
 
 
 def read_answer(connection):

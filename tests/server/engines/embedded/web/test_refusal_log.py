@@ -55,7 +55,7 @@ def test_neither_secret_nor_markup_of_a_path_is_repeated(lines, path):
     [
         (SchedulerReply(bad_key=True), ["STO-E016"]),
         (SchedulerReply(messages=("too many hosts [STO-E017].",)), ["STO-E017"]),
-        (SchedulerReply(messages=("No program for you [STO-E050].",)), []),
+        (SchedulerReply(messages=("No program for you [STO-K076].",)), []),
         (SchedulerReply(), []),
     ],
 )

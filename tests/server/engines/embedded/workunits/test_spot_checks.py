@@ -194,7 +194,7 @@ def test_result_accepted_alone_is_checked_too(bench):
 
 
 def test_account_that_does_not_exist_cannot_be_trusted(bench):
-    with pytest.raises(UsageError, match="STO-E069"):
+    with pytest.raises(UsageError, match="STO-R029"):
         bench.engine.roster.trust("nobody@example.org")
 
 

@@ -46,7 +46,7 @@ def refused(room, *given, code, **more):
 def test_what_is_announced_is_not_free_any_more():
     room = UploadRoom(ALONE)
     hold(room, "a", ANNA, 60, free=100)
-    refused(room, "b", BEN, 31, free=100, code="STO-E003")
+    refused(room, "b", BEN, 31, free=100, code="STO-R030")
     hold(room, "b", BEN, 30, free=100)
 
 
@@ -276,7 +276,7 @@ def test_uploads_at_the_same_time_cannot_fill_the_disk_together(bench, tmp_path,
     bench.engine.uploads = desk
     first, second, *_ = bench.fetch(1)
     with coming(bench, first, 60):
-        with pytest.raises(InternalError, match="STO-E003"):
+        with pytest.raises(InternalError, match="STO-R030"):
             bench.upload(second, bytes(41))
         bench.upload(second, bytes(40))
 

@@ -167,8 +167,8 @@ def test_neighbours_token_opens_nothing_of_mine(bench, copy):
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"data": b"x" * (MOST + 1)}, "STO-E032"),
-        ({"nbytes": MOST + 1}, "STO-E032"),
+        ({"data": b"x" * (MOST + 1)}, "STO-E030"),
+        ({"nbytes": MOST + 1}, "STO-E030"),
         ({"nbytes": 10}, "STO-E030"),
     ],
 )

@@ -77,7 +77,7 @@ def test_server_of_the_same_log_is_the_same_owner(fake):
 
 def test_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InternalError, match="STO-B007"):
+    with pytest.raises(InternalError, match="STO-U006"):
         FolderLock(tmp_path / "file")
 
 

@@ -26,8 +26,8 @@ def run(build: Path, key: Path, *more: str) -> Result:
         return CliRunner().invoke(
             cli,
             [
-                "flavor",
-                "attest",
+                "release",
+                "sign",
                 str(build),
                 "--key",
                 str(key),

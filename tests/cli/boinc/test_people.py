@@ -132,7 +132,7 @@ def test_new_key_ends_the_old_one_and_the_password_of_whoever_made_it(
     assert engine.accounts.knows(new)
     with pytest.raises(DeniedError, match="STO-E016"):
         engine.accounts.find(EMAIL, "a" * 32)
-    assert main(["boinc", "trust", EMAIL, "--data", data]) == 0
+    assert account(data, "--trust") == 0
 
 
 def test_unverified_account_is_listed_as_such(data, engine, capsys):
@@ -161,46 +161,63 @@ def test_hosts_are_listed_and_cannot_command_the_terminal(data, engine, capsys):
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("who", [["1"], ["--email", EMAIL]])
-def test_banned_caller_is_told_until_it_is_lifted(data, engine, who):
+@pytest.mark.parametrize(
+    ("ban", "lift"),
+    [
+        (["hosts", "--ban", "1"], ["hosts", "--lift", "1"]),
+        (
+            ["account", "--email", EMAIL, "--ban"],
+            ["account", "--email", EMAIL, "--lift"],
+        ),
+    ],
+)
+def test_banned_caller_is_told_until_it_is_lifted(data, engine, ban, lift):
     call(engine)
-    ban = ["boinc", "ban", "--data", data, *who]
-    assert main(ban) == 0
+    assert main(["boinc", *ban, "--data", data]) == 0
     assert "STO-E041" in call(engine).messages[0]
     assert call(engine, "b@example.org", 2).messages == ()
-    assert main([*ban, "--lift"]) == 0
+    assert main(["boinc", *lift, "--data", data]) == 0
     assert call(engine).messages == ()
 
 
 @pytest.mark.parametrize(
-    "who", [["7"], ["--email", "x@example.org"], [], ["1", "--email", EMAIL]]
+    "words",
+    [
+        ["hosts", "--ban", "7"],
+        ["hosts", "--ban", "1", "--lift", "1"],
+        ["account", "--email", "x@example.org", "--ban"],
+        ["account", "--ban"],
+        ["account", "--no-trust"],
+    ],
 )
-def test_ban_of_nobody_is_a_usage_error(data, who):
-    assert main(["boinc", "ban", "--data", data, *who]) == 2
+def test_judging_nobody_is_a_usage_error(data, words):
+    assert main(["boinc", *words, "--data", data]) == 2
 
 
 def test_trusted_account_is_known_and_forgotten(data, engine):
     engine.accounts.ensure(EMAIL, 1)
-    for more, trusted in (([], True), (["--no-more"], False)):
-        assert main(["boinc", "trust", EMAIL.upper(), "--data", data, *more]) == 0
+    words = ["boinc", "account", "--data", data, "--email"]
+    for more, trusted in (("--trust", True), ("--no-trust", False)):
+        assert main([*words, EMAIL.upper(), more]) == 0
         assert engine.roster.trusted() == ([EMAIL] if trusted else [])
-    assert main(["boinc", "trust", "x@example.org", "--data", data]) == 2
+    assert main([*words, "x@example.org", "--trust"]) == 2
 
 
 def test_account_that_somebody_made_over_the_web_is_not_trusted(data, engine, capsys):
     engine.accounts.create(EMAIL, "a" * 32, 1)
-    assert main(["boinc", "trust", EMAIL, "--data", data]) == 2
-    assert "STO-E069" in capsys.readouterr().err
-    assert shown(capsys, data, "trust")["trusted"] == []
+    assert account(data, "--trust") == 2
+    assert "STO-R029" in capsys.readouterr().err
+    assert shown(capsys, data, "account")["trusted"] == []
 
 
 def test_trusted_accounts_are_listed(data, engine, capsys):
     for name in (EMAIL, "b@example.org"):
         engine.accounts.ensure(name, 1)
-        assert main(["boinc", "trust", name, "--data", data]) == 0
+        words = ["boinc", "account", "--data", data, "--email", name, "--trust"]
+        assert main(words) == 0
     capsys.readouterr()
-    assert shown(capsys, data, "trust")["trusted"] == sorted([EMAIL, "b@example.org"])
-    assert main(["boinc", "trust", "--no-more", "--data", data]) == 2
+    listed = shown(capsys, data, "account")["trusted"]
+    assert listed == sorted([EMAIL, "b@example.org"])
 
 
 def add_check(engine, workunit, verdict, ended_at):
@@ -213,9 +230,11 @@ def add_check(engine, workunit, verdict, ended_at):
 
 
 def test_ended_spot_checks_are_listed(data, engine, capsys):
-    assert shown(capsys, data, "trust")["checks"] == []
+    assert shown(capsys, data, "hosts", "--checks", "30")["checks"] == []
     add_check(engine, "w_1", "different", int(time.time()))
-    (found,) = shown(capsys, data, "trust")["checks"]
+    (found,) = shown(capsys, data, "hosts", "--checks", "30")["checks"]
     assert (found["workunit"], found["verdict"]) == ("w_1", "different")
     add_check(engine, "w_2", "same", 1)
-    assert len(shown(capsys, data, "trust")["checks"]) == 1  # the other is long ago
+    assert (
+        len(shown(capsys, data, "hosts", "--checks", "30")["checks"]) == 1
+    )  # the other is long ago

@@ -41,7 +41,7 @@ def test_id_of_another_file_notes_that_it_is_no_manifest(tmp_path, capsys) -> No
     assert main(["flavor", "id", str(path)]) == 0
     out, err = capsys.readouterr()
     assert "md5 00594fd4f42ba43fc1ca0427a0576295" in out
-    assert "STO-P060" in err
+    assert "STO-P003" in err
 
 
 def test_missing_file_exits_2() -> None:

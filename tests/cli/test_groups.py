@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.cli import extras, main
+from stoilo.cli import groups, main
 from stoilo.core.errors import UsageError
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -26,17 +26,17 @@ def test_table_is_what_the_project_file_says(extra):
     names = (line.partition(">")[0] for line in declared[extra])
     packages = {IMPORTED_AS.get(name, name).lower() for name in names}
     others = {"stoilo[executor]", "stoilo[server]"}
-    assert packages - others == set(extras.PACKAGES[extra])
+    assert packages - others == set(groups.PACKAGES[extra])
 
 
 def test_installed_extra_passes():
-    extras.require_extra("executor")
+    groups.require_extra("executor")
 
 
 def test_missing_package_names_its_extra(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(UsageError, match="executor extra") as caught:
-        extras.require_extra("executor")
+        groups.require_extra("executor")
     assert (caught.value.code, caught.value.exit_code) == ("STO-U002", 2)
 
 

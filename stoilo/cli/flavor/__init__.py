@@ -1,1 +1,0 @@
-"""`stoilo flavor`: named dependency sets: shown, built, compared, attested."""
