@@ -38,9 +38,9 @@ test: setup ## unit, property, attack and end-to-end tests
 	@./scripts/system.sh chromium:chromium $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
 	@$(VENV)/python -m pytest -n $(SESSIONS) -m "not slow"
 
-slow: setup ## kill rounds, fault matrices, long runs
+slow: setup ## kill rounds, fault matrices, long runs; more examples of every property
 	@./scripts/system.sh $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
-	@$(VENV)/python -m pytest -n $(SESSIONS) -m slow
+	@$(VENV)/python -m pytest -n $(SESSIONS) -m "slow or hypothesis" --hypothesis-profile thorough
 
 drills: setup ## rehearse attacks and losses on throw-away projects, each seen contained
 	@$(VENV)/python -m tests.drills

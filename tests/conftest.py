@@ -1,5 +1,6 @@
 """For every test: whatever a session starts or puts into the temporary directory goes."""
 
+import gc
 import os
 import re
 import shutil
@@ -12,16 +13,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from stoilo.sandbox.process.supervisor import pin_instructions
+from tests.support.compiledsql import share_compiled_sql
 from tests.support.mariadb import MariaServer, find_mariadbd
 
 os.environ.update(
     pin_instructions()
 )  # what tests compute themselves is what a jail gives
 # A slow machine is no failure; time is the bench's affair.
-settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+brief = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("untimed")
+settings.register_profile("brief", brief)
+settings.register_profile("thorough", brief, max_examples=300)  # in `make slow`
+settings.load_profile("brief")
+share_compiled_sql()
 SLOW_S = 900  # most that a slow test takes, where it says nothing else
 GRACE_S = 60.0  # for what dies with its parent: the kernel's signal takes a moment
 BESIDE_ANOTHER = "PYTEST_XDIST_WORKER" in os.environ  # `-n 2`
@@ -68,6 +73,12 @@ def pytest_collection_modifyitems(items):
         limited = item.get_closest_marker("timeout")
         if item.get_closest_marker("slow") and limited is None:
             item.add_marker(pytest.mark.timeout(SLOW_S))
+
+
+def pytest_collection_finish():
+    """Leave what is there now for good out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def read_stat(pid):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.audit.format.merkle import Checkpoint, parse_checkpoint, render_checkpoint
@@ -70,7 +70,6 @@ def test_cosignature_verifies_and_states_its_time(kind: KeyType) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=150)
 @given(data=st.data())
 def test_cosignature_with_any_changed_bit_is_refused(
     kind: KeyType, data: st.DataObject

@@ -46,7 +46,7 @@ SMALL = {
 
 LONG = {
     *("calls", "frozen", "hostile", "submit", "threads", "whole_torch"),
-    *("learn_jail", "learn_methods"),
+    *("learn_jail", "learn_methods", "log_reading", "log_witnesses"),
 }
 
 

@@ -22,8 +22,9 @@ C_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 
 def strings_of(tree: ast.Module) -> Iterator[str]:
     """Yield every string of a module that is not a docstring or a lone expression."""
-    lone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    lone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
@@ -38,6 +39,7 @@ def used_codes() -> dict[str, str]:
     pages = {
         path: strings_of(ast.parse(path.read_text(encoding="utf-8")))
         for path in sorted(PACKAGE.rglob("*.py"))
+        if b"STO-" in path.read_bytes()
     }
     programs = {
         path: C_STRING.findall(path.read_text(encoding="utf-8"))

@@ -117,17 +117,19 @@ def target(
 
 
 @pytest.fixture(scope="module")
-def honest_tasks(target: Target) -> Iterator[list[str]]:
-    """Collects the honest tasks that every attack is followed by; all must succeed."""
-    tasks: list[str] = []
+def honest_tasks(target: Target) -> Iterator[dict[str, str]]:
+    """Honest tasks, one after attacks of each kind and one after all; all must succeed."""
+    tasks: dict[str, str] = {}
     yield tasks
-    for task_id in tasks:
+    for task_id in (*tasks.values(), target.client.submit()):
         answer = target.client.wait(task_id)
         assert (answer.state, decode(answer.value)) == ("succeeded", 42)
 
 
 @pytest.fixture
-def harmless(target: Target, honest_tasks: list[str]) -> Iterator[None]:
+def harmless(
+    target: Target, honest_tasks: dict[str, str], request: pytest.FixtureRequest
+) -> Iterator[None]:
     """After the attack: no row, no blob file, no traceback more; the server takes tasks."""
     rows, files, traces = target.rows(), target.blob_files(), target.tracebacks()
     yield
@@ -136,7 +138,9 @@ def harmless(target: Target, honest_tasks: list[str]) -> Iterator[None]:
         time.sleep(0.05)
     left = (target.rows(), target.blob_files(), target.tracebacks())
     assert left == (rows, files, traces)
-    honest_tasks.append(target.client.submit())
+    kind = request.function.__name__
+    if kind not in honest_tasks:
+        honest_tasks[kind] = target.client.submit()
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,6 @@ MANY = "def f(d):\n    return 1\n" + "\n".join(
 
 @given(SOURCES | st.text(max_size=300))
 @example(MANY)
-@settings(deadline=None, max_examples=150)
 def test_answer_about_any_source_is_bounded_and_believed(source):
     request = GateRequest(source=source.encode("utf-8", "replace"), level="pure")
     answer = answer_requests(render_requests([request]))

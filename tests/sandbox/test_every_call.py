@@ -80,7 +80,10 @@ def test_every_denied_call_fails_in_errno_mode(name):
     assert len(said) > 400
 
 
-@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize(
+    "name",  # of the others, the test above and `test_filter_text` show the same filter
+    [pytest.param(n, marks=[pytest.mark.slow] * (n != "pure")) for n in LEVELS],
+)
 def test_every_stopped_call_kills_and_is_named_in_kill_mode(name):
     level = load_bare(name)
     decisions = read_decisions(level, filters.Denied.KILL)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -121,6 +123,15 @@ def make_policy(quota: Quota | None) -> Policy:
     return msgspec.structs.replace(policy, quotas={"researcher": quota})
 
 
+@cache
+def empty_tables() -> bytes:
+    """Return a database without rows: to make its tables costs more than many tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "server.sqlite"
+        Store.open(f"sqlite:///{path}").close()
+        return path.read_bytes()
+
+
 def make_bench(
     tmp_path: Path,
     quota: Quota | None = None,
@@ -132,7 +143,10 @@ def make_bench(
     results = tmp_path / "results"
     results.mkdir(exist_ok=True)
     engine, judge, validators = MemoryEngine(results), PlainJudge(), PythonValidators()
-    store = Store.open(url or f"sqlite:///{tmp_path / 'server.sqlite'}")
+    file = tmp_path / "server.sqlite"
+    if not (url or file.exists()):
+        file.write_bytes(empty_tables())
+    store = Store.open(url or f"sqlite:///{file}")
     project, side = Project(clock), SideStore.in_memory()
     around = Dependencies(
         log=log,

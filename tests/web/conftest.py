@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 import uvicorn
@@ -243,18 +244,28 @@ class Watched:
         return answer.status
 
 
-@pytest.fixture
-def open_page(browser):
-    """Open pages of a given size and scheme; all are closed at the end."""
-    contexts = []
+@pytest.fixture(scope="session")
+def windows(browser):
+    """Return a function that gives the one window of a given width and scheme."""
 
-    def opener(width=1200, scheme="light"):
-        context = browser.new_context(
+    @cache
+    def window(width, scheme):
+        return browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme
         )
-        contexts.append(context)
-        return Watched(context.new_page())
+
+    return window
+
+
+@pytest.fixture
+def open_page(windows):
+    """Open pages of a given size and scheme; all are closed at the end."""
+    pages = []
+
+    def opener(width=1200, scheme="light"):
+        pages.append(windows(width, scheme).new_page())
+        return Watched(pages[-1])
 
     yield opener
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()

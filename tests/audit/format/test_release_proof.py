@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.audit.format.facts import NamedDigest, PolicyRecord, ReleaseRecord
@@ -66,7 +66,6 @@ def test_leaf_that_the_log_does_not_hold_is_refused() -> None:
         check_release_proof(forged, proof, KEY.policy)
 
 
-@settings(max_examples=300)
 @given(st.sampled_from([0, 1]), st.data())
 def test_any_changed_byte_is_refused(which: int, data: st.DataObject) -> None:
     files = [bytearray(RECORD), bytearray(PROOF)]

@@ -46,7 +46,6 @@ def runs(gate: GateBench, host: HostState, level: str, reviews: int, **fields) -
     return True
 
 
-@settings(max_examples=300)
 @given(OWN, ASKED, LEVELS, st.integers(0, 1), st.booleans(), TOPICS)
 def test_lowered_host_runs_nothing_that_the_own_file_forbids(
     gate: GateBench, own, asked, level, reviews, public, topics

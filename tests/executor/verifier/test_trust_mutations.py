@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
@@ -76,7 +76,6 @@ def replace(document: object, at: Path, value: object) -> object:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
 def test_any_changed_byte_is_refused(bench: MetadataBench, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(read_by_hosts(bench)))
     text = bytearray(bench.files[name])
@@ -89,7 +88,6 @@ def test_any_changed_byte_is_refused(bench: MetadataBench, data: st.DataObject) 
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
 def test_any_cut_or_longer_file_is_refused(
     bench: MetadataBench, data: st.DataObject
 ) -> None:
@@ -109,7 +107,6 @@ def test_any_missing_file_is_refused(bench: MetadataBench) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
 def test_any_changed_field_is_refused(
     bench: MetadataBench, data: st.DataObject
 ) -> None:
@@ -127,7 +124,6 @@ def test_any_changed_field_is_refused(
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
 def test_any_damage_to_a_pack_ends_in_our_error(
     bench: MetadataBench, data: st.DataObject
 ) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -186,7 +186,6 @@ def test_hostile_compressed_frame_is_refused(case):
 
 @pytest.mark.parametrize("codec", [Compressed(), Ternary(), Ternary(1)])
 @given(data=st.binary(max_size=200))
-@settings(max_examples=300)
 def test_any_bytes_give_the_form_or_are_refused(codec, data):
     try:
         found = decode(codec, np.frombuffer(data, np.uint8), FORM)

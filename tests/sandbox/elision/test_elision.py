@@ -25,7 +25,7 @@ from stoilo.sandbox.language.statements import TaskTransformer
 
 CHOICES = st.lists(st.integers(0, 0xFFFF), min_size=60, max_size=300)
 BRIEF = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     database=None,
@@ -55,7 +55,7 @@ def test_no_program_reaches_an_object_outside_the_allowed_set(runtimes, name):
 @pytest.mark.parametrize(
     ("level", "count"),
     [
-        ("tensor", 25),
+        ("tensor", 12),
         pytest.param("pure", 400, marks=SLOW),
         pytest.param("numeric", 400, marks=SLOW),
         pytest.param("tensor", 150, marks=SLOW),
@@ -119,16 +119,12 @@ CONTROLS = {
 }
 
 
-FIRST_SEED = {"format": 1, "private reads": 7, "inner classes": 3}
+FIRST_SEED = {"format": 1, "private reads": 7, "inner classes": 3, "bases": 232}
 """Where a leak that needs luck was seen; any other may do, only later."""
 
 
 def tries(guard):
-    if (
-        guard == "bases"
-    ):  # it takes a class that extends one of few; seen in this stream
-        yield from random_programs("control", 400)
-    for number in (FIRST_SEED.get(guard, 0), *range(120)):
+    for number in (FIRST_SEED.get(guard, 0), *range(400)):
         yield from random_programs(f"{guard} {number}", 3)
 
 

@@ -146,7 +146,21 @@ def test_source_bomb_is_refused_in_the_jail(jail, name):
     assert outcome.code == code, outcome.error
 
 
-@pytest.mark.parametrize("name", KILLED)
+SIBLINGS = {
+    "huge power": "big_power",
+    "regular expression": "regex_backtracking",
+    "long range": "sum_range",
+    "endless loop in C": "exhaust_iterator",
+    "endless decorator": "decorator_that_loops",
+    "swallowed memory errors": "swallow_memory_error_in_task",
+}
+"""Cases of tests/attack/cases/limits that burn the same second: these are slow."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in SIBLINGS)) for n in KILLED],
+)
 def test_bomb_that_runs_ends_at_its_limit(jail, name):
     source, limit = KILLED[name]
     outcome = detonate(jail, name, source)

@@ -209,9 +209,12 @@ def test_cheap_refusals_count_for_nothing(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+HEAVY = encode([[n] for n in range(3000)])
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [encode([[n] for n in range(3000)]), encode({"x": b"v" * 100_000})],
+    [HEAVY, encode({"x": b"v" * 100_000})],
     ids=["many elements", "many bytes"],
 )
 def test_heavy_request_is_stored_and_repeated_like_any(
@@ -237,7 +240,7 @@ def test_heavy_requests_of_one_account_hold_up_only_its_own(
     ended: list[str] = []
 
     async def one(token: str, key: str) -> None:
-        request = bench.request(key, arguments=encode([[n] for n in range(9000)]))
+        request = bench.request(key, arguments=HEAVY)
         await bench.server.submissions.create(token, request)
         ended.append(key)
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,29 +77,48 @@ def researcher(deployment: Deployment) -> Iterator[Researcher]:
     one.channel.close()
 
 
-def test_real_task_comes_back_and_its_server_stops_cleanly(tmp_path: Path) -> None:
-    with Deployment(tmp_path / "data", volunteers=2) as deployment:
-        with researcher(deployment) as one:
-            answer = one.wait(one.submit("k", 21))
-            assert (answer.state, decode(answer.value)) == ("succeeded", 42)
-            assert answer.output == "hi\n"
-            assert answer.logged
-        connection = tmp_path / "data" / "connection.json"
-        assert stat.S_IMODE(connection.stat().st_mode) == 0o600
-        assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
-        process = deployment.process
-        assert process is not None
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A server with two volunteers, which stops cleanly at the end."""
+    deployment = Deployment(tmp_path_factory.mktemp("up") / "data", volunteers=2)
+    with deployment:
+        yield deployment
+        assert deployment.stop() == 0
 
 
-def test_second_server_on_a_directory_exits_1(tmp_path: Path) -> None:
-    with Deployment(tmp_path / "data") as deployment:
-        second = subprocess.run(
-            deployment.command(), capture_output=True, text=True, check=False
-        )
-        assert (second.returncode, second.stdout) == (1, "")
-        assert "STO-R070" in second.stderr
+def test_real_task_comes_back(running: Deployment) -> None:
+    with researcher(running) as one:
+        answer = one.wait(one.submit("k", 21))
+    assert (answer.state, decode(answer.value)) == ("succeeded", 42)
+    assert answer.output == "hi\n"
+    assert answer.logged
+
+
+def test_connection_and_data_are_the_operators_alone(running: Deployment) -> None:
+    connection = running.data / "connection.json"
+    assert stat.S_IMODE(connection.stat().st_mode) == 0o600
+    assert stat.S_IMODE(running.data.stat().st_mode) == 0o700
+
+
+def test_second_server_on_a_directory_exits_1(running: Deployment) -> None:
+    second = subprocess.run(
+        running.command(), capture_output=True, text=True, check=False
+    )
+    assert (second.returncode, second.stdout) == (1, "")
+    assert "STO-R070" in second.stderr
+
+
+def test_no_secret_is_in_any_process_list(running: Deployment) -> None:
+    assert running.line is not None
+    key = (running.data / "volunteers" / "1" / "key").read_text().strip()
+    lines = b""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                lines += (entry / "cmdline").read_bytes()
+    assert str(running.data).encode() in lines
+    assert key.encode() not in lines
+    assert running.line.token.encode() not in lines
 
 
 def test_token_and_task_survive_kill_9_and_restart(tmp_path: Path) -> None:
@@ -186,21 +205,6 @@ def test_killed_children_are_replaced_and_tasks_go_on(tmp_path: Path) -> None:
                 os.kill(pid, signal.SIGKILL)
             answer = one.wait(one.submit(f"k{number}", number))
             assert decode(answer.value) == 2 * number
-
-
-def test_no_secret_is_in_any_process_list(tmp_path: Path) -> None:
-    with Deployment(tmp_path / "data", volunteers=1) as deployment:
-        assert deployment.line is not None
-        key = (tmp_path / "data" / "volunteers" / "1" / "key").read_text().strip()
-        lines = b""
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                try:
-                    lines += (entry / "cmdline").read_bytes()
-                except OSError:
-                    continue
-        assert key.encode() not in lines
-        assert deployment.line.token.encode() not in lines
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError
@@ -61,7 +61,6 @@ def metadata_names(template: Path) -> list[str]:
     return sorted(f"metadata/{path.name}" for path in (template / "metadata").iterdir())
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_field_mutated_is_refused(template: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(metadata_names(template)))
@@ -76,7 +75,6 @@ def test_any_field_mutated_is_refused(template: Path, data: st.DataObject) -> No
     refused(template, name, text.encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_any_field_left_out_or_added_is_refused(
     template: Path, data: st.DataObject

@@ -81,7 +81,6 @@ def test_root_of_another_project_is_refused(
     assert refusal(stage, template, other.root(tmp_path / "other")) == "STO-K012"
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_changed_byte_anywhere_is_refused(
     stage: ReleaseStage, template: Path, data: st.DataObject
