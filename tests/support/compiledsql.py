@@ -12,7 +12,7 @@ from sqlalchemy.util import LRUCache
 
 __all__ = ["share_compiled_sql"]
 
-_STATEMENTS = LRUCache(4096)
+_STATEMENTS: LRUCache[object, object] = LRUCache(4096)
 
 
 def share_compiled_sql() -> None:
