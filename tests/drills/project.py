@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import shutil
 import subprocess
@@ -97,7 +98,7 @@ class DrillProject:
     def withdraw(self, *words: str) -> bool:
         """Run ``stoilo audit revoke`` on this project; returns whether it is in force."""
         done = self.command("revoke", "--data", str(self.data), *words, "--json")
-        return done.returncode == 0 and b'"in_force":true' in done.stdout
+        return done.returncode == 0 and json.loads(done.stdout)["in_force"] is True
 
     def note(self) -> bytes:
         """Return the published checkpoint."""
