@@ -225,7 +225,7 @@ def check_strike(slot, name, number, fault):
     elif done.stdout == b"":  # it gave up: with one of our codes
         assert done.returncode in (1, 4), where
         said = (b"stoilo-launcher: STO-F0", b"stoilo-launcher: STO-X008")
-    assert done.stderr.startswith(said), where
+        assert done.stderr.startswith(said), where
     # What lies under the final name is whole: the next start compares it and runs it.
     assert recovers(slot), where
     shutil.rmtree(slot.place.parent)
