@@ -94,7 +94,7 @@ def test_figures_move_with_work_and_readiness_with_the_signer(
         until(lambda: "signer" in failing(watch))
         assert read(f"{watch}readyz")[0] == 503
         until(lambda: health(connection) == serving.NOT_SERVING)
-        assert read(f"{watch}healthz") == (200, '{"alive": true}\n')
+        assert read(f"{watch}healthz") == (200, '{"alive":true}')
     finally:
         os.kill(pid, signal.SIGCONT)
     until(lambda: read(f"{watch}readyz")[0] == 200)
