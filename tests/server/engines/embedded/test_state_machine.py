@@ -422,4 +422,4 @@ def test_model_notices_a_broken_rule(monkeypatch, name):
     monkeypatch.setattr(*BROKEN_RULES[name])
     first_only = {"phases": [Phase.generate], "report_multiple_bugs": False}
     with pytest.raises(AssertionError):
-        play(300, 25, **first_only, database=None, derandomize=True)
+        play(300, 40, **first_only, database=None, derandomize=True)
