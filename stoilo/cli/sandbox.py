@@ -14,6 +14,8 @@ from stoilo.cli.sources import read_as_task, read_kwargs, read_program, read_sou
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.errors import UsageError, show_plainly
+from stoilo.core.levels import Level
+from stoilo.core.libraries import add_libraries, load_libraries
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus, Severity
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.jailed import check_in_child
@@ -61,9 +63,12 @@ _SEEN_BY_RUNNING = frozenset({"STO-P029", "STO-P030"})
 _TIMEOUT = click.FloatRange(min=0, min_open=True)
 
 
-def refuse_statically(source: bytes, entry: str, level: str) -> RunOutcome | None:
+def judge_statically(
+    source: bytes, entry: str, level: str
+) -> tuple[RunOutcome | None, Level]:
     """Return the refusal of what `stoilo policy check` refuses; None where it admits.
 
+    With it the level as the run gets it: with the described libraries that it imports.
     A function that does not exist is no refusal here but a usage error of the run, and
     a constant beyond all memory ends at the limit that it hits.
 
@@ -76,16 +81,18 @@ def refuse_statically(source: bytes, entry: str, level: str) -> RunOutcome | Non
         for found in verdict.findings
         if found.severity is Severity.ERROR and found.code not in _SEEN_BY_RUNNING
     ]
+    rules = load_level(level)
     if not errors:
-        return None
+        return None, add_libraries(rules, load_libraries(verdict.libraries))
     first, more = errors[0], len(errors) - 1
     text = f"line {first.line}, column {first.column}: {first.message}; {first.hint}"
-    return RunOutcome(
+    outcome = RunOutcome(
         status=RunStatus.REFUSED,
         error=f"{text} (and {more} more)" if more else text,
         code=first.code,
         layer=RunLayer.GATE,
     )
+    return outcome, rules
 
 
 def read_preload(text: str) -> tuple[str, ...]:
@@ -176,11 +183,12 @@ def run(
     as_json: bool,
 ) -> int:
     """Run a function of FILE through the gate, the language and the kernel layer."""
-    rules, arguments = load_level(level), read_kwargs(kwargs)
+    load_level(level)  # unknown ones are told before anything is read
+    arguments = read_kwargs(kwargs)
     source = read_as_task(read_source(file))
-    outcome = refuse_statically(source, entry or "", level) or run_source(
-        source.decode(), entry, arguments, rules, wall_s=timeout
-    )
+    outcome, rules = judge_statically(source, entry or "", level)
+    if outcome is None:
+        outcome = run_source(source.decode(), entry, arguments, rules, wall_s=timeout)
     return _show(outcome, as_json=as_json, value=True)
 
 

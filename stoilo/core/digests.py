@@ -29,6 +29,7 @@ class Domain(StrEnum):
     """What a domain-separated digest is of; the value is part of the hash input."""
 
     LEVEL = "level/v1"
+    LIBRARY = "library/v1"
     LANGUAGE = "language/v1"
     POLICY = "policy/v1"
     VERDICT = "verdict/v1"

@@ -84,6 +84,8 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         extends: the next narrower level; this one's tables are added to its.
         digest: domain-separated digest of the file's bytes and of what it extends; set
             by `parse_level`.
+        libraries: digests of the libraries that were added to it, in the order of their
+            names; set by `stoilo.core.libraries.add_libraries`.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     writable: dict[str, tuple[str, ...]] = {}
     extends: str = ""
     digest: str = ""
+    libraries: tuple[str, ...] = ()
 
     def default_limits(self) -> RunLimits:
         """Return the limits of a task that asks for none."""
@@ -114,6 +117,16 @@ def _merge_rule(base: ModuleRule, own: ModuleRule) -> ModuleRule:
     """Return a module's names at both levels; the wider level's facade builds them."""
     added = tuple(name for name in own.names if name not in base.names)
     return ModuleRule(base.names + added, own.facade or base.facade)
+
+
+def merge_modules(
+    base: dict[str, ModuleRule], own: dict[str, ModuleRule]
+) -> dict[str, ModuleRule]:
+    """Return the modules of both, each with the names of both."""
+    merged = dict(base)
+    for dotted, rule in own.items():
+        merged[dotted] = _merge_rule(merged.get(dotted, ModuleRule()), rule)
+    return merged
 
 
 def _merge_syscalls(base: SyscallRules, own: SyscallRules) -> SyscallRules:
@@ -137,13 +150,10 @@ def _merge_syscalls(base: SyscallRules, own: SyscallRules) -> SyscallRules:
 
 def _widen(base: Level, own: Level) -> Level:
     """Return `own` with everything that `base` hands out: it can only add (design §4)."""
-    modules = dict(base.modules)
-    for dotted, rule in own.modules.items():
-        modules[dotted] = _merge_rule(modules.get(dotted, ModuleRule()), rule)
     return msgspec.structs.replace(
         own,
         preload=base.preload + own.preload,
-        modules=modules,
+        modules=merge_modules(base.modules, own.modules),
         builtins=base.builtins + own.builtins,
         syscalls=_merge_syscalls(base.syscalls, own.syscalls),
         travelling_types=base.travelling_types | own.travelling_types,

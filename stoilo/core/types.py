@@ -158,7 +158,10 @@ class Verdict(msgspec.Struct, frozen=True):
     policy_digest: str
     source_digest: str
     findings: tuple[Finding, ...] = ()
-    engine_digest: str = ""  # of gate, language layer, levels and Python minor
+    # of gate, language layer, levels, libraries and Python minor
+    engine_digest: str = ""
+    # import names of the described libraries that source and arguments need
+    libraries: tuple[str, ...] = ()
 
 
 class JailUsage(msgspec.Struct, frozen=True):

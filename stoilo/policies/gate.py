@@ -17,6 +17,13 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.levels import load_levels
+from stoilo.core.libraries import (
+    Library,
+    add_libraries,
+    level_order,
+    library_digests,
+    load_libraries,
+)
 from stoilo.core.types import BOUNDS, Finding, Verdict
 from stoilo.policies import entry as entries
 from stoilo.policies.findings import (
@@ -73,6 +80,8 @@ class GateRequest:
     validator_entries: tuple[str, ...] = ()
     # dotted library types in the arguments (`numpy.ndarray`)
     argument_types: tuple[str, ...] = ()
+    # import names of the libraries that the project's flavors hold; None: all shipped
+    libraries: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,42 @@ def judge(request: GateRequest) -> Verdict:
     if request.validator is not None:
         modules.append(_read_module(request.validator, request.policy))
         common += in_validators(_check_validators(modules[1], request))
-    by_level = _find_by_level(request, modules, clean=not has_errors(common))
-    return _decide(request, common, by_level)
+    libraries = _find_libraries(request, modules)
+    levels = _open_levels(request.policy, libraries)
+    by_level = _find_by_level(request, modules, levels, clean=not has_errors(common))
+    return _decide(request, common, by_level, tuple(one.name for one in libraries))
+
+
+def _find_libraries(
+    request: GateRequest, modules: list[_Module]
+) -> tuple[Library, ...]:
+    """Return the described libraries that the submission needs, in order of names."""
+    wanted = {need.module for module in modules for need in module.needs}
+    wanted |= set(request.argument_types)
+    roots = {name.partition(".")[0] for name in wanted}
+    if request.libraries is not None:
+        roots &= set(request.libraries)
+    return load_libraries(sorted(roots))
+
+
+def _open_levels(policy: Policy, libraries: tuple[Library, ...]) -> list[Level]:
+    """Return the levels that `policy` opens, each with those libraries that it may use."""
+    return [
+        _widen(level, tuple(one for one in libraries if level_order(one) <= level.order))
+        for level in load_levels()
+        if policy.is_open(level.name)
+    ]
+
+
+@functools.lru_cache(maxsize=64)
+def _widened(level: str, libraries: tuple[str, ...]) -> Level:
+    """Return the level of that name with these libraries; made once a process."""
+    found = next(one for one in load_levels() if one.name == level)
+    return add_libraries(found, load_libraries(libraries))
+
+
+def _widen(level: Level, libraries: tuple[Library, ...]) -> Level:
+    return _widened(level.name, tuple(one.name for one in libraries))
 
 
 @functools.cache
@@ -103,8 +146,8 @@ def engine_digest() -> Digest:
     """Return the digest of what a verdict depends on besides the request."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     fixed = f"{GATE_VERSION}\n{python}\n{BOUNDS}\n{LANGUAGE_DIGEST}"
-    levels = [level.digest.encode() for level in load_levels()]
-    return domain_digest(Domain.VERDICT, fixed.encode(), *levels)
+    data = (*(level.digest for level in load_levels()), *library_digests())
+    return domain_digest(Domain.VERDICT, fixed.encode(), *map(str.encode, data))
 
 
 def verdict_key(request: GateRequest) -> Digest:
@@ -116,6 +159,7 @@ def verdict_key(request: GateRequest) -> Digest:
             request.level,
             "\1".join(request.validator_entries),
             "\1".join(request.argument_types),
+            "*" if request.libraries is None else "\1".join(request.libraries),
         )
     )
     return domain_digest(
@@ -132,6 +176,7 @@ def _decide(
     request: GateRequest,
     common: list[Finding],
     by_level: dict[str, list[Finding]],
+    libraries: tuple[str, ...],
 ) -> Verdict:
     """Choose the level and put the findings that belong to it together."""
     clean = not has_errors(common)
@@ -152,6 +197,7 @@ def _decide(
         source_digest=content_digest(request.source),
         findings=findings,
         engine_digest=engine_digest(),
+        libraries=libraries,
     )
 
 
@@ -162,14 +208,17 @@ def _closed(level: str) -> Finding:
 
 
 def _find_by_level(
-    request: GateRequest, modules: list[_Module], *, clean: bool
+    request: GateRequest,
+    modules: list[_Module],
+    levels: list[Level],  # open ones, narrowest first
+    *,
+    clean: bool,
 ) -> dict[str, list[Finding]]:
-    """Return open level → its own findings, narrowest first.
+    """Return level → its own findings, in the same order.
 
     Looks for the lowest level that admits, and at the one asked for; the others cannot
     change the verdict. Without a clean module none admits, so that one level is enough.
     """
-    levels = [level for level in load_levels() if request.policy.is_open(level.name)]
     asked = request.level
     if not asked and not clean and levels:
         asked = levels[-1].name

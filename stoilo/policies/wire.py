@@ -15,6 +15,7 @@ import msgspec
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
+from stoilo.core.libraries import library_names, load_libraries
 from stoilo.core.types import BOUNDS, Finding, Severity, Verdict, bound_text
 from stoilo.policies.findings import FINDINGS_SHOWN
 from stoilo.policies.gate import GateRequest, engine_digest, judge
@@ -42,6 +43,7 @@ class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: bytes
     validator_entries: tuple[str, ...]
     argument_types: tuple[str, ...]
+    libraries: tuple[str, ...] | None
 
 
 class _Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,11 +183,17 @@ def _fits(verdict: Verdict, names: tuple[str, ...], request: GateRequest) -> boo
         and verdict.engine_digest == engine_digest()
         and verdict.level in {"", *names}
         and verdict.lowest_level in {"", *names}
+        and set(verdict.libraries) <= _offered(request)
         and request.level in {"", verdict.level}
         and len(verdict.findings) <= FINDINGS_SHOWN + 1
         and all(_is_placed(found) for found in verdict.findings)
         and verdict.admitted == (not errors)
     )
+
+
+def _offered(request: GateRequest) -> set[str]:
+    shipped = set(library_names())
+    return shipped if request.libraries is None else shipped & set(request.libraries)
 
 
 def _is_placed(found: Finding) -> bool:
@@ -232,6 +240,7 @@ def prepare(level: Level) -> None:
     del level
     default_policy()
     engine_digest()
+    load_libraries()
     for text in (_WARM_UP, "import ", "\u00e9\u202e", "import nothing"):
         request = GateRequest(source=text.encode(), validator=text.encode())
         parse_answer(answer_requests(render_requests([request])), request)

@@ -71,20 +71,35 @@ def _places_of(root: str, module: types.ModuleType | None) -> list[Path]:
 
 
 @functools.cache
-def _level_modules() -> dict[str, str]:
-    """Return every module that some level lets in, with the lowest level's name."""
-    from stoilo.policies import levels  # noqa: PLC0415 - data, read once when needed
+def _level_modules() -> dict[str, frozenset[str]]:
+    """Return every module that some level lets in, with the names it hands out."""
+    from stoilo.core.levels import load_levels  # noqa: PLC0415 - data, when needed
 
-    modules: dict[str, str] = {}
-    for level_name in levels.level_names():
-        for module in levels.load_level(level_name).modules:
-            modules.setdefault(module, level_name)
-    return modules
+    widest = load_levels()[-1]  # levels only add to what is narrower
+    return {name: frozenset(rule.names) for name, rule in widest.modules.items()}
+
+
+@functools.lru_cache(maxsize=256)
+def _library_modules(root: str) -> dict[str, frozenset[str]]:
+    """Return the modules of the described library with this import name; none: empty."""
+    from stoilo.core.libraries import load_library  # noqa: PLC0415 - data, when needed
+
+    library = load_library(root)
+    modules = library.modules if library else {}
+    return {name: frozenset(rule.names) for name, rule in modules.items()}
+
+
+def _known_modules(*names: str) -> dict[str, frozenset[str]]:
+    """Return what levels, and the libraries of these dotted names, hand out."""
+    known = dict(_level_modules())
+    for root in {name.partition(".")[0] for name in names}:
+        known |= _library_modules(root)
+    return known
 
 
 def check_module(name: str, where: str) -> None:
-    """Raise ``STO-C012`` unless some level lets tasks import module `name`."""
-    modules = _level_modules()
+    """Raise ``STO-C012`` unless a level or a library lets tasks import module `name`."""
+    modules = _known_modules(name)
     if name in modules or any(known.startswith(f"{name}.") for known in modules):
         return
     roots = sorted({module.split(".")[0] for module in modules})
@@ -96,13 +111,8 @@ def check_module(name: str, where: str) -> None:
 
 
 def is_handed_out(module: str, name: str) -> bool:
-    """Whether some level hands out ``module.name``."""
-    from stoilo.policies import levels  # noqa: PLC0415 - data, read once when needed
-
-    rules = (
-        levels.load_level(level).modules.get(module) for level in levels.level_names()
-    )
-    return any(rule is not None and name in rule.names for rule in rules)
+    """Whether some level or described library hands out ``module.name``."""
+    return name in _known_modules(module).get(module, frozenset())
 
 
 def library_path(value: object, wanted: str = "") -> tuple[str, str] | None:
@@ -126,7 +136,7 @@ def library_path(value: object, wanted: str = "") -> tuple[str, str] | None:
 
 def _ordered(candidates: list[str]) -> list[str]:
     """Put what levels hand out first: candidates, then their neighbours, then the rest."""
-    known = _level_modules()
+    known = _known_modules(*candidates)
     roots = {name.split(".")[0] for name in candidates}
     first = [name for name in candidates if name in known]
     near = [name for name in sorted(known) if name.split(".")[0] in roots]

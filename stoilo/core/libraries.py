@@ -1,0 +1,156 @@
+"""A library: what tasks get of one package, as data beside the levels (design §4).
+
+A level's own list plus the libraries of a task's flavor is what the task may import. A
+library adds names, types and what its classes let be done; it never touches the kernel
+layer, builtins or limits, so a level's wall is the same with any of them. The shipped ones
+are found by their import names; releases publish others as targets of the policy role.
+Trusted input, still checked strictly.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from stoilo.core.digests import Digest, Domain, domain_digest
+from stoilo.core.errors import InternalError
+from stoilo.core.levels import Level, ModuleRule, load_levels, merge_modules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from importlib.resources.abc import Traversable
+
+LIBRARY_BYTES = 1 << 20
+"""Most bytes of one library's file."""
+
+MOST_LIBRARIES = 32
+"""Most libraries of one flavor."""
+
+_ImportName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_]{0,63}\Z")]
+
+
+class Library(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One library's file; the tables are a level's (`stoilo.core.levels.Level`)."""
+
+    name: _ImportName  # the top-level import name, also the file's
+    distribution: str  # what pip calls it, for example ``scikit-learn``
+    versions: str  # which of its versions this describes, for example ``>=1.9,<1.10``
+    level: str  # the narrowest level that it may be used at
+    summary: str  # one sentence for volunteers
+    # import names of described libraries that must be installed beside it; they are not
+    # opened by this
+    needs: tuple[_ImportName, ...] = ()
+    preload: tuple[str, ...] = ()
+    modules: dict[str, ModuleRule] = {}
+    travelling_types: dict[str, str] = {}
+    members: dict[str, tuple[str, ...]] = {}
+    overrides: dict[str, tuple[str, ...]] = {}
+    writable: dict[str, tuple[str, ...]] = {}
+    # dotted name of what is installed and not handed out → why; names of modules and
+    # members, for auditors and for `stoilo flavor check`
+    withheld: dict[str, str] = {}
+    digest: str = ""  # of the file's bytes, domain-separated; set by `parse_library`
+
+
+def parse_library(data: bytes) -> Library:
+    """Parse one library's file (TOML, trusted).
+
+    Raises:
+        InternalError: ``STO-P001``, it is broken, opens modules of another package, or
+            needs a level that there is not.
+    """
+    if len(data) > LIBRARY_BYTES:
+        raise InternalError("STO-P001", "a library's file is too large")
+    try:
+        library = msgspec.toml.decode(data, type=Library)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InternalError("STO-P001", f"library file is broken: {error}") from error
+    foreign = [name for name in library.modules if _root(name) != library.name]
+    if foreign or not library.modules:
+        what = foreign[0] if foreign else "nothing"
+        raise InternalError("STO-P001", f"library {library.name} opens {what[:80]}")
+    if library.level not in {level.name for level in load_levels()}:
+        raise InternalError("STO-P001", f"library {library.name} needs no known level")
+    return msgspec.structs.replace(library, digest=domain_digest(Domain.LIBRARY, data))
+
+
+def _root(dotted: str) -> str:
+    return dotted.partition(".")[0]
+
+
+def add_libraries(level: Level, libraries: Iterable[Library]) -> Level:
+    """Return `level` with `libraries`, in the order of their names; its digest is kept.
+
+    Raises:
+        InternalError: ``STO-P001``, one needs a wider level, or there are too many.
+    """
+    chosen = sorted(libraries, key=lambda one: one.name)
+    if len(chosen) > MOST_LIBRARIES:
+        raise InternalError("STO-P001", "a flavor has too many libraries")
+    for one in chosen:
+        if level_order(one) > level.order:
+            raise InternalError("STO-P001", f"{one.name} needs level {one.level}")
+        level = msgspec.structs.replace(
+            level,
+            preload=level.preload + one.preload,
+            modules=merge_modules(level.modules, one.modules),
+            travelling_types=level.travelling_types | one.travelling_types,
+            members=level.members | one.members,
+            overrides=level.overrides | one.overrides,
+            writable=level.writable | one.writable,
+            libraries=(*level.libraries, one.digest),
+        )
+    return level
+
+
+def level_order(library: Library) -> int:
+    """Return the place of the narrowest level for `library`."""
+    return next(one.order for one in load_levels() if one.name == library.level)
+
+
+# The shipped ones ---------------------------------------------------------------------
+
+
+def _folder() -> Traversable:
+    from importlib import resources  # noqa: PLC0415 - zygotes hold no such module
+
+    return resources.files("stoilo") / "policies" / "libraries"
+
+
+def library_file(name: str) -> bytes | None:
+    """Return the bytes of the shipped library with the import name `name`, or None."""
+    if name not in library_names():  # no path is made of a name that a task wrote
+        return None
+    return (_folder() / f"{name}.toml").read_bytes()
+
+
+@functools.cache
+def library_digests() -> tuple[Digest, ...]:
+    """Return the digests of the shipped libraries' files, in the order of their names."""
+    files = (library_file(name) or b"" for name in library_names())
+    return tuple(domain_digest(Domain.LIBRARY, data) for data in files)
+
+
+@functools.lru_cache(maxsize=256)
+def load_library(name: str) -> Library | None:
+    """Return the shipped library with the import name `name` (untrusted), or None."""
+    data = library_file(name)
+    return None if data is None else parse_library(data)
+
+
+@functools.cache
+def library_names() -> tuple[str, ...]:
+    """Return the import names of the shipped libraries, sorted."""
+    files = (entry.name for entry in _folder().iterdir())
+    return tuple(sorted(name[:-5] for name in files if name.endswith(".toml")))
+
+
+def load_libraries(names: Sequence[str] | None = None) -> tuple[Library, ...]:
+    """Return the shipped libraries of these import names (all by default).
+
+    Names that are none are left out.
+    """
+    found = map(load_library, library_names() if names is None else names)
+    return tuple(one for one in found if one is not None)
