@@ -124,7 +124,9 @@ def _find_libraries(
 def _open_levels(policy: Policy, libraries: tuple[Library, ...]) -> list[Level]:
     """Return the levels that `policy` opens, each with those libraries that it may use."""
     return [
-        _widen(level, tuple(one for one in libraries if level_order(one) <= level.order))
+        _widen(
+            level, tuple(one for one in libraries if level_order(one) <= level.order)
+        )
         for level in load_levels()
         if policy.is_open(level.name)
     ]

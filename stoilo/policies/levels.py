@@ -14,6 +14,7 @@ from stoilo.core.codec.nodes import (
 )
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level, load_levels
+from stoilo.core.libraries import library_names
 
 
 def level_names() -> tuple[str, ...]:
@@ -64,7 +65,8 @@ def find_argument_types(node: Node) -> tuple[str, ...]:
         if name is not None:
             found.add(name)
         elif isinstance(one, Instance):
-            if one.class_name in FORMS - _PLAIN_FORMS:
+            root = one.class_name.partition(".")[0]
+            if one.class_name in FORMS - _PLAIN_FORMS or root in library_names():
                 found.add(one.class_name)
             stack += [*one.state.values(), one.base]
         elif isinstance(one, dict):

@@ -18,7 +18,7 @@ from stoilo.core.libraries import add_libraries, level_order, load_libraries
 from stoilo.core.types import RunLayer, RunLimits, RunOutcome, RunStatus, Verdict
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
-from stoilo.sandbox.process.run import run_task
+from stoilo.sandbox.process.report import JailStatus, decode_frame, read_outcome
 from stoilo.sandbox.process.supervisor import Jail, zygote_environment
 
 PROGRAMS = Path(__file__).parents[1] / "libraries" / "programs"
@@ -102,7 +102,13 @@ def run_jailed(
         )
     level = library_level(*libraries)
     request = TaskRequest(source, entry, skeleton.encode(to_node(kwargs)))
-    return run_task(library_jail(*libraries), request, limits or level.default_limits())
+    jail = library_jail(*libraries)
+    report = jail.run(request.encode(), limits or level.default_limits())
+    if report.status is JailStatus.FINISHED:
+        frame = decode_frame(report)
+        late = isinstance(frame, dict) and frame.get("late_imports") is True
+        assert not late, "a library imports something late: preload it"
+    return read_outcome(report)
 
 
 def run_plainly(
