@@ -189,7 +189,7 @@ class _CaseRun:
 
     def _jail(self, job: str, level: str) -> Jail:
         libraries = libraries_of(self.case, self.runner.jails.levels[level])
-        return self.runner.jails.get(job, level, libraries=libraries)
+        return self.runner.jails.get(job, level, Denied.KILL, libraries)
 
     def _task(self, level: str) -> Ending:
         arguments = skeleton.encode(arguments_of(self.case, self.ground))
