@@ -226,13 +226,18 @@ def held_libraries(flavor: FlavorManifest) -> tuple[Library, ...]:
     return load_libraries(sorted({one.partition(".")[0] for one in flavor.modules}))
 
 
-@functools.cache
 def is_installed(library: Library) -> bool:
     """Whether `library` is installed here in a version that its file describes."""
+    version = _installed_version(library.distribution)
+    return bool(version) and is_described(library, version)
+
+
+@functools.cache
+def _installed_version(distribution: str) -> str:
     try:
-        return is_described(library, metadata.version(library.distribution))
+        return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return False
+        return ""
 
 
 def is_described(library: Library, version: str) -> bool:
