@@ -105,8 +105,6 @@ def check_content(ceremony: Ceremony) -> Iterator[StoiloError]:
         _check_lists,
         _check_builders,
         _check_parts,
-        _check_libraries,
-        _check_policy_flavors,
     ):
         yield from _caught(check, proposal)
     yield from _caught(lambda one: _check_project(one, ceremony.about.origin), proposal)
@@ -267,6 +265,8 @@ def _check_builders(proposal: Proposal) -> Iterator[StoiloError]:
 def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
     """Records agree with their files; no part goes back or below its own floor."""
     parts = release_parts(proposal)
+    yield from _check_libraries(proposal, parts)
+    yield from _check_policy_flavors(proposal, parts)
     floors = read_list(proposal.target, FloorsFile)
     base = proposal.base
     old = release_parts(Proposal(base)) if base else ()
@@ -310,7 +310,9 @@ def _check_tree(proposal: Proposal, part: PartFile) -> Iterator[StoiloError]:
             yield TrustError("STO-K063", f"{name} is another tree's list")
 
 
-def _check_libraries(proposal: Proposal) -> Iterator[StoiloError]:
+def _check_libraries(
+    proposal: Proposal, parts: tuple[PartFile, ...]
+) -> Iterator[StoiloError]:
     """Libraries' files read; flavors name accepted ones, the same on each platform."""
     known = {}
     for name in filter(is_library_target, named_targets(proposal)):
@@ -319,7 +321,7 @@ def _check_libraries(proposal: Proposal) -> Iterator[StoiloError]:
         if name != library_target(one):
             yield TrustError("STO-K063", f"{name} should be {library_target(one)}")
     listed: dict[str, tuple[str, ...]] = {}
-    for part in release_parts(proposal):
+    for part in parts:
         if missing := [digest for digest in part.libraries if digest not in known]:
             yield TrustError(
                 "STO-K063", f"{part.part} holds a library {missing[0]} without a file"
@@ -344,10 +346,12 @@ def _check_fits(part: PartFile, libraries: list[Library]) -> None:
         )
 
 
-def _check_policy_flavors(proposal: Proposal) -> Iterator[StoiloError]:
+def _check_policy_flavors(
+    proposal: Proposal, parts: tuple[PartFile, ...]
+) -> Iterator[StoiloError]:
     """As many people sign for a flavor, a program, whichever role names it."""
     root, targets = proposal.newest("root"), proposal.newest("targets")
-    flavors = [one for one in release_parts(proposal) if one.role == "policy"]
+    flavors = [one for one in parts if one.role == "policy"]
     if not flavors or root is None or targets is None:
         return
     needed = role_set(open_root(root).signed, "targets").threshold
