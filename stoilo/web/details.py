@@ -180,5 +180,5 @@ def describe_permission(record: WorkunitRecord) -> Permission:
     if level.digest != record.level_digest:
         return Permission("")
     known = (one for one in load_libraries() if one.digest in record.libraries)
-    modules = {name for one in (level, *known) for name in one.modules}
+    modules = {*level.modules, *(name for one in known for name in one.modules)}
     return Permission(level.summary, tuple(sorted(modules)))
