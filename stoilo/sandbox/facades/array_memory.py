@@ -109,6 +109,23 @@ def call_zeroed(function: Callable[..., Any], /, *args: Any, **keywords: Any) ->
 
 # Addresses ---------------------------------------------------------------------------
 
+_typed: list[bool] = []  # not empty where readers that name their type are admitted
+_FORMAT, _STRIDES, _INDIRECT = 0x04, 0x18, 0x100  # of a request (Include/pybuffer.h)
+
+
+def admit_typed_readers() -> None:
+    """Let compiled code that asks for objects see arrays of objects, as pandas' does.
+
+    Cython compares the format with the type that it was compiled for, and only it asks so:
+    ``memoryview``, ``bytes`` and their like ask for indirect or for plain bytes.
+    """
+    _typed.append(True)
+
+
+def _is_typed(flags: int) -> bool:
+    asked = flags & (_FORMAT | _STRIDES | _INDIRECT)
+    return bool(_typed) and asked == _FORMAT | _STRIDES
+
 
 def _checked_export(slot: int) -> Any:
     """Return what stands in front of the buffer export at address `slot`."""
@@ -116,7 +133,8 @@ def _checked_export(slot: int) -> Any:
 
     def checked(array: Any, view: int, flags: int) -> int:
         try:
-            return -1 if array.dtype.hasobject else export(array, view, flags)
+            closed = array.dtype.hasobject and not _is_typed(flags)
+            return -1 if closed else export(array, view, flags)
         except Exception:  # noqa: BLE001 - C is above: the caller says what failed
             return -1
 
