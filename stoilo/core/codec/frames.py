@@ -170,7 +170,7 @@ def _category_column(array: Any, convert: Callable[[object], Node]) -> Node:  # 
 
 
 def _period_column(array: Any, convert: Callable[[object], Node]) -> Node:  # noqa: ANN401
-    return ("period", _frequency(array.freq), convert(array.asi8))
+    return ("period", _period_frequency(array), convert(array.asi8))
 
 
 def _interval_column(array: Any, convert: Callable[[object], Node]) -> Node:  # noqa: ANN401
@@ -191,6 +191,13 @@ def _frequency(offset: Any) -> str:  # noqa: ANN401
     text = str(offset.freqstr)
     if not _FREQUENCY.match(text) or to_offset(text) != offset:
         raise _refuse(f"the frequency {text:.32}", "set freq=None, or build it there")
+    return text
+
+
+def _period_frequency(value: Any) -> str:  # noqa: ANN401
+    text = str(value.freqstr)
+    if not _FREQUENCY.match(text) or _pandas().PeriodDtype(text).freq != value.freq:
+        raise _refuse(f"the frequency {text:.32}", "use one that its name tells all of")
     return text
 
 
@@ -258,7 +265,7 @@ _STATES: dict[str, Callable[[Any, Callable[[object], Node]], dict[str, Node]]] =
     },
     "pandas.Period": lambda value, _: {
         "ordinal": int(value.ordinal),
-        "freq": _frequency(value.freq),
+        "freq": _period_frequency(value),
     },
     "pandas.Interval": _interval_state,
     "pandas.api.typing.NaTType": lambda _value, _convert: {},
@@ -382,15 +389,12 @@ class _Decoder:
         )
 
     def _make_sparse(self, length: Node, places: Node, values: Node, fill: Node) -> Any:  # noqa: ANN401
-        sparse = importlib.import_module("pandas._libs.sparse")
-        np = importlib.import_module("numpy")
-        at = _vector(places, "i").astype(np.int32)
-        index = sparse.IntIndex(_checked(length, int), at, check_integrity=True)
-        numbers = _vector(values).copy()
-        if len(numbers) != len(at):
-            raise ValueError("another number of values")
-        dtype = self.pandas.SparseDtype(numbers.dtype, self.convert(fill))
-        return self.pandas.arrays.SparseArray(numbers, sparse_index=index, dtype=dtype)
+        return self.pandas.arrays.SparseArray.from_indices(
+            _vector(values).copy(),
+            _vector(places, "i").copy(),
+            _checked(length, int),
+            self.convert(fill),
+        )
 
     # Indexes
 

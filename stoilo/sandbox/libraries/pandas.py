@@ -138,6 +138,16 @@ def _guard_sparse() -> None:
             getter = class_dict(cls)[name].__get__
             copied = property(lambda self, getter=getter: getter(self).copy())
             replace_member(cls, name, copied)
+    array: Any = pd.arrays.SparseArray
+    real = vars(array)["from_indices"].__func__
+
+    @functools.wraps(real)
+    def from_indices(
+        cls: Any, data: Any, indices: Any, *args: Any, **options: Any
+    ) -> Any:
+        return real(cls, data, np.array(indices), *args, **options)
+
+    array.from_indices = classmethod(from_indices)
 
 
 # Values of the task's that answer another way the second time -------------------------
@@ -280,7 +290,7 @@ def _guard_descriptors() -> None:
 # Time zones: read once, the same on every host
 
 
-_ZONES: list[zoneinfo.ZoneInfo] = []
+_ZONES: list[object] = []
 
 
 def _read_zones() -> None:
@@ -288,7 +298,9 @@ def _read_zones() -> None:
     common: Any = importlib.import_module("zoneinfo._common")
     zoneinfo.reset_tzpath(to=())
     names = sorted(zoneinfo.available_timezones())
-    _ZONES.extend(map(zoneinfo.ZoneInfo, names))
+    twins: Any = importlib.import_module("zoneinfo._zoneinfo")  # pandas reads its tables
+    for kind in (zoneinfo.ZoneInfo, twins.ZoneInfo):
+        _ZONES.extend(map(kind, names))
 
     def no_more(key: str) -> NoReturn:
         raise zoneinfo.ZoneInfoNotFoundError(f"no time zone {key[:64]!r} in a task")
