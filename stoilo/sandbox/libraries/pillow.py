@@ -26,7 +26,7 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """What is decoded and encoded, by PIL's names."""
 
 _PLUGINS = ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "Tiff", "WebP")
-_FULLY_LOADED = 2  # what `Image._initialized` is after `Image.init`  # noqa: SLF001 - as after init()
+_FULLY_LOADED = 2  # what `Image._initialized` is after `Image.init`
 
 _IMAGE = frozenset(
     {"alpha_composite", "apply_transparency", "close", "convert", "copy", "crop"}
