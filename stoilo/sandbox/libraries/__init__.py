@@ -1,0 +1,1 @@
+"""What tasks get for described libraries beyond their own names, one file a library."""
