@@ -103,7 +103,7 @@ def check_flavor(flavor: FlavorManifest) -> str:
             raise PolicyRefusal(
                 "STO-F009",
                 f"no frozen runtime may hold {name}: {reason}",
-                hint="leave it out; tasks that name the thesis's listing run on `tensor`",
+                hint="leave it out; tasks that name the thesis's listing run on `torchvision`",
             )
     return flavor_level(flavor)
 
