@@ -11,7 +11,7 @@ from stoilo.cli.output import JSON, say
 from stoilo.cli.sources import read_source
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.flavors.build import flavor_level
+from stoilo.flavors.described import flavor_level, flavor_libraries
 from stoilo.flavors.manifest import (
     FlavorManifest,
     find_flavor,
@@ -52,7 +52,8 @@ def show(name: str | None, as_json: bool) -> None:
         say([*map(_document, found)], "\n".join(map(_line, found)), as_json=as_json)
         return
     one = find_flavor(name)
-    document = _document(one) | {"level": flavor_level(one)}
+    libraries = [library.name for library in flavor_libraries(one)]
+    document = _document(one) | {"level": flavor_level(one), "libraries": libraries}
     lines = []
     for key, value in document.items():
         text = ", ".join(value) if isinstance(value, list) else value

@@ -98,11 +98,14 @@ def test_message_names_the_line() -> None:
 
 
 def test_shipped_flavors_come_smallest_first() -> None:
-    assert [one.name for one in shipped_flavors()] == ["pure", "numeric", "tensor"]
+    found = shipped_flavors()
+    counts = [len(one.requirements) for one in found]
+    assert counts == sorted(counts)
+    assert [one.name for one in found[:2]] == ["pure", "numeric"]
 
 
 def test_flavor_is_found_by_name_and_either_digest() -> None:
-    numeric = shipped_flavors()[1]
+    numeric = next(one for one in shipped_flavors() if one.name == "numeric")
     for wanted in (numeric.name, numeric.digest, numeric.alias):
         assert find_flavor(wanted) is numeric
     with pytest.raises(UsageError, match="STO-P002"):

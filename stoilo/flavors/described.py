@@ -1,0 +1,222 @@
+"""A flavor's described libraries: which they are, at which level, in which versions.
+
+A library's file says what its package is like in some versions. A build holds it against
+the lock before anything is frozen, and against the frozen tree before it is packed: what
+does not fit ends the build with the library's name, and no volunteer finds it out.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from stoilo.core.codec import skeleton
+from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
+from stoilo.core.levels import Level, load_levels
+from stoilo.core.libraries import (
+    Library,
+    add_libraries,
+    level_order,
+    library_file,
+    library_target,
+    load_libraries,
+    load_library,
+)
+from stoilo.flavors.lock import Lock, normal_name
+from stoilo.flavors.manifest import FlavorManifest
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
+from stoilo.sandbox.process.run import run_task
+from stoilo.sandbox.process.supervisor import Jail
+
+_CHECKER = "stoilo.flavors.describing.check"
+_REFUSED_STATUS = 3  # of the checker: it has findings
+_TESTS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
+    ">=": operator.ge,
+    "<": operator.lt,
+    "==": operator.eq,
+}
+_BOUND = re.compile(r"(>=|<|==)\s*([0-9]+(?:\.[0-9]+)*)")
+_RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+
+
+def flavor_libraries(flavor: FlavorManifest) -> tuple[Library, ...]:
+    """Return the described libraries that `flavor` opens, in the order of their names."""
+    return load_libraries(sorted({_root(module) for module in flavor.modules}))
+
+
+def flavor_level(flavor: FlavorManifest) -> str:
+    """Return the narrowest level for all of a flavor's libraries and other modules.
+
+    Raises:
+        PolicyRefusal: ``STO-P062``, nothing describes one of its modules: nothing could
+            use it.
+    """
+    libraries = flavor_libraries(flavor)
+    wanted = {_root(module) for module in flavor.modules}
+    wanted -= {one.name for one in libraries}
+    lowest = max((level_order(one) for one in libraries), default=0)
+    unknown = wanted
+    for level in load_levels():
+        unknown = wanted - _roots(level)
+        if level.order >= lowest and not unknown:
+            return level.name
+    names = ", ".join(sorted(unknown))[:200]
+    raise PolicyRefusal(
+        "STO-P062",
+        f"no level and no described library lets in: {names}",
+        hint="`stoilo flavor describe PACKAGE` drafts the description that is missing; "
+        "`stoilo policy show LEVEL` lists what a level lets in",
+    )
+
+
+def library_contents(level: str, libraries: Iterable[Library]) -> tuple[str, ...]:
+    """Return the names of the lists of contents for `level` with `libraries`."""
+    return (level, *(f"library-{one.name}" for one in libraries))
+
+
+def library_files(libraries: Iterable[Library]) -> dict[str, bytes]:
+    """Return the file of each library by its name as a target (`library_target`), bare."""
+    return {
+        library_target(one).rpartition("/")[2]: library_file(one.name) or b""
+        for one in libraries
+    }
+
+
+def _root(dotted: str) -> str:
+    return dotted.partition(".")[0]
+
+
+def _roots(level: Level) -> set[str]:
+    return {_root(name) for name in level.modules}
+
+
+# Against the lock ---------------------------------------------------------------------
+
+
+def check_versions(libraries: Iterable[Library], lock: Lock) -> None:
+    """Raise ``STO-P001`` unless `lock` holds what `libraries` describe, and what they need."""
+    held = {wheel.name: wheel.version for wheel in lock.wheels}
+    for library in libraries:
+        _check_version(library, held)
+        for name in library.needs:
+            needed = load_library(name)
+            if needed is not None:
+                _check_version(needed, held)
+            elif not any(name in _roots(level) for level in load_levels()):
+                raise _misfit(library, f"it needs {name}, which nothing describes")
+
+
+def _check_version(library: Library, held: Mapping[str, str]) -> None:
+    found = held.get(normal_name(library.distribution))
+    if found is None:
+        raise _misfit(library, f"{library.distribution} is not among the locked wheels")
+    if not version_fits(found, library.versions):
+        reason = f"it describes {library.versions}, and the lock holds {found}"
+        raise _misfit(library, reason)
+
+
+def version_fits(version: str, bounds: str) -> bool:
+    """Whether a release lies within `bounds` like ``>=1.9,<1.10``; no pre-release does."""
+    plain = version.partition("+")[0]
+    if not _RELEASE.fullmatch(plain):
+        return False
+    found = (_BOUND.fullmatch(bound.strip()) for bound in bounds.split(","))
+    return all(
+        match is not None and _TESTS[match[1]](_numbers(plain), _numbers(match[2]))
+        for match in found
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return a version's numbers without zeros at the end: 1.10 is 1.10.0."""
+    return tuple(map(int, re.sub(r"(\.0+)+\Z", "", version).split(".")))
+
+
+def _misfit(library: Library, reason: str) -> PolicyRefusal:
+    return PolicyRefusal(
+        "STO-P001",
+        f"library {library.name} cannot be frozen: {reason}"[:600],
+        hint="pin a version that its file describes, or describe this one: "
+        f"`stoilo flavor describe {library.distribution}`, then `stoilo flavor check`",
+    )
+
+
+# Against what was built ---------------------------------------------------------------
+
+
+def check_installed(
+    libraries: Iterable[Library],
+    python: Path,  # the build's own interpreter, with the locked wheels
+    environment: Mapping[str, str],  # of that build
+) -> None:
+    """Raise ``STO-P001`` about the first library that its check in the build refuses.
+
+    Each is checked in a process of its own, so a native crash is an answer.
+    """
+    root = Path(environment["PYTHONPATH"].partition(":")[0])
+    for library in libraries:
+        if not (root / f"{_CHECKER.replace('.', '/')}.py").is_file():
+            return
+        file = root / "stoilo" / "policies" / "libraries" / f"{library.name}.toml"
+        done = subprocess.run(
+            [str(python), "-s", "-m", _CHECKER, str(file)],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env=dict(environment),
+            check=False,
+        )
+        if done.returncode:
+            raise _misfit(library, _read_findings(done))
+
+
+def _read_findings(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return in words why a check ended as it did."""
+    try:
+        found = json.loads(done.stdout) if done.returncode == _REFUSED_STATUS else None
+    except ValueError:
+        found = None
+    if not found:
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        return f"its check ended with status {done.returncode}: {' '.join(last)[:300]}"
+    return "; ".join(str(one.get("message", one)) for one in found[:5])
+
+
+def check_frozen(program: Path, level: str, libraries: Sequence[Library]) -> None:
+    """Raise ``STO-P001`` unless each library runs in the frozen runtime, and all together.
+
+    A task in a closed jail imports every listed name, so what is missing or crashes is
+    found with the library's name: each runs by itself before all do together.
+    """
+    sets: list[tuple[Library, ...]] = [(one,) for one in libraries]
+    sets += [tuple(libraries)] if len(libraries) > 1 else []
+    for chosen in sets:
+        rules = add_libraries(load_level(level), chosen)
+        if reason := _try_imports(program, rules, chosen):
+            raise _misfit(chosen[-1], reason)
+
+
+def _try_imports(program: Path, rules: Level, libraries: Sequence[Library]) -> str:
+    """Return why a task that imports all that `libraries` list fails; empty: it runs."""
+    request = TaskRequest(import_everything(libraries), "run", skeleton.encode({}))
+    try:
+        with Jail(rules, TASK_JOB, command=lambda: [str(program)]) as jail:
+            outcome = run_task(jail, request, rules.default_limits())
+    except (InternalError, UsageError) as error:
+        return f"the frozen runtime does not start with it: {error.message}"
+    return outcome.error and f"in the frozen runtime: {outcome.error[:300]}"
+
+
+def import_everything(libraries: Iterable[Library]) -> str:
+    """Return a task's source that imports every name that `libraries` list."""
+    lines = [
+        f"from {module} import {', '.join(rule.names)}"
+        for library in libraries
+        for module, rule in library.modules.items()
+        if rule.names
+    ]
+    return "\n".join([*lines, "", "", "def run(kwargs):", "    return True", ""])
