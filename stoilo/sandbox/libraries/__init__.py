@@ -1,0 +1,1 @@
+"""What tasks get for members of described libraries, one file a library."""
