@@ -87,7 +87,6 @@ for name, module in sorted(sys.modules.items()):
     print("/source", name, getattr(module, "__file__", None))
 """
 SECTIONS = tuple(one.name for one in fields(Contents))
-LIBRARY = re.compile(r"lib[^/]*\.so(\.[0-9.]+)?")  # others are modules
 SYSTEM = {"ld-linux-x86-64", "libc", "libdl", "libm", "libpthread", "librt", "libutil"}
 VERIFIER = """
 import ast, importlib, sys
@@ -165,7 +164,7 @@ def list_library(library: Library, level: Contents) -> Contents:
     modules = [line for line in lines if not line.startswith("/")]
     found = Contents(
         tuple(PLATFORM_DATA if n.startswith(PLATFORM_DATA) else n for n in modules),
-        tuple(library_stem(name) for name in mapped if LIBRARY.fullmatch(name)),
+        tuple(library_stem(name) for name in mapped if is_library(name)),
         tuple(files[path] for path in opened if path in files),
         tuple(data_paths(path for path in opened if path not in files)),
     )
@@ -173,6 +172,13 @@ def list_library(library: Library, level: Contents) -> Contents:
     ours["libraries"] |= SYSTEM
     rest = (set(getattr(found, name)) - ours[name] for name in SECTIONS)
     return Contents(*(tuple(sorted(one)) for one in rest))
+
+
+def is_library(name: str) -> bool:
+    """Whether a mapped file is a shared library, and no extension module."""
+    return (
+        bool(re.fullmatch(r"lib.*\.so(\.[0-9.]+)?", name)) and ".cpython-" not in name
+    )
 
 
 def data_paths(opened: Iterable[str]) -> Iterator[str]:

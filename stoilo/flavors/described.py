@@ -95,6 +95,11 @@ def _roots(level: Level) -> set[str]:
     return {_root(name) for name in level.modules}
 
 
+def _opened() -> dict[str, str]:
+    """Return what levels open, without versions: their own flavors hold it."""
+    return {name: "" for level in load_levels() for name in _roots(level)}
+
+
 # Against the lock ---------------------------------------------------------------------
 
 
@@ -107,8 +112,10 @@ def check_versions(libraries: Iterable[Library], lock: Lock) -> None:
             needed = load_library(name)
             if needed is not None:
                 _check_version(needed, held)
-            elif not any(name in _roots(level) for level in load_levels()):
-                raise _misfit(library, f"it needs {name}, which nothing describes")
+            elif normal_name(name) not in held | _opened():
+                raise _misfit(
+                    library, f"it needs {name}, and the lock does not hold it"
+                )
 
 
 def _check_version(library: Library, held: Mapping[str, str]) -> None:
@@ -189,7 +196,7 @@ def _read_findings(done: subprocess.CompletedProcess[bytes]) -> str:
 def check_frozen(program: Path, level: str, libraries: Sequence[Library]) -> None:
     """Raise ``STO-P001`` unless each library runs in the frozen runtime, and all together.
 
-    A task in a closed jail imports every listed name, so what is missing or crashes is
+    A task in a closed jail takes every listed name, so what is missing or crashes is
     found with the library's name: each runs by itself before all do together.
     """
     sets: list[tuple[Library, ...]] = [(one,) for one in libraries]
@@ -212,11 +219,14 @@ def _try_imports(program: Path, rules: Level, libraries: Sequence[Library]) -> s
 
 
 def import_everything(libraries: Iterable[Library]) -> str:
-    """Return a task's source that imports every name that `libraries` list."""
-    lines = [
-        f"from {module} import {', '.join(rule.names)}"
-        for library in libraries
-        for module, rule in library.modules.items()
-        if rule.names
+    """Return a task's source that takes every public name that `libraries` list."""
+    listed = [pair for library in libraries for pair in library.modules.items()]
+    lines = [f"import {module} as m{n}" for n, (module, _) in enumerate(listed)]
+    lines += ["", "", "def run(kwargs):"]
+    lines += [
+        f"    m{number}.{name}"
+        for number, (_, rule) in enumerate(listed)
+        for name in rule.names
+        if not name.startswith("_")
     ]
-    return "\n".join([*lines, "", "", "def run(kwargs):", "    return True", ""])
+    return "\n".join([*lines, "    return True", ""])

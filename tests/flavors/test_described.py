@@ -98,7 +98,7 @@ def test_lock_without_the_library_is_refused():
 
 @pytest.mark.parametrize(
     ("needs", "reason"),
-    [("scipy", "scipy is not among"), ("nowhere", "nothing describes")],
+    [("scipy", "scipy is not among"), ("nowhere", "needs nowhere")],
 )
 def test_what_a_library_needs_must_be_there_too(needs, reason):
     library = parse_library(
@@ -134,9 +134,14 @@ def test_file_lies_beside_the_part_under_its_target_s_name():
     assert parse_library(data).digest == load_library("scipy").digest
 
 
-def test_every_listed_name_is_imported():
-    found = import_everything([parse_library(FILE.encode())])
-    assert found.startswith("from made import one\n")
+def test_every_public_name_is_taken():
+    text = FILE.replace('"one"', '"__version__", "one"')
+    found = import_everything([parse_library(text.encode())])
+    assert found.splitlines()[3:] == [
+        "def run(kwargs):",
+        "    m0.one",
+        "    return True",
+    ]
 
 
 def test_library_that_runs_frozen_is_taken(tmp_path):

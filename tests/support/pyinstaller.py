@@ -48,7 +48,7 @@ def look_inside(tree: Path, program: str) -> Inside:
         relative = path.relative_to(internal).as_posix()
         if relative == "base_library.zip":
             modules += _zipped_names(path)
-        elif _LIBRARY.fullmatch(path.name):
+        elif _LIBRARY.fullmatch(path.name) and ".cpython-" not in path.name:
             libraries.append(library_stem(path.name))
         elif path.suffix == ".so":
             modules.append(_extension_name(relative))
