@@ -166,6 +166,8 @@ _FLAVOR = {
     "lock": ("freezing", "Let pip choose a flavor's wheels for this machine."),
     "build": ("freezing", "Freeze a flavor: its tree, and a release's files."),
     "compare": ("freezing", "Compare a build with its manifest or another."),
+    "describe": ("describing", "Draft a library's file from an installed package."),
+    "check": ("describing", "Hold a library's file against what is installed."),
 }
 
 

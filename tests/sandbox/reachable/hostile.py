@@ -21,8 +21,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import walk
-
+from stoilo.flavors.describing.samples import Sample
+from stoilo.flavors.describing.walk import Walk
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language import runtime as language_runtime
 from stoilo.sandbox.language.rules import TASK_MODULE, find_class
@@ -125,7 +125,7 @@ def two_faced_class() -> type:
     return type("Two", (), {"__module__": TASK_MODULE, "__annotations__": annotations})
 
 
-def hostile_samples(blank: list[object]) -> list[walk.Sample]:
+def hostile_samples(blank: list[object]) -> list[Sample]:
     """Return arguments that nobody honest has."""
     from collections import UserDict, UserList  # noqa: PLC0415 - after the façades
 
@@ -161,7 +161,7 @@ def names(code: CodeType) -> bool:
     return MARK in code.co_names or any(map(names, inner))
 
 
-class HostileWalk(walk.Walk):
+class HostileWalk(Walk):
     """A walk that also looks for the real ``type`` and for text that ran."""
 
     def visit(self, path: str, value: Any, depth: int, key: object) -> None:
@@ -200,8 +200,7 @@ def main() -> None:
         runtime.facades.modules["leaky"] = leaky
     blank = blank_instances(level)
     sys.addaudithook(watch)
-    walk.CALL_S, walk.CALLS_DEEP = 0.1, 1
-    found = HostileWalk(runtime, lambda: hostile_samples(blank))
+    found = HostileWalk(runtime, lambda: hostile_samples(blank), deep=1, call_s=0.1)
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
         sys.stderr = nowhere
         found.start()

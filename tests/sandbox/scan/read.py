@@ -2,42 +2,28 @@
 
     python tests/sandbox/scan/read.py LEVEL > new; mv new tests/sandbox/scan/LEVEL.txt
 
-A paragraph of a list is a reason and the functions it holds for, each with what was found
-in it and a digest of its text. What is new, or changed in a new version of a library,
-comes last, under `UNREAD`: read it, then close it, withhold it, or give it a reason. A
-level lists what the narrower ones do not. A line stays while its function is there: another
-patch release of the library may have that text.
+The form of a list: `stoilo.flavors.describing.read_list`. A level lists what the narrower
+ones do not. A line stays while its function is there: another patch release of the library
+may have that text.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from pathlib import Path
 
-from source_scan import Finding, scan_level
-
+from stoilo.flavors.describing.read_list import (
+    UNREAD,
+    parse_read_list,
+    render_read_list,
+)
+from stoilo.flavors.describing.source_scan import Finding, scan_level
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.runtime import prepare_runtime
 
 FOLDER = Path(__file__).parent
 LEVELS = ("pure", "numeric", "tensor")
-UNREAD = "UNREAD"
-WIDTH = 94
-
-
-def parse(text: str) -> dict[Finding, str]:
-    """Return the findings of a list with their reasons."""
-    found = {}
-    for paragraph in text.split("\n\n"):
-        lines = paragraph.strip().split("\n")
-        reason = " ".join(line[2:] for line in lines if line.startswith("# "))
-        for line in lines:
-            if line and not line.startswith("#"):
-                name, patterns, digest = line.split(" | ")
-                found[Finding(name, tuple(patterns.split(", ")), digest)] = reason
-    return found
 
 
 def committed(level: str) -> dict[Finding, str]:
@@ -45,7 +31,7 @@ def committed(level: str) -> dict[Finding, str]:
     names = LEVELS[: LEVELS.index(level) + 1]
     known: dict[Finding, str] = {}
     for path in (FOLDER / f"{name}.txt" for name in names):
-        known |= parse(path.read_text()) if path.exists() else {}
+        known |= parse_read_list(path.read_text()) if path.exists() else {}
     return known
 
 
@@ -54,21 +40,6 @@ def find(level: str) -> list[Finding]:
     loaded = load_level(level)
     runtime = prepare_runtime(loaded)
     return scan_level(loaded, runtime.facades.modules.values())
-
-
-def render(found: dict[Finding, str]) -> str:
-    """Return the list, with what is unread at the end."""
-    reasons = sorted(set(found.values()), key=lambda reason: (reason == UNREAD, reason))
-    paragraphs = []
-    for reason in reasons:
-        head = textwrap.wrap(reason, WIDTH, initial_indent="# ", subsequent_indent="# ")
-        lines = [
-            f"{item.name} | {', '.join(item.patterns)} | {item.digest}"
-            for item in sorted(found)
-            if found[item] == reason
-        ]
-        paragraphs.append("\n".join([*head, *lines]))
-    return "\n\n".join(paragraphs) + "\n"
 
 
 def main() -> None:
@@ -86,7 +57,7 @@ def main() -> None:
         for item, reason in known.items()
         if item not in before and item.name in names
     }
-    sys.stdout.write(render(others | found))
+    sys.stdout.write(render_read_list(others | found))
     sys.stdout.flush()
     os._exit(0)
 

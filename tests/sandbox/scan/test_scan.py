@@ -10,8 +10,8 @@ import types
 from pathlib import Path
 
 import pytest
-from source_scan import scan_level
 
+from stoilo.flavors.describing.source_scan import scan_level
 from stoilo.policies.levels import level_names
 from stoilo.sandbox.process.supervisor import zygote_environment
 

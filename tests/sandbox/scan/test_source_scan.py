@@ -6,7 +6,8 @@ import functools
 import types
 
 import pytest
-from source_scan import (
+
+from stoilo.flavors.describing.source_scan import (
     Finding,
     find_patterns,
     reachable_functions,

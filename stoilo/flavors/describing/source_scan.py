@@ -16,7 +16,7 @@ import hashlib
 import linecache
 import string
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -27,6 +27,8 @@ from stoilo.sandbox.language.hardening import classes_with_bases
 
 __all__ = [
     "Finding",
+    "digest_tree",
+    "find_definition",
     "find_patterns",
     "reachable_functions",
     "scan_functions",
@@ -87,7 +89,9 @@ def scan_level(level: Level, modules: Iterable[ModuleType]) -> list[Finding]:
 
 
 def reachable_functions(
-    modules: Iterable[ModuleType], classes: Iterable[type]
+    modules: Iterable[ModuleType],
+    classes: Iterable[type],
+    helpers: Callable[[FunctionType], Iterable[object]] | None = None,
 ) -> list[FunctionType]:
     """Return the Python functions behind façades and classes, and what they lead to.
 
@@ -95,7 +99,9 @@ def reachable_functions(
         modules: façades; their functions, bound methods, and instances' classes count.
         classes: all members of these count, private ones too: the library calls them.
             So do those of their metaclasses.
+        helpers: what a function leads to by names; by default its own package's.
     """
+    lead = helpers or _helpers
     found: dict[CodeType, FunctionType] = {}
     todo = [value for facade in modules for value in vars(facade).values()]
     kinds = {id(cls): cls for value in (*todo, *classes) for cls in type(value).__mro__}
@@ -105,7 +111,7 @@ def reachable_functions(
         for function in _functions_in(todo.pop()):
             if function.__code__ not in found:
                 found[function.__code__] = function
-                todo.extend([*_helpers(function), *_inside(function)])
+                todo.extend([*lead(function), *_inside(function)])
     return list(found.values())
 
 
@@ -161,17 +167,22 @@ def scan_functions(functions: Iterable[FunctionType]) -> list[Finding]:
 
 
 def _scan(function: FunctionType) -> Finding | None:
-    code = function.__code__
     name = f"{function.__module__}.{function.__qualname__}"
-    path = _source_path(code)
-    tree = _definitions(path).get((code.co_name, code.co_firstlineno))
+    path, tree = find_definition(function)
     if tree is None:
         made = path.startswith(
             "<"
         )  # by a library or us, from text that is found itself
         return None if made else Finding(name, ("no source",), "")
     patterns = tuple(sorted(set(find_patterns(tree))))
-    return Finding(name, patterns, _digest(tree)) if patterns else None
+    return Finding(name, patterns, digest_tree(tree)) if patterns else None
+
+
+def find_definition(function: FunctionType) -> tuple[str, ast.AST | None]:
+    """Return the file of a function and its definition there, None without source."""
+    code = function.__code__
+    path = _source_path(code)
+    return path, _definitions(path).get((code.co_name, code.co_firstlineno))
 
 
 def _source_path(code: CodeType) -> str:
@@ -216,7 +227,8 @@ def _definitions(path: str) -> dict[tuple[str, int], ast.AST]:
     return found
 
 
-def _digest(tree: ast.AST) -> str:
+def digest_tree(tree: ast.AST) -> str:
+    """Return a short digest of code without comments, layout and docstrings."""
     text = ast.unparse(_without_docstrings(tree))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
 

@@ -1,0 +1,282 @@
+"""The check of a described library against what is installed: `check_library`.
+
+It is asked where a flavor is built and in CI, so that a volunteer never finds out that a
+name vanished, that a library imports or opens something when it is first used, or that one
+of its functions does more than compute. The library runs in a child (`probe`) of the given
+interpreter: what ends that child is a finding.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stoilo.core.errors import InternalError
+from stoilo.core.libraries import Library
+from stoilo.flavors.describing.dangers import Danger
+from stoilo.flavors.describing.probe import PLACE_BYTES, Answer, Asked, Question
+from stoilo.flavors.describing.read_list import find_unread, parse_read_list
+from stoilo.flavors.describing.source_scan import Finding
+from stoilo.sandbox.process.supervisor import zygote_environment
+
+PROBE_S = 900.0
+"""How long one probe of a library may take, s."""
+
+_MOST_CRASHES = 4
+"""After so many calls that ended the child, no more are looked for."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One reason not to build with a library."""
+
+    code: str
+    message: str
+    hint: str
+    places: tuple[str, ...] = ()  # ``file:line`` of library source
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a check found; sound where there are no faults."""
+
+    library: str  # import name
+    versions: str  # that the file describes
+    version: str  # that is installed, empty for none
+    faults: tuple[Fault, ...]
+    calls: int = 0  # that the walk tried
+    dangers: tuple[Danger, ...] = ()  # all that the scan found, read or not
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Return the dangers as lines of a read list."""
+        return [*map(as_finding, self.dangers)]
+
+
+def check_library(
+    library: Library,
+    read: str = "",
+    *,
+    python: Path | None = None,
+    paths: Sequence[Path] = (),
+    timeout_s: float = PROBE_S,
+    deep: int = 2,
+) -> Report:
+    """Compare a library's file with the package that an interpreter has.
+
+    Args:
+        library: its parsed file.
+        read: the text of its read list (`stoilo.flavors.describing.read_list`).
+        python: the interpreter; this one by default. It must have stoilo, or `paths` do.
+        paths: folders that it finds packages in, before its own.
+        timeout_s: how long one probe may take, s.
+        deep: how many calls deep to walk.
+
+    Raises:
+        InternalError: ``STO-F011``, the child does not start.
+        UsageError: ``STO-U004``, the read list is broken.
+    """
+    reasons = parse_read_list(read)
+    answer, faults = _probe(library, python, paths, timeout_s, deep)
+    if answer is None:
+        return Report(library.name, library.versions, "", tuple(faults))
+    found = [as_finding(danger) for danger in answer.dangers]
+    unread = set(find_unread(found, reasons))
+    faults = [
+        *_version_faults(library, answer.version),
+        *(_misfit(text) for text in answer.faults),
+        *faults,
+        *map(_asked_fault, answer.asked),
+        *map(_leak_fault, answer.leaks),
+        *(_unread_fault(one) for one in answer.dangers if as_finding(one) in unread),
+    ]
+    return Report(
+        *(library.name, library.versions, answer.version, tuple(faults)),
+        calls=answer.calls,
+        dangers=answer.dangers,
+    )
+
+
+def as_finding(danger: Danger) -> Finding:
+    """Return a danger as the line of a read list."""
+    return Finding(danger.name, danger.patterns, danger.digest)
+
+
+def late_imports(library: Library, paths: Sequence[Path] = ()) -> tuple[str, ...]:
+    """Return the modules that a first call of what `library` opens imports late."""
+    answer, _ = _probe(library, None, paths, PROBE_S, deep=1)
+    asked = answer.asked if answer else ()
+    return tuple(one.what for one in asked if one.event == "import")
+
+
+# The faults ----------------------------------------------------------------------------
+
+
+def _misfit(text: str) -> Fault:
+    return Fault("STO-P001", text, "correct the file, or install what it describes")
+
+
+def _version_faults(library: Library, version: str) -> Iterator[Fault]:
+    if not version:
+        yield _misfit(f"{library.distribution} is not installed")
+    elif not version_holds(library.versions, version):
+        yield _misfit(
+            f"{library.distribution} {version} is installed, "
+            f"the file describes {library.versions}"
+        )
+
+
+def _asked_fault(asked: Asked) -> Fault:
+    if asked.event == "import":
+        return Fault(
+            "STO-S025",
+            f"{asked.place} imports {asked.what} when it is used",
+            f'add "{asked.what}" to preload, or withhold what imports it',
+        )
+    what = "opens" if asked.event == "open" else f"asks for {asked.event}:"
+    return Fault(
+        "STO-F009",
+        f"{asked.place} {what} {asked.what}",
+        "withhold it, or preload what it needs: a run opens and starts nothing",
+    )
+
+
+def _leak_fault(leak: str) -> Fault:
+    return Fault(
+        "STO-F009",
+        f"{leak.removeprefix('LEAK ')} leads to more than values",
+        "withhold the name, or close the class in [members]",
+    )
+
+
+def _unread_fault(danger: Danger) -> Fault:
+    return Fault(
+        "STO-F009",
+        f"nobody has read {danger.name} ({'; '.join(danger.patterns)})",
+        "withhold what leads there, or give it a reason in the read list",
+        danger.places,
+    )
+
+
+def _ended(code: int, place: str) -> Fault:
+    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return Fault(
+        "STO-S020",
+        f"native code ended the process ({name}) at {place or 'the start'}",
+        "withhold it: it would end a volunteer's run",
+    )
+
+
+# The child -----------------------------------------------------------------------------
+
+
+def _probe(
+    library: Library,
+    python: Path | None,
+    paths: Sequence[Path],
+    timeout_s: float,
+    deep: int,
+) -> tuple[Answer | None, list[Fault]]:
+    """Return what the child says, and what ended earlier ones, which skips that place."""
+    ended: dict[str, Fault] = {}
+    environment = zygote_environment() | search_path(paths)
+    while True:
+        with tempfile.TemporaryFile() as notes:
+            skipped = tuple(place.removesuffix("()") for place in ended)
+            question = Question(library, notes.fileno(), deep, skipped=skipped)
+            answer, fault = _ask(question, python, environment, timeout_s)
+            place = os.pread(notes.fileno(), PLACE_BYTES, 0).decode("utf-8", "replace")
+        if fault is None:
+            return answer, list(ended.values())
+        place = place.rstrip()
+        again = place in ended or not place.endswith("()")
+        ended[place] = _ended(fault, place) if fault else _too_long(place, timeout_s)
+        if again or len(ended) == _MOST_CRASHES:
+            return None, list(ended.values())
+
+
+def _too_long(place: str, timeout_s: float) -> Fault:
+    message = f"the check came no further than {place} in {timeout_s:.0f} s"
+    return Fault("STO-S011", message, "withhold what does not end")
+
+
+def search_path(paths: Iterable[Path]) -> dict[str, str]:
+    """Return the environment that lets a child find packages in `paths` first."""
+    text = os.pathsep.join(map(str, paths))
+    return {"PYTHONPATH": text} if text else {}
+
+
+def _ask(
+    question: Question,
+    python: Path | None,
+    environment: dict[str, str],
+    timeout_s: float,
+) -> tuple[Answer | None, int | None]:
+    """Return the child's answer, or its end: an exit code, 0 for too late."""
+    command = [str(python or sys.executable), "-s", "-P", "-m", _PROBE]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            done = subprocess.run(
+                command,
+                input=msgspec.json.encode(question),
+                capture_output=True,
+                cwd=folder,
+                env=environment,
+                pass_fds=(question.place,),
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None, 0
+    if done.returncode > 0:  # not the library's doing: it is caught
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise InternalError("STO-F011", f"the check broke: {' '.join(last)[:300]}")
+    if done.returncode or not done.stdout:
+        return None, done.returncode or 1
+    return msgspec.json.decode(done.stdout, type=Answer), None
+
+
+_PROBE = "stoilo.flavors.describing.probe"
+
+
+# Versions ------------------------------------------------------------------------------
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_BOUND = re.compile(r"\s*(==|!=|>=|<=|>|<)\s*([0-9][0-9.]*)\s*")
+
+
+def version_holds(versions: str, version: str) -> bool:
+    """Whether `version` is in a range like ``>=1.17,<1.18``; by its release numbers alone.
+
+    A range that is none holds nothing. Source: Python packaging, version specifiers.
+    """
+    bounds = [_BOUND.fullmatch(part) for part in versions.split(",")]
+    numbers = release_numbers(version)
+    return all(
+        one is not None and _COMPARISONS[one[1]](numbers, release_numbers(one[2]))
+        for one in bounds
+    )
+
+
+def release_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with, without zeros at the end."""
+    match = re.match(r"[0-9]+(\.[0-9]+)*", version)
+    numbers = [int(part) for part in match[0].split(".")] if match else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)

@@ -1,0 +1,282 @@
+"""The child that tries a library: imports it, prepares its level, walks it, scans it.
+
+    python -s -P -m stoilo.flavors.describing.probe <question >answer
+
+It runs in the environment whose packages are asked about, calls library functions with
+nonsense and may die of them: before each step it notes where it is in a file that the
+parent holds. While it walks, nothing can be opened, started or imported: what a library
+asks for then, it would ask for in a volunteer's closed jail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import resource
+import signal
+import sys
+import warnings
+from importlib import metadata
+from types import ModuleType
+
+import msgspec
+
+from stoilo.core.errors import InternalError
+from stoilo.core.levels import Level, ModuleRule, load_levels
+from stoilo.core.libraries import Library, add_libraries, level_order
+from stoilo.flavors.describing.dangers import Danger, library_helpers, scan_dangers
+from stoilo.flavors.describing.samples import level_samples
+from stoilo.flavors.describing.source_scan import reachable_functions
+from stoilo.flavors.describing.walk import Walk
+from stoilo.sandbox.language.hardening import classes_with_bases
+from stoilo.sandbox.language.rules import find_class
+from stoilo.sandbox.language.runtime import LanguageRuntime, prepare_runtime
+
+PLACE_BYTES = 512
+_STACK_BYTES = 64 << 20
+_DEEP = 20_000
+_OUTSIDE = (
+    *("open", "os.", "shutil.", "socket.", "subprocess.", "ctypes.dlopen", "mmap."),
+    *("sqlite3.", "urllib.", "tempfile.", "glob.", "pty.", "fcntl.", "resource."),
+)
+"""How the audit events begin that lead outside the process."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is to be tried."""
+
+    library: Library
+    place: int  # descriptor of the file for notes
+    deep: int = 2  # how many calls deep to walk
+    call_s: float = 1.0  # after how many seconds a call is stopped
+    skipped: tuple[str, ...] = ()  # paths that are not called
+
+
+class Asked(msgspec.Struct, frozen=True, order=True):
+    """Something that the jail would have refused, and where it was asked for first."""
+
+    event: str  # of Python's audit hooks
+    what: str
+    place: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was found; empty parts where an earlier one has faults."""
+
+    version: str = ""  # of the installed distribution, empty for none
+    faults: tuple[str, ...] = ()  # what the file says and is not so
+    asked: tuple[Asked, ...] = ()
+    leaks: tuple[str, ...] = ()
+    dangers: tuple[Danger, ...] = ()
+    calls: int = 0
+
+
+class Watch:
+    """Python's audit hook: refuses what leads outside while a library is walked."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.place = ""
+        self.asked: dict[tuple[str, str], str] = {}
+
+    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
+        """Note an event and refuse it."""
+        if not self.active or not event.startswith(("import", *_OUTSIDE)):
+            return
+        what = str(arguments[0])[:200] if arguments else ""
+        if event == "import":
+            if what in sys.modules:
+                return
+            self.asked.setdefault((event, what), self.place)
+            raise ModuleNotFoundError(f"No module named {what!r}", name=what)
+        self.asked.setdefault((event, what), self.place)
+        raise PermissionError(event)
+
+    def rows(self) -> tuple[Asked, ...]:
+        """Return what was asked for, but for modules that are not installed anyway."""
+        return tuple(
+            Asked(event, what, place)
+            for (event, what), place in sorted(self.asked.items())
+            if event != "import" or _is_installed(what)
+        )
+
+
+def _is_installed(module: str) -> bool:
+    top = module.partition(".")[0]
+    for name in dict.fromkeys((top, module)):
+        try:
+            if importlib.util.find_spec(name) is None:
+                return False
+        except Exception:  # noqa: BLE001 - a parent that cannot be imported
+            return False
+    return True
+
+
+def try_library(question: Question) -> Answer:
+    """Return what is found of a library, up to the first part that has faults."""
+    watch, library = Watch(), question.library
+    sys.addaudithook(watch)
+
+    def note(place: str) -> None:
+        watch.place = place
+        data = place.encode("utf-8", "replace")[:PLACE_BYTES].ljust(PLACE_BYTES)
+        os.pwrite(question.place, data, 0)
+
+    version = _installed(library.distribution)
+    faults: list[str] = []
+    for name in (*library.preload, *library.modules):
+        note(f"import {name}")
+        faults += _import_fault(name)
+    note("the file's names")
+    faults += [] if faults else find_faults(library)
+    if faults or not version:
+        return Answer(version, tuple(dict.fromkeys(faults)))
+    note("preparing the level")
+    level = load_levels()[level_order(library)]
+    runtime = prepare_runtime(add_libraries(level, (library,)))
+    samples = level_samples(level.name, (library.name, *library.needs))
+    samples()  # they import what they need
+    walk = Walk(runtime, samples, deep=question.deep, call_s=question.call_s, note=note)
+    walk.skipped = frozenset(question.skipped)
+    watch.active = True
+    try:
+        walk.start(within=library.name)
+    finally:
+        watch.active = False
+    note("the scan")
+    dangers = scan_library(library, level, runtime, walk)
+    leaks = tuple(sorted(walk.leaks))
+    return Answer(version, (), watch.rows(), leaks, tuple(dangers), walk.calls)
+
+
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _import_fault(name: str) -> list[str]:
+    try:
+        importlib.import_module(name)
+    except BaseException as error:  # noqa: BLE001 - a library may raise anything
+        return [f"{name} cannot be imported: {type(error).__name__}: {error}"[:300]]
+    return []
+
+
+# What a file says and is not so --------------------------------------------------------
+
+
+def find_faults(library: Library) -> list[str]:
+    """Return what `library` names and is not there; its modules are imported."""
+    level = add_libraries(load_levels()[level_order(library)], (library,))
+    found = []
+    for dotted, rule in library.modules.items():
+        found += _module_faults(dotted, rule, level)
+    for dotted, names in library.members.items():
+        found += _class_faults(dotted, names)
+    for dotted in (*library.overrides, *library.writable, *library.travelling_types):
+        found += _class_faults(dotted.rstrip("+"), ())
+    return found + _withheld_faults(library)
+
+
+def _module_faults(dotted: str, rule: ModuleRule, level: Level) -> list[str]:
+    replaced: object = {}
+    if rule.facade:
+        made = importlib.import_module(rule.facade).FACADES[dotted]
+        replaced = made(level) if callable(made) else made
+    own = replaced if isinstance(replaced, dict) else {}
+    found = []
+    for name in rule.names:
+        value = own[name] if name in own else _read(sys.modules[dotted], name)
+        if value is _ABSENT:
+            found.append(f"{dotted}.{name} does not exist")
+        elif isinstance(value, ModuleType):
+            found.append(f"{dotted}.{name} is a module")
+    return found
+
+
+_ABSENT = object()
+
+
+def _read(owner: object, name: str) -> object:
+    try:
+        return getattr(owner, name, _ABSENT)
+    except Exception:  # noqa: BLE001 - a module that makes its names when asked
+        return _ABSENT
+
+
+def _class_faults(dotted: str, names: tuple[str, ...]) -> list[str]:
+    try:
+        cls = find_class(dotted)
+    except (ImportError, InternalError):
+        return [f"{dotted} is no class"]
+    return [
+        f"{dotted}.{name} does not exist" for name in names if not hasattr(cls, name)
+    ]
+
+
+def _withheld_faults(library: Library) -> list[str]:
+    """Return what is said to be withheld and is handed out."""
+    given = {
+        f"{dotted}.{name}"
+        for dotted, rule in library.modules.items()
+        for name in rule.names
+        if not rule.facade
+    }
+    given |= {
+        f"{dotted}.{name}"
+        for dotted, names in library.members.items()
+        for name in names
+    }
+    return [
+        f"{one} is withheld and handed out" for one in library.withheld if one in given
+    ]
+
+
+# The scan ------------------------------------------------------------------------------
+
+
+def scan_library(
+    library: Library, level: Level, runtime: LanguageRuntime, walk: Walk
+) -> list[Danger]:
+    """Return the dangers in all that the library's façades, and what they gave, lead to."""
+    facades = [
+        facade
+        for dotted, facade in runtime.facades.modules.items()
+        if dotted.partition(".")[0] == library.name
+    ]
+    seen = [
+        cls for cls in walk.classes if cls.__module__.partition(".")[0] == library.name
+    ]
+    known = {dotted.partition(".")[0] for dotted in level.modules}
+    lead = library_helpers(frozenset({*known, *library.needs, "stoilo"}))
+    classes = [*classes_with_bases(facades), *seen]
+    functions = reachable_functions(facades, classes, lead)
+    own = (one for one in functions if not one.__module__.startswith("stoilo."))
+    return scan_dangers(own)
+
+
+def main() -> None:
+    """Answer the question on standard input."""
+    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
+    answers = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nowhere, number)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES, _STACK_BYTES))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    warnings.simplefilter("ignore")
+    sys.setrecursionlimit(_DEEP)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    answer = msgspec.json.encode(try_library(question))
+    with os.fdopen(answers, "wb") as pipe:
+        pipe.write(answer)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
