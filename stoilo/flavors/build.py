@@ -99,7 +99,7 @@ def check_flavor(flavor: FlavorManifest) -> str:
             raise PolicyRefusal(
                 "STO-F009",
                 f"no flavor may name {name}: {reason}",
-                hint="leave it out; tasks that name the thesis's listing run on `tensor`",
+                hint="leave it out; tasks that name the thesis's listing run on `torchvision`",
             )
     return flavor_level(flavor)
 

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import InternalError, UsageError
 from stoilo.flavors.manifest import (
     find_flavor,
     flavor_alias,
+    foreign_ids,
     parse_manifest,
+    read_aliases,
     shipped_flavors,
 )
 
@@ -119,3 +121,20 @@ def test_shipped_pins_are_the_locked_ones() -> None:
     pins = [line.split(" ")[0] for text in locked for line in text.splitlines()]
     for flavor in shipped_flavors():
         assert set(flavor.requirements) <= set(pins)
+
+
+def test_alias_of_listing_4_holds_every_module_that_runs_there() -> None:
+    flavor = find_flavor(foreign_ids()[LISTING_MD5])
+    named = set(parse_manifest(LISTING).modules)
+    assert named - set(flavor.modules) == {"cloudpickle"}
+
+
+@pytest.mark.parametrize(
+    ("flavor", "missing"),
+    [("tensor", "torchvision"), ("pure", "numpy"), ("x", "numpy")],
+)
+def test_alias_to_a_set_that_lacks_a_library_is_refused(flavor, missing) -> None:
+    text = f'[abc]\nflavor = "{flavor}"\nmodules = ["numpy", "torch", "torchvision"]\n'
+    with pytest.raises(InternalError, match="STO-P001") as error:
+        read_aliases(text, shipped_flavors())
+    assert f"no {missing}" in error.value.message
