@@ -53,6 +53,7 @@ _TERMS = {
     "blobs": ("Data blobs (salted)", Shape.HASH),
     "level": ("Level", Shape.TEXT),
     "level_digest": ("Version of the level", Shape.HASH),
+    "libraries": ("Versions of its libraries", Shape.HASH),
     "policy_digest": ("Policy that admitted it", Shape.HASH),
     "language_digest": ("Version of the language layer", Shape.HASH),
     "flavor": ("Flavor", Shape.HASH),

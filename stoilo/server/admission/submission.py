@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.codebook import load_codebook
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import DeniedError, StoiloError, TrustError, UsageError
+from stoilo.core.errors import (
+    DeniedError,
+    PolicyRefusal,
+    StoiloError,
+    TrustError,
+    UsageError,
+)
 from stoilo.core.fairqueue import Shares
 from stoilo.core.types import Finding, Severity, TaskState, Verdict
 from stoilo.policies.policy import check_access
@@ -34,6 +40,7 @@ from stoilo.server.db import rows
 from stoilo.server.db.batcher import Batcher
 from stoilo.server.db.bulk import draw_tokens
 from stoilo.server.db.records import Owner, TaskRow, TaskSpec
+from stoilo.server.release.flavors import missing_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,7 +97,7 @@ class Submissions:
         policy: Policy,  # who may use which level, and how much
         *,
         levels: LevelLookup,  # level by name
-        flavors: FlavorLookup,  # flavor id by (wish, level)
+        flavors: FlavorLookup,  # flavor id by (wish, level, libraries)
         clock: Callable[[], int],  # seconds since 1970
         # called after tasks became durable (wakes the pipeline)
         stored: Callable[[], None],
@@ -132,7 +139,8 @@ class Submissions:
         # its limit before the first of them is counted.
         async with self._refusing.one(account_id, most) as count_refusal:
             verdict = await self._gatekeeper.judge(
-                draft.review(self._policy, found.blob_types), account_id
+                draft.review(self._policy, found.blob_types, self._gatekeeper.held()),
+                account_id,
             )
             if not verdict.admitted:
                 count_refusal()
@@ -218,6 +226,7 @@ class Submissions:
 
     def _spec(self, draft: Draft, verdict: Verdict) -> TaskSpec:
         asked, level = draft.request, self._levels(verdict.level)
+        check_validators(asked.validator_module, verdict.libraries)
         return TaskSpec(
             task_module=content_digest(asked.task_module),
             entry=asked.entry,
@@ -229,7 +238,7 @@ class Submissions:
             level=verdict.level,
             policy_digest=verdict.policy_digest,
             source_digest=verdict.source_digest,
-            flavor=self._flavors(asked.flavor, verdict.level),
+            flavor=self._flavors(asked.flavor, verdict.level, verdict.libraries),
             redundancy=draft.redundancy,
             limits=limits_in_force(asked.limits, level),
             label=asked.label,
@@ -237,6 +246,7 @@ class Submissions:
             map_items=asked.map_items,
             topics=tuple(sorted(set(asked.topics))),
             codes=tuple(sorted(set(_known_codes(verdict.findings)))[:MOST_CODES]),
+            libraries=verdict.libraries,
         )
 
     def _insert(self, batch: Sequence[_NewTask]) -> list[TaskRow | Exception]:
@@ -280,6 +290,16 @@ class Submissions:
             attempt=1,
             spec=item.spec,
             created_at=self._clock(),
+        )
+
+
+def check_validators(source: bytes, libraries: tuple[str, ...]) -> None:
+    """Refuse (STO-K097) validators over libraries that this server could not load."""
+    if source and (missing := missing_here(libraries)):
+        raise PolicyRefusal(
+            "STO-K097",
+            f"the project's server cannot run validators over {', '.join(libraries)}",
+            hint=f"leave the validators out; operators: pip install '{missing[0]}'",
         )
 
 

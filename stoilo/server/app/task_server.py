@@ -56,7 +56,12 @@ if TYPE_CHECKING:
 
     from stoilo.executor.verifier.workunit import ResultHeader
     from stoilo.policies.policy import Policy
-    from stoilo.server.admission.draft import FlavorLookup, LevelLookup
+    from stoilo.server.admission.draft import (
+        FlavorLookup,
+        HeldLibraries,
+        LevelLookup,
+        LibraryLookup,
+    )
     from stoilo.server.admission.gatekeeper import Judge
     from stoilo.server.config import ServerConfig
     from stoilo.server.data_directory import DataDir
@@ -80,9 +85,10 @@ class Dependencies:
     engine: Engine  # issues workunits
     judge: Judge  # the gate
     policy: Policy  # in force
-    jail_of: Callable[[str], JailRunner]  # validators' jail by level name
+    # validators' jail by level name and import names of libraries
+    jail_of: Callable[[str, tuple[str, ...]], JailRunner]
     levels: LevelLookup  # level by name
-    flavors: FlavorLookup  # flavor id by (wish, level)
+    flavors: FlavorLookup  # flavor id by (wish, level, libraries)
     facts: Callable[[], ProjectFacts]  # of the project, at this moment
     clock: Callable[[], int]  # seconds since 1970
     # admission time → the file of revocations for its workunit
@@ -94,6 +100,9 @@ class Dependencies:
     seen: Callable[[ResultHeader], None] = lambda header: None  # noqa: ARG005 - nothing is kept
     # id of a flavor → its archive as an input file, None for none
     archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None
+    held_libraries: HeldLibraries = tuple  # those that flavors in force hold
+    # digests of a flavor's libraries that an admission at a level names
+    libraries_of: LibraryLookup = lambda _flavor, _level: ()
     # how the results of a level's tasks are spread
     replication: Callable[[str], Replication] = lambda _level: Replication()
 
@@ -120,7 +129,9 @@ class TaskServer:
         self.leaves = leaves or LeafBook(store, around.side, around.facts, clock)
         self._log = around.log
         self._policy_digest, self._clock = around.policy.digest, clock
-        gatekeeper = Gatekeeper(around.judge, store, clock, around.policy)
+        gatekeeper = Gatekeeper(
+            around.judge, store, clock, around.policy, around.held_libraries
+        )
         self.reviews = ReviewBook(
             store,
             lambda: around.terms().reviewers,
@@ -134,7 +145,9 @@ class TaskServer:
             around.log,
             around.signer,
             around.engine,
-            statements=StatementWriter(around.facts, around.levels, self._salt_of),
+            statements=StatementWriter(
+                around.facts, around.levels, self._salt_of, around.libraries_of
+            ),
             workunits=WorkunitWriter(
                 store,
                 self.blobs,
@@ -299,6 +312,8 @@ def assemble(
         side=log.side,
         seen=Sightings(log.seen, trust.log_policy).record,
         archives=trust.archives,
+        held_libraries=trust.held_libraries,
+        libraries_of=trust.libraries_of,
         replication=parse_replication(config.homogeneous, config.adaptive).of,
     )
     tasks = TaskServer(
