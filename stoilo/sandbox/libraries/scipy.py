@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy import constants, spatial, stats
+from scipy import constants, fft, spatial, stats
 from scipy._lib._util import MapWrapper
+from scipy.fft import _basic_backend, _fftlog_backend, _realtransforms_backend
 from scipy.fft._pocketfft import basic, realtransforms
 from scipy.integrate import _ode, _odepack_py
 from scipy.optimize import _linprog_highs, _milp
@@ -23,7 +24,7 @@ from scipy.stats import _hypotests, _morestats, _mstats_basic, _qmc, _stats_py
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.array_memory import call_exporting
-from stoilo.sandbox.language.hardening import replace_member
+from stoilo.sandbox.language.hardening import bind_receivers, replace_member
 from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.substitutes import by_name, stand_for
 from stoilo.sandbox.libraries.scipy_lists import exchange_lists
@@ -42,10 +43,17 @@ def _map_here(self: Any, pool: Any = 1) -> None:
     self._own_pool = False
 
 
-def _build_fft(_level: Level) -> dict[str, object]:
+def _build_fft(level: Level) -> dict[str, object]:
     for part in (basic, realtransforms):
         part._workers = _one_worker
-    return {}
+    # What they are without backends: an object that dispatches shows numpy's raw classes
+    backends = (_fftlog_backend, _realtransforms_backend, _basic_backend)
+    found = {name: value for part in backends for name, value in vars(part).items()}
+    names = level.modules["scipy.fft"].names
+    dispatched = (
+        name for name in names if type(getattr(fft, name)) is not FunctionType
+    )
+    return {name: found[name] for name in dispatched if name in found}
 
 
 def _build_qmc(_level: Level) -> dict[str, object]:
@@ -59,7 +67,11 @@ def _build_qmc(_level: Level) -> dict[str, object]:
 _HIGHS_OPTIONS = frozenset(
     {"dual_feasibility_tolerance", "ipm_optimality_tolerance", "mip_max_nodes"}
     | {"mip_rel_gap", "presolve", "primal_feasibility_tolerance", "sense", "solver"}
-    | {"simplex_dual_edge_weight_strategy", "simplex_iteration_limit", "simplex_strategy"}
+    | {
+        "simplex_dual_edge_weight_strategy",
+        "simplex_iteration_limit",
+        "simplex_strategy",
+    }
     | {"simplex_crash_strategy", "ipm_iteration_limit", "highs_debug_level"}
 )
 _HIGHS_OFF = frozenset({"disp", "log_to_console", "output_flag", "time_limit"})
@@ -142,7 +154,9 @@ def _hull(real: Any) -> Any:
         if len(values) > _POSITIONAL[real] or not all(
             map(_QHULL_OPTION.fullmatch, words)
         ):
-            raise GuardError("STO-G101", f"Qhull takes no option {text!r:.64} in a task")
+            raise GuardError(
+                "STO-G101", f"Qhull takes no option {text!r:.64} in a task"
+            )
         return real(*values, **options)
 
     return stand_for(real, make, module="scipy.spatial")
@@ -165,6 +179,9 @@ def _build_sparse(_level: Level) -> dict[str, object]:
 def _build_spatial(_level: Level) -> dict[str, object]:
     trees: list[Any] = [spatial.cKDTree, spatial.KDTree]
     _limit_threads(spatial.cKDTree)
+    bind_receivers(
+        (spatial.KDTree.node, spatial.KDTree.innernode, spatial.KDTree.leafnode)
+    )
     stand_ins = [stand_for(tree, tree, module="scipy.spatial") for tree in trees]
     return by_name(*stand_ins, *map(_hull, _POSITIONAL))
 

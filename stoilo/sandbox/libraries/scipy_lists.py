@@ -61,7 +61,9 @@ def lil_fancy_get(  # noqa: PLR0913 - the library's
 ) -> None:
     """Fill new rows with the values at each pair of indices."""
     for place, pairs in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
-        found = [lil_get1(m, n, rows, datas, *pair) for pair in zip(*pairs, strict=True)]
+        found = [
+            lil_get1(m, n, rows, datas, *pair) for pair in zip(*pairs, strict=True)
+        ]
         new_rows[place] = [column for column, value in enumerate(found) if value != 0]
         new_datas[place] = [value for value in found if value != 0]
 
