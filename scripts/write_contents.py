@@ -24,9 +24,8 @@ from stoilo.core.frozen_tree import platform_name
 from stoilo.core.levels import Level
 from stoilo.core.libraries import Library, add_libraries, load_libraries
 from stoilo.flavors.contents import PLATFORM_DATA, Contents, library_stem, load_contents
-from stoilo.flavors.described import flavor_libraries
 from stoilo.flavors.lock import load_lock, normal_name, parse_lock
-from stoilo.flavors.manifest import shipped_flavors
+from stoilo.flavors.manifest import held_libraries, shipped_flavors
 from stoilo.policies.levels import level_names, load_level
 from stoilo.sandbox.process.channel import TASK_JOB, Hello, Programs
 from stoilo.sandbox.process.supervisor import library_folders, zygote_environment
@@ -194,7 +193,7 @@ def data_paths(opened: Iterable[str]) -> Iterator[str]:
 
 def hidden_names(library: Library) -> set[str]:
     """Return the import names here that the library's smallest flavor does not hold."""
-    flavor = next(one for one in shipped_flavors() if library in flavor_libraries(one))
+    flavor = next(one for one in shipped_flavors() if library in held_libraries(one))
     lock = parse_lock(load_lock(flavor.name, platform_name()))
     held = {"stoilo", *(wheel.name for wheel in lock.wheels)}
     names = importlib.metadata.packages_distributions()
@@ -216,9 +215,7 @@ def write_list(name: str, contents: Contents) -> None:
 
 def shipped_libraries() -> list[Library]:
     """Return the described libraries that a shipped flavor opens, by name."""
-    found = {
-        one.name for flavor in shipped_flavors() for one in flavor_libraries(flavor)
-    }
+    found = {one.name for flavor in shipped_flavors() for one in held_libraries(flavor)}
     return [*load_libraries(sorted(found))]
 
 

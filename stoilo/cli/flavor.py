@@ -11,11 +11,12 @@ from stoilo.cli.output import JSON, say
 from stoilo.cli.sources import read_source
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.flavors.described import flavor_level, flavor_libraries
+from stoilo.flavors.described import flavor_level
 from stoilo.flavors.manifest import (
     FlavorManifest,
     find_flavor,
     flavor_alias,
+    held_libraries,
     parse_manifest,
     shipped_flavors,
 )
@@ -52,7 +53,7 @@ def show(name: str | None, as_json: bool) -> None:
         say([*map(_document, found)], "\n".join(map(_line, found)), as_json=as_json)
         return
     one = find_flavor(name)
-    libraries = [library.name for library in flavor_libraries(one)]
+    libraries = [library.name for library in held_libraries(one)]
     document = _document(one) | {"level": flavor_level(one), "libraries": libraries}
     lines = []
     for key, value in document.items():

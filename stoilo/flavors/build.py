@@ -28,7 +28,6 @@ from stoilo.flavors.described import (
     check_frozen,
     check_versions,
     flavor_level,
-    flavor_libraries,
     library_contents,
     library_files,
 )
@@ -46,7 +45,7 @@ from stoilo.flavors.lock import (
     normal_name,
     parse_lock,
 )
-from stoilo.flavors.manifest import FlavorManifest
+from stoilo.flavors.manifest import FlavorManifest, held_libraries
 from stoilo.flavors.packing import XzWriter, describe_tree, hash_file, write_archive
 from stoilo.flavors.sbom import describe_host_libraries, read_licences, render_sbom
 
@@ -78,9 +77,7 @@ class BuiltPart:
     sbom: Digest  # SHA-256 of the bill of materials
     lock: Digest  # SHA-256 of the lock
     targets: Path  # directory of the files that a release names
-    libraries: tuple[
-        str, ...
-    ]  # digests of a flavor's libraries, in order of their names
+    libraries: tuple[str, ...]  # digests of a flavor's, in the order of their names
 
 
 def check_flavor(flavor: FlavorManifest) -> str:
@@ -126,7 +123,7 @@ def build_flavor(
     data = load_lock(flavor.name, platform_name()) if lock is None else lock
     requirements = (*base_requirements("runtime"), *flavor.requirements)
     check_lock(parse_lock(data), requirements, flavor.python)
-    libraries = flavor_libraries(flavor)
+    libraries = held_libraries(flavor)
     check_versions(libraries, parse_lock(data))
     output = make_empty(output)
     plan = FreezePlan(

@@ -7,11 +7,7 @@ does not fit ends the build with the library's name, and no volunteer finds it o
 
 from __future__ import annotations
 
-import json
-import operator
-import re
-import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stoilo.core.codec import skeleton
@@ -23,30 +19,15 @@ from stoilo.core.libraries import (
     level_order,
     library_file,
     library_target,
-    load_libraries,
     load_library,
 )
+from stoilo.flavors.describing.check import check_library
 from stoilo.flavors.lock import Lock, normal_name
-from stoilo.flavors.manifest import FlavorManifest
+from stoilo.flavors.manifest import FlavorManifest, held_libraries, is_described
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
-
-_CHECKER = "stoilo.flavors.describing.check"
-_REFUSED_STATUS = 3  # of the checker: it has findings
-_TESTS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
-    ">=": operator.ge,
-    "<": operator.lt,
-    "==": operator.eq,
-}
-_BOUND = re.compile(r"(>=|<|==)\s*([0-9]+(?:\.[0-9]+)*)")
-_RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)*")
-
-
-def flavor_libraries(flavor: FlavorManifest) -> tuple[Library, ...]:
-    """Return the described libraries that `flavor` opens, in the order of their names."""
-    return load_libraries(sorted({_root(module) for module in flavor.modules}))
 
 
 def flavor_level(flavor: FlavorManifest) -> str:
@@ -56,7 +37,7 @@ def flavor_level(flavor: FlavorManifest) -> str:
         PolicyRefusal: ``STO-P062``, nothing describes one of its modules: nothing could
             use it.
     """
-    libraries = flavor_libraries(flavor)
+    libraries = held_libraries(flavor)
     wanted = {_root(module) for module in flavor.modules}
     wanted -= {one.name for one in libraries}
     lowest = max((level_order(one) for one in libraries), default=0)
@@ -122,26 +103,9 @@ def _check_version(library: Library, held: Mapping[str, str]) -> None:
     found = held.get(normal_name(library.distribution))
     if found is None:
         raise _misfit(library, f"{library.distribution} is not among the locked wheels")
-    if not version_fits(found, library.versions):
+    if not is_described(library, found):
         reason = f"it describes {library.versions}, and the lock holds {found}"
         raise _misfit(library, reason)
-
-
-def version_fits(version: str, bounds: str) -> bool:
-    """Whether a release lies within `bounds` like ``>=1.9,<1.10``; no pre-release does."""
-    plain = version.partition("+")[0]
-    if not _RELEASE.fullmatch(plain):
-        return False
-    found = (_BOUND.fullmatch(bound.strip()) for bound in bounds.split(","))
-    return all(
-        match is not None and _TESTS[match[1]](_numbers(plain), _numbers(match[2]))
-        for match in found
-    )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Return a version's numbers without zeros at the end: 1.10 is 1.10.0."""
-    return tuple(map(int, re.sub(r"(\.0+)+\Z", "", version).split(".")))
 
 
 def _misfit(library: Library, reason: str) -> PolicyRefusal:
@@ -159,38 +123,20 @@ def _misfit(library: Library, reason: str) -> PolicyRefusal:
 def check_installed(
     libraries: Iterable[Library],
     python: Path,  # the build's own interpreter, with the locked wheels
-    environment: Mapping[str, str],  # of that build
+    source: Path,  # the build's copy of our source
 ) -> None:
-    """Raise ``STO-P001`` about the first library that its check in the build refuses.
+    """Raise ``STO-P001`` about the first library that is not what its file says there.
 
-    Each is checked in a process of its own, so a native crash is an answer.
+    Also when first calls end the process, or import or open something. Each library is
+    checked in a process of its own.
     """
-    root = Path(environment["PYTHONPATH"].partition(":")[0])
     for library in libraries:
-        if not (root / f"{_CHECKER.replace('.', '/')}.py").is_file():
-            return
-        file = root / "stoilo" / "policies" / "libraries" / f"{library.name}.toml"
-        done = subprocess.run(
-            [str(python), "-s", "-m", _CHECKER, str(file)],
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            env=dict(environment),
-            check=False,
-        )
-        if done.returncode:
-            raise _misfit(library, _read_findings(done))
-
-
-def _read_findings(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return in words why a check ended as it did."""
-    try:
-        found = json.loads(done.stdout) if done.returncode == _REFUSED_STATUS else None
-    except ValueError:
-        found = None
-    if not found:
-        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        return f"its check ended with status {done.returncode}: {' '.join(last)[:300]}"
-    return "; ".join(str(one.get("message", one)) for one in found[:5])
+        faults = check_library(
+            library, None, python=python, paths=(source,), deep=1
+        ).faults
+        if faults:
+            more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+            raise _misfit(library, f"{faults[0].message}{more}")
 
 
 def check_frozen(program: Path, level: str, libraries: Sequence[Library]) -> None:

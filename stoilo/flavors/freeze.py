@@ -91,11 +91,7 @@ def freeze_part(plan: FreezePlan, work: Path, python: Path | None = None) -> Fro
     log = work / "build.log"
     environment, tools = _install(plan, work, python, log)
     source = _copy_source(plan, work)
-    check_installed(
-        plan.libraries,
-        environment / "bin" / "python",
-        build_environment(work, (source,)),
-    )
+    check_installed(plan.libraries, environment / "bin" / "python", source)
     run_logged(
         [
             str(environment / "bin" / "python"),

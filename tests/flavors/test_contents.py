@@ -13,10 +13,9 @@ from stoilo.flavors.contents import (
     parse_contents,
     unite_contents,
 )
-from stoilo.flavors.described import flavor_libraries
-from stoilo.flavors.manifest import shipped_flavors
+from stoilo.flavors.manifest import held_libraries, shipped_flavors
 
-LIBRARIES = sorted({x.name for one in shipped_flavors() for x in flavor_libraries(one)})
+LIBRARIES = sorted({x.name for one in shipped_flavors() for x in held_libraries(one)})
 SCRIPT = Path(__file__).parents[2] / "scripts" / "write_contents.py"
 
 

@@ -16,8 +16,8 @@ from stoilo.core.frozen_tree import platform_name
 from stoilo.core.libraries import add_libraries
 from stoilo.core.types import RunStatus
 from stoilo.flavors.contents import load_contents, unite_contents
-from stoilo.flavors.described import flavor_level, flavor_libraries, library_contents
-from stoilo.flavors.manifest import find_flavor
+from stoilo.flavors.described import flavor_level, library_contents
+from stoilo.flavors.manifest import find_flavor, held_libraries
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
@@ -56,7 +56,7 @@ def read_sample(part):
 
 def run_frozen(part, command, programs):
     flavor = find_flavor(part)
-    rules = add_libraries(load_level(flavor_level(flavor)), flavor_libraries(flavor))
+    rules = add_libraries(load_level(flavor_level(flavor)), held_libraries(flavor))
     arguments = skeleton.encode({"parts": 3, "n": 3} if part in FOLDERS else {})
     with Jail(rules, TASK_JOB, command=lambda: command) as jail:
         return {
@@ -72,7 +72,7 @@ def contents_of(part):
     if part == "verifier":
         return load_contents(part)
     flavor = find_flavor(part)
-    names = library_contents(flavor_level(flavor), flavor_libraries(flavor))
+    names = library_contents(flavor_level(flavor), held_libraries(flavor))
     return unite_contents(map(load_contents, names))
 
 
