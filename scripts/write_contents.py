@@ -72,8 +72,16 @@ class Visible(PathFinder):
         hides = name.partition(".")[0] in hidden
         return None if hides else PathFinder.find_spec(name, path, target)
 sys.meta_path = [Visible if one is PathFinder else one for one in sys.meta_path]
-def watch(event, arguments):  # what an import itself reads is a module
-    if event == "open" and "importlib" not in sys._getframe(1).f_code.co_filename:
+def watch(event, arguments):
+    if event != "open":
+        return
+    frame, readers = sys._getframe(1), set()
+    own = "importlib" in frame.f_code.co_filename  # what an import itself reads is a module
+    while frame is not None:
+        readers |= {{frame.f_code.co_filename.rpartition("/")[2], frame.f_code.co_name}}
+        frame = frame.f_back
+    # those that describe where code stands do without its text
+    if not own and not readers & {{"traceback.py", "getframeinfo"}}:
         opened.add(str(arguments[0]))
 sys.addaudithook(watch)
 """

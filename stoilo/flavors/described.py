@@ -19,7 +19,7 @@ from stoilo.core.libraries import (
     level_order,
     library_file,
     library_target,
-    load_library,
+    load_libraries,
 )
 from stoilo.flavors.describing.check import check_library
 from stoilo.flavors.lock import Lock, normal_name
@@ -76,11 +76,6 @@ def _roots(level: Level) -> set[str]:
     return {_root(name) for name in level.modules}
 
 
-def _opened() -> dict[str, str]:
-    """Return what levels open, without versions: their own flavors hold it."""
-    return {name: "" for level in load_levels() for name in _roots(level)}
-
-
 # Against the lock ---------------------------------------------------------------------
 
 
@@ -89,14 +84,8 @@ def check_versions(libraries: Iterable[Library], lock: Lock) -> None:
     held = {wheel.name: wheel.version for wheel in lock.wheels}
     for library in libraries:
         _check_version(library, held)
-        for name in library.needs:
-            needed = load_library(name)
-            if needed is not None:
-                _check_version(needed, held)
-            elif normal_name(name) not in held | _opened():
-                raise _misfit(
-                    library, f"it needs {name}, and the lock does not hold it"
-                )
+        for needed in load_libraries(library.needs):
+            _check_version(needed, held)
 
 
 def _check_version(library: Library, held: Mapping[str, str]) -> None:
