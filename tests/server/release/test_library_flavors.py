@@ -149,6 +149,20 @@ def test_installed_flavor_counts_where_its_libraries_are_installed(trust, monkey
     assert missing_here(("scipy",)) == (f"scipy{SCIPY.versions}",)
 
 
+@pytest.mark.parametrize(
+    ("modules", "level"),
+    [
+        ((), "pure"),
+        (("numpy", "scipy"), "numeric"),
+        (("numpy", "torch", "scipy"), "tensor"),
+        (("unheard_of",), ""),
+    ],
+)
+def test_shipped_flavor_is_made_for_the_narrowest_level_that_may_use_it(modules, level):
+    made = FlavorManifest("x", (), modules, "3.11", "a" * 64, "b" * 32)
+    assert flavors._shipped(made, held_libraries(made)).level == level
+
+
 def test_flavor_holds_the_described_ones_of_its_modules():
     made = FlavorManifest(
         "x", (), ("zzz", "scipy", "numpy"), "3.11", "a" * 64, "b" * 32
