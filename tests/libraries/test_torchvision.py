@@ -57,6 +57,23 @@ import torch
 def run(args):
     {}
 """
+_THROUGH = """
+import operator
+import torch
+from torchvision import datasets, transforms
+
+def run(args):
+    peek = operator.attrgetter("{}")
+    picture = transforms.ToPILImage()(torch.rand(3, 4, 4))
+    return bool({})
+"""
+THROUGH = {
+    "a transform": "transforms.Lambda(peek)(picture)",
+    "several transforms": "transforms.Compose([peek, id])(picture)",
+    "one of several": "transforms.RandomChoice([peek])(picture)",
+    "a data set": "datasets.FakeData(1, (3, 4, 4), transform=peek)[0][0]",
+    "a loader": "[*torch.utils.data.DataLoader([picture], 1, collate_fn=lambda x: peek(x[0]))]",
+}
 _MINE = """class Mine({}):
     def {}(self, *values, **more):
         return 7"""
@@ -136,6 +153,11 @@ ATTACKS = {
 
 SOURCES = {
     **{f"image: {name}": _PICTURE.format(text) for name, text in PICTURES.items()},
+    **{
+        f"image's {name} through {road}": _THROUGH.format(name, text)
+        for road, text in THROUGH.items()
+        for name in ("im", "save", "transform", "load", "tobytes", "filter")
+    },
     **{name: _ATTACK.format(*texts) for name, texts in ATTACKS.items()},
 }
 

@@ -10,7 +10,7 @@ import fnmatch
 import importlib
 import sys
 from collections.abc import Callable, Iterable
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -99,14 +99,32 @@ _IMAGE_NAMES = frozenset(
 """What tasks see of an image where PIL itself is not theirs to import."""
 
 
-class _OnlyForLibraries:
-    """A member that PIL and torchvision go on using; for tasks it is closed."""
+_PIXELS = ("PIL.", "torchvision.transforms._functional_pil")
+_PIXELS += (
+    "torchvision.transforms.functional",
+    "torchvision.transforms.v2.functional.",
+)
+"""Modules that work on pixels; none of their functions calls what a task hands over."""
 
-    def __init__(self, name: str, member: Any, trusted: frozenset[int]) -> None:
-        self._name, self._member, self._trusted = name, member, trusted
+
+def _reads_pixels(frame: FrameType, name: str) -> bool:
+    # Whether code of those modules spells `name`; they are known by their very dictionary,
+    # since a task chooses what it calls itself
+    names = frame.f_globals
+    module = str(names.get("__name__"))
+    known = getattr(sys.modules.get(module), "__dict__", None) is names
+    return known and module.startswith(_PIXELS) and name in frame.f_code.co_names
+
+
+class _OnlyForLibraries:
+    """A member that the libraries go on using; for tasks it is closed."""
+
+    def __init__(self, name: str, member: Any) -> None:
+        self._name, self._member = name, member
 
     def _check(self) -> None:
-        if id(sys._getframe(2).f_globals) not in self._trusted:  # noqa: SLF001 - who asks
+        asking = sys._getframe(2)  # noqa: SLF001 - who it is decides
+        if not _reads_pixels(asking, self._name):
             raise GuardError(
                 "STO-G101", f"the attribute {self._name!r} of an image is out of reach"
             )
@@ -133,14 +151,9 @@ def _close_images(level: Level) -> None:
         return  # the library's own file says what is closed
     names = {name for name in dir(Image.Image) if not name.startswith("_")}
     names |= {"info", "palette"}  # of instances
-    trusted = frozenset(
-        id(vars(module))
-        for name, module in list(sys.modules.items())
-        if name.partition(".")[0] in {"PIL", "torchvision"}
-    )
     for name in names - _IMAGE_NAMES:
         member = vars(Image.Image).get(name)
-        setattr(Image.Image, name, _OnlyForLibraries(name, member, trusted))
+        setattr(Image.Image, name, _OnlyForLibraries(name, member))
 
 
 def to_image(inpt: Any) -> torch.Tensor:
