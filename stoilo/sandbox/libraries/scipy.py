@@ -18,8 +18,9 @@ from scipy import constants, fft, spatial, stats
 from scipy._lib._util import MapWrapper
 from scipy.fft import _basic_backend, _fftlog_backend, _realtransforms_backend
 from scipy.fft._pocketfft import basic, realtransforms
-from scipy.integrate import _ode, _odepack_py
+from scipy.integrate import _ode, _odepack
 from scipy.optimize import _linprog_highs, _milp
+from scipy.optimize._highspy._highs_wrapper import _highs_wrapper
 from scipy.stats import _hypotests, _morestats, _mstats_basic, _qmc, _stats_py
 
 from stoilo.core.levels import Level
@@ -45,7 +46,7 @@ def _map_here(self: Any, pool: Any = 1) -> None:
 
 def _build_fft(level: Level) -> dict[str, object]:
     for part in (basic, realtransforms):
-        part._workers = _one_worker
+        part._workers = _one_worker  # noqa: SLF001 - exchanged in the library
     # What they are without backends: an object that dispatches shows numpy's raw classes
     backends = (_fftlog_backend, _realtransforms_backend, _basic_backend)
     found = {name: value for part in backends for name, value in vars(part).items()}
@@ -57,7 +58,7 @@ def _build_fft(level: Level) -> dict[str, object]:
 
 
 def _build_qmc(_level: Level) -> dict[str, object]:
-    _qmc._validate_workers = _one_worker
+    _qmc._validate_workers = _one_worker  # noqa: SLF001 - exchanged in the library
     _qmc.Sobol(1, scramble=False)  # reads its table of numbers, a file
     return {}
 
@@ -98,7 +99,7 @@ def _build_optimize(_level: Level) -> dict[str, object]:
     wrapper: Any = MapWrapper
     wrapper.__init__ = _map_here
     for part in (_linprog_highs, _milp):
-        part._highs_wrapper = _checked_solver(part._highs_wrapper)
+        part._highs_wrapper = _checked_solver(_highs_wrapper)  # noqa: SLF001 - exchanged in the library
     return {}
 
 
@@ -108,24 +109,27 @@ def _build_optimize(_level: Level) -> dict[str, object]:
 # are done; whoever keeps that array reads and writes what lies there later.
 
 
-def _owned(value: Any) -> Any:
-    shown = type(value) is np.ndarray and type(value.base).__name__ == "PyCapsule"
-    return value.copy() if shown else value
-
-
 def _owning(callback: Any) -> Any:
-    def call(*values: Any) -> Any:
-        return callback(*map(_owned, values))
+    # Called with time and state, or state and time, and more; spelled out, as it is called
+    # hundreds of thousands of times
+    array = np.ndarray
 
-    return call if callable(callback) else callback
+    def call(first: Any, second: Any, *more: Any) -> Any:
+        if type(first) is array:
+            first = first.copy()
+        if type(second) is array:
+            second = second.copy()
+        return callback(first, second, *more) if more else callback(first, second)
+
+    return call
 
 
 def _copying(solve: Callable[..., Any]) -> Callable[..., Any]:
     """Return a compiled solver whose callbacks get copies of its memory."""
 
     def run(*values: Any, **options: Any) -> Any:
-        named = {name: _owning(value) for name, value in options.items()}
-        return solve(*map(_owning, values), **named)
+        owning = [_owning(value) if callable(value) else value for value in values]
+        return solve(*owning, **options)
 
     return run
 
@@ -134,7 +138,7 @@ def _build_integrate(_level: Level) -> dict[str, object]:
     solvers: list[Any] = [_ode.vode, _ode.zvode, _ode.dopri5, _ode.dop853, _ode.lsoda]
     for solver in solvers:
         solver.runner = staticmethod(_copying(solver.runner))
-    _odepack_py._odepack.odeint = _copying(_odepack_py._odepack.odeint)
+    _odepack.odeint = _copying(_odepack.odeint)
     return {}
 
 
@@ -189,7 +193,7 @@ def _build_spatial(_level: Level) -> dict[str, object]:
 def _limit_threads(tree: Any) -> None:
     nearest, near = tree.query, tree.query_ball_point
 
-    def query(  # noqa: PLR0913 - the library's
+    def query(
         self: Any,
         x: Any,
         k: Any = 1,
@@ -201,7 +205,7 @@ def _limit_threads(tree: Any) -> None:
         del workers
         return nearest(self, x, k, eps, p, distance_upper_bound, 1)
 
-    def query_ball_point(  # noqa: PLR0913 - the library's
+    def query_ball_point(
         self: Any,
         x: Any,
         r: Any,
@@ -209,7 +213,7 @@ def _limit_threads(tree: Any) -> None:
         eps: Any = 0.0,
         workers: Any = 1,
         return_sorted: Any = None,
-        return_length: Any = False,  # noqa: FBT002 - the library's
+        return_length: Any = False,
     ) -> Any:
         del workers
         points, radii = np.array(x, np.float64), np.array(r, np.float64)

@@ -15,13 +15,13 @@ from scipy.sparse import _csparsetools
 
 
 def _place(index: Any, size: int, what: str) -> int:
-    index = int(index)
-    if not -size <= index < size:
-        raise IndexError(f"{what} index ({index}) out of bounds")
-    return index % size
+    place = int(index)
+    if not -size <= place < size:
+        raise IndexError(f"{what} index ({place}) out of bounds")
+    return place % size
 
 
-def lil_get1(m: int, n: int, rows: Any, datas: Any, i: Any, j: Any) -> Any:  # noqa: PLR0913 - the library's
+def lil_get1(m: int, n: int, rows: Any, datas: Any, i: Any, j: Any) -> Any:
     """Return the value at row `i`, column `j`, zero where none is kept."""
     row, column = _place(i, m, "row"), _place(j, n, "column")
     found = bisect_left(rows[row], column)
@@ -29,7 +29,7 @@ def lil_get1(m: int, n: int, rows: Any, datas: Any, i: Any, j: Any) -> Any:  # n
     return datas[row][found] if kept else 0
 
 
-def lil_insert(m: int, n: int, rows: Any, datas: Any, i: Any, j: Any, x: Any) -> None:  # noqa: PLR0913 - the library's
+def lil_insert(m: int, n: int, rows: Any, datas: Any, i: Any, j: Any, x: Any) -> None:
     """Keep `x` at row `i`, column `j`; a zero is not kept."""
     row, column = _place(i, m, "row"), _place(j, n, "column")
     columns, values = rows[row], datas[row]
@@ -56,7 +56,7 @@ def lil_flatten_to_array(rows: Any, flat: Any) -> None:
         flat[place] = value
 
 
-def lil_fancy_get(  # noqa: PLR0913 - the library's
+def lil_fancy_get(
     m: int, n: int, rows: Any, datas: Any, new_rows: Any, new_datas: Any, i: Any, j: Any
 ) -> None:
     """Fill new rows with the values at each pair of indices."""
@@ -68,7 +68,7 @@ def lil_fancy_get(  # noqa: PLR0913 - the library's
         new_datas[place] = [value for value in found if value != 0]
 
 
-def lil_get_row_ranges(  # noqa: PLR0913 - the library's
+def lil_get_row_ranges(  # noqa: PLR0917 - the library's
     m: int,
     n: int,
     rows: Any,
@@ -93,7 +93,7 @@ def lil_get_row_ranges(  # noqa: PLR0913 - the library's
         new_datas[place] = [value for _, value in ordered]
 
 
-def lil_fancy_set(  # noqa: PLR0913 - the library's
+def lil_fancy_set(
     m: int, n: int, rows: Any, datas: Any, i: Any, j: Any, values: Any
 ) -> None:
     """Keep each value at its pair of indices."""
