@@ -96,7 +96,9 @@ def _check_extras(value: Any) -> None:  # noqa: ANN401
     if value.attrs:
         raise _refuse("what stands in attrs", "send it beside the frame, clear attrs")
     if not value._flags.allows_duplicate_labels:  # noqa: SLF001 - `flags` is closed to tasks
-        raise _refuse("the flag allows_duplicate_labels=False", "set it in the function")
+        raise _refuse(
+            "the flag allows_duplicate_labels=False", "set it in the function"
+        )
 
 
 def _named(place: str, array: Any, convert: Callable[[object], Node]) -> Node:  # noqa: ANN401
@@ -152,7 +154,9 @@ def _date_column(array: Any, convert: Callable[[object], Node]) -> Node:  # noqa
     zone = getattr(array.dtype, "tz", None)
     # UTC numbers: what a naive array of the same numbers shows
     moments = array.asi8.view(f"{array.dtype.kind}8[{array.unit}]")
-    return convert(moments) if zone is None else ("zoned", convert(moments), _zone(zone))
+    return (
+        convert(moments) if zone is None else ("zoned", convert(moments), _zone(zone))
+    )
 
 
 def _zone(zone: object) -> str | int:

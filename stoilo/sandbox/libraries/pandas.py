@@ -232,7 +232,12 @@ _inherits: Any = type.__dict__["__subclasscheck__"]
 def _guard_receivers() -> None:
     offsets: Any = importlib.import_module("pandas._libs.tslibs.offsets")
     kinds = [kind for kind in vars(offsets).values() if isinstance(kind, type)]
-    kinds += [*_SCALARS, type(pd.NaT), type(pd.NA), *_walk(pd.api.extensions.ExtensionArray)]
+    kinds += [
+        *_SCALARS,
+        type(pd.NaT),
+        type(pd.NA),
+        *_walk(pd.api.extensions.ExtensionArray),
+    ]
     sparse: Any = importlib.import_module("pandas._libs.sparse")
     kinds += [sparse.IntIndex, sparse.BlockIndex, pd.CategoricalDtype, pd.Index]
     owners = {base: None for kind in kinds for base in class_mro(kind)}
@@ -298,7 +303,9 @@ def _read_zones() -> None:
     common: Any = importlib.import_module("zoneinfo._common")
     zoneinfo.reset_tzpath(to=())
     names = sorted(zoneinfo.available_timezones())
-    twins: Any = importlib.import_module("zoneinfo._zoneinfo")  # pandas reads its tables
+    twins: Any = importlib.import_module(
+        "zoneinfo._zoneinfo"
+    )  # pandas reads its tables
     for kind in (zoneinfo.ZoneInfo, twins.ZoneInfo):
         _ZONES.extend(map(kind, names))
 
@@ -330,7 +337,9 @@ def _build_pandas(level: Level) -> dict[str, object]:
 
 def _build_offsets(level: Level) -> dict[str, object]:
     offsets = importlib.import_module("pandas.tseries.offsets")
-    return {name: getattr(offsets, name) for name in level.modules["pandas.offsets"].names}
+    return {
+        name: getattr(offsets, name) for name in level.modules["pandas.offsets"].names
+    }
 
 
 FACADES: dict[str, object] = {

@@ -189,5 +189,9 @@ def option_context(*args: Any) -> Any:
 
 
 def _checked_pairs(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    pairs = tuple(args[0].items()) if len(args) == 1 else tuple(zip(*[iter(args)] * 2, strict=True))
+    pairs = (
+        tuple(args[0].items())
+        if len(args) == 1
+        else tuple(zip(*[iter(args)] * 2, strict=True))
+    )
     return tuple(part for key, value in pairs for part in (_check_option(key), value))

@@ -56,7 +56,9 @@ INDEXES = {
     "spans": pd.timedelta_range("1h", periods=3, freq="90min"),
     "periods": pd.period_range("2024Q1", periods=3, freq="Q-NOV", name="q"),
     "categories": pd.CategoricalIndex(["a", "b", "a"], ordered=True),
-    "intervals": pd.interval_range(pd.Timestamp("2024-01-01"), periods=2, closed="left"),
+    "intervals": pd.interval_range(
+        pd.Timestamp("2024-01-01"), periods=2, closed="left"
+    ),
     "levels": pd.MultiIndex.from_product([["a", "b"], [1, 2]], names=["k", None]),
     "masked": pd.Index([1, None], dtype="Int64"),
 }
@@ -188,7 +190,12 @@ FORGED = {
     "code beyond its categories": ("category", numbers(0, 2), CATEGORIES, False),
     "code below none": ("category", numbers(-2, 0), CATEGORIES, False),
     "categories that are no index": ("category", numbers(0, 1), [1, 2], False),
-    "mask of another length": ("masked", "Int64", numbers(1, 2), numbers(1, dtype="bool")),
+    "mask of another length": (
+        "masked",
+        "Int64",
+        numbers(1, 2),
+        numbers(1, dtype="bool"),
+    ),
     "mask of numbers": ("masked", "Int64", numbers(1, 2), numbers(0, 1)),
     "masked dtype that is code": ("masked", "__class__", numbers(1, 2), numbers(0, 1)),
     "column too short": numbers(1),
@@ -227,7 +234,10 @@ LEVELS = [to_node(pd.Index(["a", "b"]))]
         ("pandas.DataFrame", {"data": []}),
         ("pandas.DataFrame", {"data": [1], "index": ROWS, "columns": ROWS, "more": 1}),
         ("pandas.DataFrame", {"data": [], "index": 3, "columns": ROWS}),
-        ("pandas.MultiIndex", {"levels": LEVELS, "codes": [numbers(7)], "names": [None]}),
+        (
+            "pandas.MultiIndex",
+            {"levels": LEVELS, "codes": [numbers(7)], "names": [None]},
+        ),
         ("pandas.MultiIndex", {"levels": LEVELS, "codes": [], "names": [None]}),
         ("pandas.RangeIndex", {"start": 0, "stop": 2**70, "step": 1, "name": None}),
         ("pandas.RangeIndex", {"start": 0, "stop": 1, "step": 0, "name": None}),
