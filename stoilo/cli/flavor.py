@@ -64,7 +64,7 @@ def show(name: str | None, as_json: bool) -> None:
 
 def _line(one: FlavorManifest) -> str:
     contents = ", ".join(one.requirements) or "the standard library only"
-    return f"{one.name:<10} {one.digest[:16]}  Python {one.python}: {contents}"
+    return f"{one.name:<12} {one.digest[:16]}  Python {one.python}: {contents}"
 
 
 def _document(one: FlavorManifest) -> dict[str, str | list[str]]:
