@@ -39,7 +39,8 @@ def test_committed_modules_are_those_that_are_loaded(part):
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_committed_list_of_a_library_is_what_it_loads(name):
     library = load_library(name)
-    pytest.importorskip(name)
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"needs {name}")
     found = load_script().list_library(library, load_contents(library.level))
     assert load_contents(f"library-{name}") == found
 
