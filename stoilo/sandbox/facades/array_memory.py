@@ -155,8 +155,7 @@ def _checked_export(slot: int) -> Any:
 
     def checked(array: Any, view: int, flags: int) -> int:
         try:
-            opened = _exporting or _is_typed(flags)
-            closed = array.dtype.hasobject and not opened
+            closed = array.dtype.hasobject and not (_exporting or _is_typed(flags))
             return -1 if closed else export(array, view, flags)
         except Exception:  # noqa: BLE001 - C is above: the caller says what failed
             return -1
