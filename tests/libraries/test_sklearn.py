@@ -87,7 +87,8 @@ from sklearn.linear_model import Ridge
 def run(args):
     class Weights:
         pass
-    picked = SelectFromModel(Ridge().fit(X, y), importance_getter="fit.__globals__", prefit=True)
+    fitted = Ridge().fit(X, y)
+    picked = SelectFromModel(fitted, importance_getter="fit.__globals__", prefit=True)
     try:
         picked.get_support()
     except AttributeError as error:
@@ -114,7 +115,8 @@ def run(args):
 from sklearn.utils import Bunch
 def run(args):
     secret = np.frombuffer(b"secrets!", dtype="u1")
-    place = secret.__array_interface__["data"][0] if hasattr(secret, "__array_interface__") else 0
+    seen = getattr(secret, "__array_interface__", {"data": [0]})
+    place = seen["data"][0]
     forged = Bunch(**{"__array_interface__":
         {"version": 3, "shape": (8,), "typestr": "|u1", "data": (place, True)}})
     return bytes(np.array(forged)) == b"secrets!"

@@ -11,14 +11,15 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from stoilo.core.libraries import load_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.core.codec.nodes import Instance, Node
+Node = Any  # as in `stoilo.core.codec.nodes`, which imports this module
+_Instance = Any  # its record of that name
 
 # Import name of a library → the module with its `to_node` and `from_node`
 _CODECS: dict[str, str] = {
@@ -33,14 +34,14 @@ class LibraryCodec(Protocol):
 
     def to_node(
         self, value: object, name: str, convert: Callable[[object], Node]
-    ) -> Instance:
+    ) -> _Instance:
         """Return the node of `value`, whose class is listed as `name`.
 
         Raises:
             UsageError: ``STO-D001``, what it holds does not travel.
         """
 
-    def from_node(self, node: Instance, convert: Callable[[Node], object]) -> object:
+    def from_node(self, node: _Instance, convert: Callable[[Node], object]) -> object:
         """Return the value of `node` (hostile), checked.
 
         Raises:

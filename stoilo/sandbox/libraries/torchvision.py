@@ -99,8 +99,9 @@ _IMAGE_NAMES = frozenset(
 """What tasks see of an image where PIL itself is not theirs to import."""
 
 
-_PIXELS = ("PIL.", "torchvision.transforms._functional_pil")
-_PIXELS += (
+_PIXELS = (
+    "PIL.",
+    "torchvision.transforms._functional_pil",
     "torchvision.transforms.functional",
     "torchvision.transforms.v2.functional.",
 )
